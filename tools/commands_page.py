@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tqstudio.cli.command_tree import verbs
-from tqstudio.errors import MEANINGS, ErrorClass, WarningCode
+from tqstudio.errors import MEANINGS, WARNINGS, ErrorClass
 
 _LEFT_OUT = {"--install-completion", "--show-completion", "--json"}
 _CLASSES = {
@@ -16,20 +16,6 @@ _CLASSES = {
     ErrorClass.RETRYABLE: "is retried",
     ErrorClass.LOST: "counts a crash",
     ErrorClass.REQUEST: "–",
-}
-WARNINGS = {
-    WarningCode.AUDIO_LEFT_OUT: "only the default or first audio track is published; these are not",
-    WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
-    WarningCode.SUBTITLES_LEFT_OUT: "subtitle tracks are not published",
-    WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",
-    WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
-    WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
-    WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
-    WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
-    WarningCode.SOURCE_INCOMPLETE: "the source ends early without declaring its length",
-    WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false` failed",
-    WarningCode.POSTER_MISSING: "no poster could be made",
-    WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
 }
 
 
@@ -67,7 +53,7 @@ def errors() -> str:
 
 def warnings() -> str:
     """The table of warning codes."""
-    rows = [f"| {code} | {WARNINGS[code]} |" for code in WarningCode]
+    rows = [f"| {code} | {meaning} |" for code, meaning in WARNINGS.items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows])
 
 

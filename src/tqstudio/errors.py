@@ -99,6 +99,24 @@ class WarningCode(StrEnum):
     GPU_FAILED = "GPU_FAILED"
 
 
+WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
+    {
+        WarningCode.AUDIO_LEFT_OUT: "only the default or first audio track is published; these are not",
+        WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
+        WarningCode.SUBTITLES_LEFT_OUT: "subtitle tracks are not published",
+        WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",
+        WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
+        WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
+        WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
+        WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
+        WarningCode.SOURCE_INCOMPLETE: "the source ends early without declaring its length",
+        WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false` failed",
+        WarningCode.POSTER_MISSING: "no poster could be made",
+        WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class JobWarning:
     """A warning about a job that was completed all the same."""

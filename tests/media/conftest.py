@@ -133,7 +133,7 @@ def run_to_end(encode: LadderEncode, until: Callable[[], bool] = lambda: False) 
 
 def wait_a_moment(encode: LadderEncode) -> None:
     """Block until one of its processes ends, 2 ms at most: a small part of a worker's loop."""
-    task = encode._tasks[0]
+    task = encode.tasks[0]
     try:
         task.run.wait(0.002)
     except subprocess.TimeoutExpired:

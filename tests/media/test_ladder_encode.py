@@ -132,8 +132,8 @@ def test_turned_ten_bit_interlaced_late_and_silent(
         run_to_end(made)
         assert (source.name, made.state, made.error) == (source.name, "done", None)
         count, steps, made_size = decoded(video_of(made)[0], tmp_path)
-        assert (count, made_size) == (made._spec.grid.total_frames, size)
-        assert steps == {1 / made._spec.facts.video.fps}
+        assert (count, made_size) == (made.spec.grid.total_frames, size)
+        assert steps == {1 / made.spec.facts.video.fps}
 
 
 def audio_of(made: LadderEncode, tmp_path: Path) -> tuple[int, float]:
@@ -340,7 +340,7 @@ def test_where_no_frame_is_left_the_segment_before_proves_the_end(
     for state in video_of(first):
         kept |= unfinish(state, 3)
     # The source says that it is longer than it is.
-    longer = replace(first._spec.grid, total_frames=160, exact=False)
+    longer = replace(first.spec.grid, total_frames=160, exact=False)
     second = encode(source, poster=False, grid=longer)
     run_to_end(second)
     assert (second.state, second.error) == ("done", None)
@@ -390,7 +390,7 @@ exec "{ffmpeg.path}" "$@"
     # Known from the start, it is not tried again.
     for state in video_of(second):
         unfinish(state, 10)
-    third = encode(source, poster=False, ffmpeg=stray, facts=replace(second._spec.facts, linear=True))
+    third = encode(source, poster=False, ffmpeg=stray, facts=replace(second.spec.facts, linear=True))
     run_to_end(third)
     assert [(run.resumed_from, run.mode) for run in third.runs] == [(10, "linear")]
 
@@ -412,7 +412,7 @@ os.execv({ffmpeg.path!r}, [{ffmpeg.path!r}, *sys.argv[1:]])
     )
     reads.chmod(0o755)
     made = LadderEncode(
-        replace(encode(source, poster=False)._spec, ffmpeg=replace(ffmpeg, path=str(reads))),
+        replace(encode(source, poster=False).spec, ffmpeg=replace(ffmpeg, path=str(reads))),
         clock=itertools.count().__next__,
     )
     moved: set[float] = set()

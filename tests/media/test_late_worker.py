@@ -30,17 +30,17 @@ def test_it_judges_nothing_of_what_its_successor_made(clip: MakeClip, encode: Ma
     sleeps = False
     late = encode(source, is_owner=lambda: not sleeps)
     late.start()
-    for task in late._tasks:  # its ffmpegs keep running while it sleeps
+    for task in late.tasks:  # its ffmpegs keep running while it sleeps
         task.run.wait()
     sleeps = True
-    shutil.rmtree(late._spec.scratch)  # as the successor does
+    shutil.rmtree(late.spec.scratch)  # as the successor does
     own = encode(source)
     run_to_end(own, lambda: min(map(len, _stored(own).values())) >= 2)
     before = _stored(own)
     with pytest.raises(OwnershipLostError):
         late.step()
     with pytest.raises(OwnershipLostError):
-        finish(late._spec, [state for state in own.renditions if state.kind == "video"])
+        finish(late.spec, [state for state in own.renditions if state.kind == "video"])
     late.kill(store=False)
     assert all(set(names) <= set(_stored(own)[quality]) for quality, names in before.items())
     run_to_end(own)

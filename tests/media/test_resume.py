@@ -55,11 +55,11 @@ def kill_behind(encode: LadderEncode, fragment: int) -> None:
     run_to_end(encode, until=lambda: _fragments_made(encode) >= fragment)
     encode.kill()
     for state in video_of(encode):
-        leave(state.directory, *divmod(fragment, encode._spec.grid.fragments_per_segment))
+        leave(state.directory, *divmod(fragment, encode.spec.grid.fragments_per_segment))
 
 
 def _fragments_made(encode: LadderEncode) -> int:
-    outputs = [output for task in encode._tasks if task.kind == "video" for output in task.outputs]
+    outputs = [output for task in encode.tasks if task.kind == "video" for output in task.outputs]
     return min((output.next_piece for output in outputs), default=0)
 
 
@@ -89,7 +89,7 @@ def test_killed_in_every_segment(
     _is_the_source(expected["90p"], nasty)
     assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
 
-    grid = whole._spec.grid
+    grid = whole.spec.grid
     each = grid.fragments_per_segment
     cuts = [k * each + (k + number) % each for k in range(grid.segment_count)]
     cuts = [cut for cut in cuts if 0 < cut < grid.fragment_count]
@@ -149,4 +149,4 @@ def _is_the_source(shown: list[tuple[int, int]], nasty: Nasty) -> None:
 
 
 def _seconds(shown: list[tuple[int, int]], encode: LadderEncode) -> float:
-    return float(len(shown) / encode._spec.grid.fps)
+    return float(len(shown) / encode.spec.grid.fps)

@@ -314,7 +314,7 @@ def test_a_lease_that_ends_within_a_step_takes_nothing_away(
     lease, step = lease_of(job), LadderEncode.step
 
     def late(encode: LadderEncode) -> Any:
-        for task in encode._tasks:
+        for task in encode.tasks:
             task.run.wait()
         lease.lose("gone")
         return step(encode)

@@ -54,11 +54,12 @@ class LadderEncode:
         """Run time in seconds of the ended poster runs, which run in parallel to the encode."""
         self.last_advance = clock()
         """Clock time of the last progress; the caller detects stalls."""
-        self._spec = spec
+        self.spec = spec
+        self.tasks: list[Task] = []
+        """The running ffmpegs."""
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
-        self._tasks: list[Task] = []
         self._launcher = Launcher(spec)
         self._poster_choices = deque(PosterPicture)
         """Pictures not tried as the poster yet."""
@@ -66,7 +67,7 @@ class LadderEncode:
     @property
     def mode(self) -> Mode:
         """How runs reach their first frame. It may change to linear, never back."""
-        return self._spec.mode
+        return self.spec.mode
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
@@ -86,12 +87,12 @@ class LadderEncode:
     @property
     def pids(self) -> tuple[int, ...]:
         """Ids of the running ffmpeg processes."""
-        return tuple(task.run.pid for task in self._tasks)
+        return tuple(task.run.pid for task in self.tasks)
 
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         self._board.look_up()
-        if self._spec.linear_mark.exists():
+        if self.spec.linear_mark.exists():
             self._become_linear()
 
     def start(self) -> None:
@@ -108,7 +109,7 @@ class LadderEncode:
                 if self._board[name].status != "completed":
                     store = SegmentStore(self._board[name].directory)
                     self._watch(self._launcher.audio(rendition, store))
-            if self._spec.poster:
+            if self.spec.poster:
                 self._watch(self._launcher.poster(self._poster_choices.popleft()))
             self._next()
         except TqError as error:
@@ -126,7 +127,7 @@ class LadderEncode:
             OwnershipLostError: another worker may have the job; the caller must `kill` without storing.
         """
         new: list[NewSegment] = []
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             try:
                 self._advance(task, new)
             except InitDiffersError as differs:
@@ -154,7 +155,7 @@ class LadderEncode:
         Args:
             store: first store what they finished since the last step.
         """
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.run.kill()
             if store:
                 for output in task.outputs:
@@ -173,9 +174,9 @@ class LadderEncode:
 
     def _next(self) -> None:
         """Start the next video run if none is running; set the final state if nothing is left."""
-        while self.state == "running" and self._batches and not any(t.kind == "video" for t in self._tasks):
+        while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
-        if self.state == "running" and not self._tasks and not self._batches:
+        if self.state == "running" and not self.tasks and not self._batches:
             for name, error in self._board.drop_shorter().items():
                 self._rendition_failed(name, error)
             self.error = self._board.failure()
@@ -188,7 +189,7 @@ class LadderEncode:
                 self._board.reload(name, batch.encoder)
         states = [self._board[name] for name in batch.names]
         todo = plan(
-            self._spec.grid,
+            self.spec.grid,
             {state.name: state.stream_key for state in states},
             {} if batch.fresh else {state.name: state.stored for state in states},
             batch.latest,
@@ -203,7 +204,7 @@ class LadderEncode:
                 self._board.update(name, status="in_progress")
 
     def _watch(self, task: Task) -> None:
-        self._tasks.append(task)
+        self.tasks.append(task)
         if task.kind == "audio":
             self._board.update(task.names[0], status="in_progress")
         self.last_advance = self._clock()
@@ -216,8 +217,8 @@ class LadderEncode:
         status = task.run.poll()
         if status is not None:
             task.run.wait()
-            self._spec.require_ownership()
-        if task.has_advanced(self._spec.identity.size):
+            self.spec.require_ownership()
+        if task.has_advanced(self.spec.identity.size):
             self.last_advance = self._clock()
         self._note_damage(task)
         for output in task.outputs:
@@ -228,21 +229,21 @@ class LadderEncode:
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
         if task.kind == "poster":
-            self.poster = take_poster(task.directory, self._spec.scratch)
+            self.poster = take_poster(task.directory, self.spec.scratch)
         else:
             self._run_ended(task)
         self._end_task(task)
 
     def _note_damage(self, task: Task) -> None:
-        known = {damage.kind for damage in (*self._spec.facts.damage, *self.damage)}
+        known = {damage.kind for damage in (*self.spec.facts.damage, *self.damage)}
         if task.kind == "poster" or task.damages in known:
             return
-        if found := task.find_damage(self._spec.grid):
+        if found := task.find_damage(self.spec.grid):
             self.damage.append(found)
             self.warnings.append(of_damage(found))
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
-        fraction, kept, speed = task.progress(output, self._spec.grid)
+        fraction, kept, speed = task.progress(output, self.spec.grid)
         self._board.advance(output.name, output.complete_segments, fraction, speed, kept=kept)
 
     def _run_ended(self, task: Task) -> None:
@@ -288,17 +289,17 @@ class LadderEncode:
 
     def _at(self, fragment: int) -> str:
         """The start of a fragment, for messages."""
-        return f"{float(fragment * self._spec.grid.fragment_s):.1f} s"
+        return f"{float(fragment * self.spec.grid.fragment_s):.1f} s"
 
     def _go_linear(self, batch: Batch) -> None:
         """Continue a batch by decoding from the start of the source; stored segments are kept."""
-        self._spec.mark_linear()
+        self.spec.mark_linear()
         self._become_linear()
         self._batches.appendleft(batch)
 
     def _become_linear(self) -> None:
-        self._spec = replace(self._spec, facts=replace(self._spec.facts, linear=True))
-        self._launcher.spec = self._spec
+        self.spec = replace(self.spec, facts=replace(self.spec.facts, linear=True))
+        self._launcher.spec = self.spec
 
     def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
         """Verify renditions whose segments are all stored.
@@ -308,7 +309,7 @@ class LadderEncode:
         """
         from tqstudio.engine.media.encode.finish import finish
 
-        result = finish(self._spec, [self._board[name] for name in names])
+        result = finish(self.spec, [self._board[name] for name in names])
         if result.end_mismatch is not None:
             # It is about the source and concerns all renditions: encoding them one by one would not help.
             self._fail(result.end_mismatch)
@@ -320,8 +321,8 @@ class LadderEncode:
 
     def _end_task(self, task: Task) -> None:
         self._launcher.end(task)
-        if task in self._tasks:
-            self._tasks.remove(task)
+        if task in self.tasks:
+            self.tasks.remove(task)
             if task.kind == "poster":
                 self.poster_s += time.monotonic() - task.run.started
 
@@ -345,7 +346,7 @@ class LadderEncode:
         """
         self._end_task(task)
         if self.mode == "seek" and task.batch is not None:
-            if is_indexed(self._spec.facts) and not task.batch.early:
+            if is_indexed(self.spec.facts) and not task.batch.early:
                 self._batches.appendleft(replace(task.batch, early=True))
             else:
                 self._go_linear(task.batch)
