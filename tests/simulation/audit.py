@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -161,6 +162,10 @@ class Audit:
         """Every (trigger, source, target) of an event."""
         self.lease_until: dict[tuple[int, int, str], int] = {}
         """Until when a lease lasts at the longest, by (job, epoch, instance), in `running_us`."""
+        self.claiming: Counter[str] = Counter()
+        """Claims under way, by instance: one that finds the lease of its own process renews it."""
+        self.claimed_until: dict[str, int] = {}
+        """Until when a lease lasts at the longest that the last claim of an instance renewed."""
         self.expired: set[tuple[int, int, str]] = set()
         """Leases that had run out when a sign of life of their holder arrived."""
         self.ended_in_time: set[tuple[int, int, str]] = set()
@@ -186,7 +191,7 @@ class Audit:
         return self.world.clock.wall // 1000
 
     @property
-    def _boot_us(self) -> int:
+    def boot_us(self) -> int:
         return self.world.clock.boot // 1000
 
     @property
@@ -196,7 +201,7 @@ class Audit:
     @property
     def running_us(self) -> int:
         """µs since boot without the time in which the supervisor or the machine stood still."""
-        return self._boot_us - self.world.stopped_us
+        return self.boot_us - self.world.stopped_us
 
     def attach(self, raw: sqlite3.Connection) -> None:
         """Have the connection that writes note which rows it touches."""
@@ -228,7 +233,7 @@ class Audit:
         for event in commit.events:
             if event.trigger == EventKind.CLAIM and event.job is not None:
                 row = self.job(event.job)
-                self.grant(event.job, row["epoch"], row["instance"])
+                self.grant(event.job, row["epoch"], row["instance"], self.boot_us)
         self.seen |= {(e.trigger, e.source, e.target or e.code or "") for e in commit.events}
         for kind, number in touched:
             if kind in ("generation", "video"):
@@ -296,10 +301,19 @@ class Audit:
 
     # What the outside knows
 
-    def grant(self, job: int, epoch: int, instance: str) -> None:
-        """A lease begins: at the claim, or at one that asks for the answer again."""
+    def grant(self, job: int, epoch: int, instance: str, arrived_us: int) -> None:
+        """A lease begins: at the claim, or at one that asks for the answer again.
+
+        Args:
+            arrived_us: when that request arrived, µs since boot.
+        """
         self.lease_until[job, epoch, instance] = self.running_us + self._lease_us
-        self.assured_until[job, epoch, instance] = self.world.life, self._boot_us + self._lease_us
+        self._assure(job, epoch, instance, arrived_us)
+
+    def claim_ended(self, instance: str) -> None:
+        """A claim was answered, or failed after it renewed a lease."""
+        self.claiming[instance] -= 1
+        self.claimed_until[instance] = self.running_us + self._lease_us
 
     def arrived(self, job: int, epoch: int, instance: str, *, ends: bool = False) -> None:
         """A heartbeat that names a lease has arrived, or the report of its end."""
@@ -311,17 +325,22 @@ class Audit:
         else:
             self.lease_until[token] = self.running_us + self._lease_us
 
-    def renewed(self, job: int, epoch: int, instance: str) -> None:
-        """A worker got the answer that it has a job."""
+    def renewed(self, job: int, epoch: int, instance: str, arrived_us: int) -> None:
+        """A worker got the answer that it has a job, to a request that arrived at `arrived_us`."""
         from . import invariants
 
-        self.assured_until[job, epoch, instance] = self.world.life, self._boot_us + self._lease_us
+        self._assure(job, epoch, instance, arrived_us)
         self.hold(invariants.OF_A_HEARTBEAT, Heard(self, job, epoch, instance))
+
+    def _assure(self, job: int, epoch: int, instance: str, since_us: int) -> None:
+        life, until = self.assured_until.get((job, epoch, instance), (None, 0))
+        longer = max(since_us + self._lease_us, until if life is self.world.life else 0)
+        self.assured_until[job, epoch, instance] = self.world.life, longer
 
     def is_assured(self, job: int, epoch: int, instance: str) -> bool:
         """Whether a worker got that answer within a lease, by the supervisor that runs now."""
         life, until = self.assured_until.get((job, epoch, instance), (None, 0))
-        return life is self.world.life and self._boot_us < until
+        return life is self.world.life and self.boot_us < until
 
     def refused(self, job: int, epoch: int, instance: str) -> None:
         """A worker got the answer that it has a job no more."""

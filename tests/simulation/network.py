@@ -86,9 +86,14 @@ class Network:
         if not life.running:
             return Answer(error=_no_answer())
         self._world.arrived(sender, verb, body, job)
-        answer = await self._serve(life, sender, verb, body, job, exchange)
+        arrived_us = self._world.audit.boot_us
+        try:
+            answer = await self._serve(life, sender, verb, body, job, exchange)
+        finally:
+            if verb == "claim":
+                self._world.audit.claim_ended(sender.instance)
         if not life.dead:
-            self._world.answered(sender, verb, body, job, answer)
+            self._world.answered(sender, verb, body, job, answer, arrived_us)
         return answer
 
     async def _serve(

@@ -278,14 +278,18 @@ class World:
     def arrived(self, sender: Process, verb: str, body: dict[str, Any], job: int) -> None:
         named = f" job {job} epoch {body.get('epoch')}" if job else ""
         self.step(sender.name, f"{verb}{named}")
+        if verb == "claim":
+            self.audit.claiming[sender.instance] += 1
         if verb in ("complete", "fail", "release"):
             self.audit.arrived(job, body["epoch"], sender.instance, ends=True)
         for beat in body.get("jobs", ()):
             self.audit.arrived(beat["job"], beat["epoch"], sender.instance)
 
-    def answered(self, sender: Process, verb: str, body: dict[str, Any], job: int, answer: Answer) -> None:
+    def answered(
+        self, sender: Process, verb: str, body: dict[str, Any], job: int, answer: Answer, arrived_us: int
+    ) -> None:
         if verb == "claim" and answer.error is None and (given := answer.body["job"]) is not None:
-            self.audit.grant(given["job"], given["epoch"], sender.instance)
+            self.audit.grant(given["job"], given["epoch"], sender.instance, arrived_us)
         if verb == "progress":
             made = sum(rendition["segments_done"] for rendition in body["renditions"])
             if answer.error is None:
@@ -299,7 +303,7 @@ class World:
         if verb == "heartbeat" and answer.error is None:
             for beat in body["jobs"]:
                 if beat["job"] not in answer.body["lost"]:
-                    self.audit.renewed(beat["job"], beat["epoch"], sender.instance)
+                    self.audit.renewed(beat["job"], beat["epoch"], sender.instance, arrived_us)
         if job and answer.error is not None and answer.error.code is ErrorCode.LOST_LEASE:
             self.audit.refused(job, body["epoch"], sender.instance)
 
