@@ -114,6 +114,8 @@ class World:
         self.settings = Settings(
             workers=4,
             gpu=False,
+            # The invariants read whole histories, and a million steps are more than thirty days.
+            event_retention_s=10 * 365 * 86_400,
             lease_s=60,
             heartbeat_s=10,
             scan_s=15,
