@@ -49,7 +49,7 @@ def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str
 def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed for good"
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=3)) == "3 of 3 failed"
-    assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "0 of 3 failed"
+    assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "none failed"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_facts_are_a_table_with_units() -> None:
 
 def test_facts_of_a_source_that_was_not_read() -> None:
     video = job_detail(sample_jobs()[0])["video_view"] | {"facts": None}
-    assert "known once the file has been analysed" in facts_text(video)
+    assert "the file has not been analysed yet" in facts_text(video)
 
 
 def test_no_state_lacks_a_sign() -> None:

@@ -101,7 +101,7 @@ class WarningCode(StrEnum):
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
-        WarningCode.AUDIO_LEFT_OUT: "only the default or first audio track is published; these are not",
+        WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, or not wanted by the profile",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitle tracks are not published",
         WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import m3u8
 import pytest
 
 from .conftest import MakeStudio
@@ -35,9 +36,9 @@ _LONG = (
 )
 
 
-def processed(studio: Studio, source: Path) -> Any:
+def processed(studio: Studio, source: Path, *more: str) -> Any:
     """What `process --json` says of one video."""
-    arguments = ("--output", studio.root / "out", "--profile", "tiny", "--json")
+    arguments = ("--output", studio.root / "out", "--profile", "tiny", "--json", *more)
     answer = studio("process", "--input", source, *arguments)
     assert answer.code == 0, answer.err
     [video] = answer.last_line()["videos"]
@@ -73,19 +74,67 @@ def test_what_is_left_out_is_reported_in_every_answer(
         *(*X264, "-c:a", "aac", "-c:s", "srt", "-metadata:s:a:1", "language=fra"),
     )
     studio = make_studio().up()
-    plain = studio("process", "--input", source, "--output", studio.root / "out", "--profile", "tiny")
+    only = ("--set", "audio.tracks=default")
+    plain = studio("process", "--input", source, "--output", studio.root / "out", "--profile", "tiny", *only)
     assert "warning: AUDIO_LEFT_OUT: 1 audio track is left out" in plain.out
     assert "1 done, 1 with warnings" in plain.out
     [job] = studio("job", "list", "--json").json()["jobs"]
     warnings = [(each["code"], each["text"]) for each in job["warnings"]]
     assert [code for code, _ in warnings] == ["AUDIO_LEFT_OUT", "SUBTITLES_LEFT_OUT"]
     assert "fr" in warnings[0][1]
-    assert processed(studio, source)["warnings"] == job["warnings"], "also of a ladder that was there already"
+    assert processed(studio, source, *only)["warnings"] == job["warnings"], (
+        "also of a ladder that was there already"
+    )
     assert "2 warnings" in studio("job", "list").out
     shown = studio("job", "show", str(job["id"]))
     assert all(f"{code}: {text}" in shown.out for code, text in warnings)
     events = [json.loads(line) for line in studio("events", "--json").out.splitlines()]
     assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == warnings
+
+
+def test_every_sound_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
+    """Two languages, a commentary and 5.1: players find all of them, and the check of a ladder too."""
+    source = make(
+        ffmpeg,
+        tmp_path / "film.mkv",
+        *(*PICTURE, *TONES, "-f", "lavfi", "-i", "aevalsrc=0.1|0.1|0.1|0.1|0.1|0.1:c=5.1:s=48000:d=2"),
+        *("-map", "0", "-map", "1", "-map", "2", "-map", "3", *X264, "-c:a", "aac"),
+        *(
+            "-metadata:s:a:0",
+            "language=eng",
+            "-metadata:s:a:1",
+            "language=eng",
+            "-disposition:a:1",
+            "comment",
+        ),
+        *("-disposition:a:1", "comment", "-metadata:s:a:2", "language=ger", "-metadata:s:a:2", "title=Kino"),
+    )
+    studio = make_studio().up()
+    video = processed(studio, source, "--set", "audio.surround=eac3")
+    assert video["warnings"] == []
+    master = m3u8.load(video["master"])
+    assert [
+        (each.group_id, each.name, each.language, each.default, each.autoselect, each.channels)
+        for each in master.media
+    ] == [
+        ("audio", "English", "en", "YES", "YES", "1"),
+        ("audio", "English (commentary)", "en", "NO", "NO", "1"),
+        ("audio", "Kino", "de", "NO", "YES", "2"),
+        ("surround", "English", "en", "YES", "YES", "1"),
+        ("surround", "English (commentary)", "en", "NO", "NO", "1"),
+        ("surround", "Kino", "de", "NO", "YES", "6"),
+    ]
+    codecs = {each.stream_info.audio: each.stream_info.codecs.split(",")[1:] for each in master.playlists}
+    assert codecs == {"audio": ["mp4a.40.2"], "surround": ["ec-3", "mp4a.40.2"]}
+    verified = studio("verify", "--full", studio.root / "out")
+    assert verified.code == 0, verified.out
+    assert "audio-de-surround" in studio("verify", "--json", studio.root / "out").out
+    [job] = studio("job", "list", "--json").json()["jobs"]
+    studio.done(studio.do("retranscode", job["id"], drop=["audio-en-2"])["new_job"])
+    assert [each.name for each in m3u8.load(video["master"]).media if each.group_id == "audio"] == [
+        "English",
+        "Kino",
+    ]
 
 
 def _hole(ffmpeg: str, folder: Path, seconds: tuple[float, float]) -> Path:

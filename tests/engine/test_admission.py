@@ -23,10 +23,11 @@ from tqstudio.engine.admission.decision import _slug, _title
 from tqstudio.engine.admission.existing_job import RunningJob
 from tqstudio.engine.admission.offer import Offer
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
-from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.fingerprint import NotHashed

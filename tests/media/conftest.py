@@ -17,6 +17,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, fragment_name
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
@@ -96,6 +97,7 @@ def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncod
             "grid": make_grid(facts, profile),
             "profile": profile,
             "rungs": build_ladder(facts, profile),
+            "audio": audio_renditions(facts, profile),
             "content_id": "content",
             "store_root": tmp_path / "store",
             "scratch": scratch,

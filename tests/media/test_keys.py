@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 
 from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
-from tqstudio.engine.media.plan.rungs import AudioRendition, build_ladder
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source.facts import AudioTrack
 
 from .test_grid import facts
@@ -69,4 +70,4 @@ def test_audio_has_a_key_of_its_own() -> None:
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True), 2)
     key = audio_settings_hash("content", WEB, rendition, FACTS)
     assert audio_settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
-    assert audio_settings_hash("content", replace(WEB, audio_bitrate_kbps=64), rendition, FACTS) != key
+    assert audio_settings_hash("content", WEB, replace(rendition, bitrate_kbps=64), FACTS) != key

@@ -76,6 +76,38 @@ def test_no_control_character_of_a_title_reaches_the_master(char: str) -> None:
     assert m3u8.loads(text).media[0].name == "one #EXT-X-ENDLIST  two"
 
 
+def test_names_are_unique_and_only_different_tracks_are_offered_to_choose_from() -> None:
+    tracks = [("en", "", "English"), ("en", "", "English"), ("en", "description", "English"), ("und", "", "")]
+    audio = [
+        AudioEntry(f"{n}.m3u8", language, name, 2, "mp4a.40.2", 1, 1, default=not n, role=role)
+        for n, (language, role, name) in enumerate(tracks)
+    ]
+    media = m3u8.loads(master_playlist([variant("360p", 640, 360, 1)], audio)).media
+    assert [(each.name, each.autoselect, each.characteristics) for each in media] == [
+        ("English", "YES", None),
+        ("English 2", "NO", None),
+        ("English 3", "YES", "public.accessibility.describes-video"),
+        ("audio", "YES", None),
+    ]
+    assert [each.default for each in media] == ["YES", "NO", "NO", "NO"]
+
+
+def test_every_variant_is_listed_for_each_group_with_its_own_rates() -> None:
+    audio = [
+        AudioEntry("a.m3u8", "en", "English", 2, "mp4a.40.2", 130_000, 120_000),
+        AudioEntry("b.m3u8", "en", "English", 6, "ec-3", 390_000, 380_000, group="surround"),
+    ]
+    variants = [variant("720p", 1280, 720, 3_000_000), variant("360p", 640, 360, 800_000)]
+    found = m3u8.loads(master_playlist(variants, audio)).playlists
+    assert [(each.uri, each.stream_info.audio, each.stream_info.bandwidth) for each in found] == [
+        ("v1/720p/index.m3u8", "audio", 3_130_000),
+        ("v1/720p/index.m3u8", "surround", 3_390_000),
+        ("v1/360p/index.m3u8", "audio", 930_000),
+        ("v1/360p/index.m3u8", "surround", 1_190_000),
+    ]
+    assert [each.stream_info.codecs for each in found[:2]] == ["avc1.64001F,mp4a.40.2", "avc1.64001F,ec-3"]
+
+
 def test_without_audio_no_group_is_named() -> None:
     text = master_playlist([variant("360p", 640, 360, 800_000)])
     assert "AUDIO" not in text

@@ -171,6 +171,17 @@ def _objects(path: Path) -> dict[tuple[str, str], str]:
     return {(kind, name): " ".join(str(sql).split()) for kind, name, sql in rows}
 
 
+def _columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Name, type, nullability and default of every column, in their order."""
+    with sqlite3.connect(path) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        found = {
+            table: [row[1:5] for row in connection.execute(f"PRAGMA table_info({table})")] for table in tables
+        }
+    connection.close()
+    return found
+
+
 def test_a_new_database_is_created_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,12 +222,28 @@ def test_the_version_is_the_head_of_the_migrations() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
 
 
-_NEXT = """
+_FIRST = Path(__file__).with_name("schema_0001.sql")
+"""A dump of a database with the first schema."""
+
+
+def test_the_first_schema_is_migrated_to_that_of_the_tables(tmp_path: Path, database: Path) -> None:
+    path = tmp_path / "first.db"
+    with sqlite3.connect(path) as raw:
+        raw.executescript(_FIRST.read_text())
+    raw.close()
+    migrate(path)
+    assert schema_version(path) == SCHEMA_VERSION
+    test_the_schema_is_that_of_the_tables(path)
+    assert _columns(path) == _columns(database)
+
+
+_AFTER = f"{int(SCHEMA_VERSION) + 1:04}"
+_NEXT = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{_AFTER}"
+down_revision = "{SCHEMA_VERSION}"
 
 
 def upgrade() -> None:
@@ -240,9 +267,9 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(
         queue.db.commit()
     migrations = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, migrations)
-    (migrations / "versions" / "0002_column.py").write_text(_NEXT)
+    (migrations / "versions" / f"{_AFTER}_column.py").write_text(_NEXT)
     monkeypatch.setattr(schema, "MIGRATIONS", migrations)
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", "0002")
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", _AFTER)
 
     db = Database(path)
     db.open()
@@ -255,9 +282,9 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(
         assert db.write_now(lambda c: c.execute("PRAGMA foreign_key_check").all()) == []
     finally:
         db.close()
-    assert schema_version(path) == "0002"
+    assert schema_version(path) == _AFTER
     [kept] = (tmp_path / "backups").iterdir()
-    assert kept.name == "before-schema-0002.db"
+    assert kept.name == f"before-schema-{_AFTER}.db"
     assert schema_version(kept) == old
 
 

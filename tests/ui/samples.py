@@ -429,6 +429,8 @@ def job_detail(row: Any) -> Any:
             "peak_bps": 5_900_000,
             "size": 360_000_000,
             "settings_hash": "a" * 16,
+            "language": None,
+            "channels": None,
         }
         for name in ("1080p", "720p")
     ]

@@ -80,7 +80,9 @@ def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         raise TqError(
-            ErrorCode.SOURCE_MISSING, f"there is no file or folder {shown}", "check the path, and quote it"
+            ErrorCode.SOURCE_MISSING,
+            f"there is no file or folder {shown}",
+            "check the path; quote one with spaces",
         ) from None
     except OSError as error:
         raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be accessed: {error.strerror}") from None

@@ -226,6 +226,9 @@ class PublishedView(TypedDict):
     peak_bps: int
     size: int
     settings_hash: str
+    language: str | None
+    """BCP 47 tag; None for video, and if it is not known."""
+    channels: int | None
 
 
 class VideoView(TypedDict):

@@ -310,6 +310,9 @@ class ManifestRendition(Message):
     title: ShortText | None = None
     channels: Count | None = None
     default: bool = False
+    role: Literal["", "commentary", "description"] = ""
+    surround_of: ShortText | None = None
+    """Name of the rendition with the same sound in fewer channels."""
 
 
 class SourceIdentity(Message):

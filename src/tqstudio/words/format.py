@@ -85,12 +85,12 @@ def bitrate(bits: float | None) -> str:
 
 
 def source_size(source: SourceSummary) -> str:
-    """Short side and frame rate: `1080p24`; `720v` for portrait."""
+    """Short side and frame rate: `1080p24`."""
     width, height, fps = source["width"], source["height"], source["fps"]
     if not width or not height:
         return ""
     rate = f"{fps:.0f}" if fps else ""
-    return f"{min(width, height)}{'v' if height > width else 'p'}{rate}"
+    return f"{min(width, height)}p{rate}"
 
 
 def parse_time(text: str | None) -> datetime | None:

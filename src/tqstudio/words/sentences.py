@@ -125,8 +125,8 @@ def attempt_words(row: JobRow) -> str:
 
 def failure_words(row: JobRow) -> str:
     """How many attempts failed and how many workers crashed; permanent errors count no attempt."""
-    if row["status"] == "failed" and not row["attempts"] and not row["crashes"]:
-        return "failed for good"
+    if not row["attempts"] and not row["crashes"]:
+        return "failed for good" if row["status"] == "failed" else "none failed"
     crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 

@@ -130,6 +130,8 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
         title=rendition.title,
         channels=rendition.channels,
         is_default=rendition.default,
+        role=rendition.role,
+        surround_of=rendition.surround_of,
         files=tuple(
             PublishedFile(segment.name, segment.size, segment.duration_s, segment.blake3)
             for segment in rendition.segments

@@ -8,7 +8,14 @@ from fractions import Fraction
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
-from tqstudio.engine.media.segments.playlists import AudioEntry, Variant, master_playlist, media_playlist
+from tqstudio.engine.media.segments.playlists import (
+    AUDIO_GROUP,
+    SURROUND_GROUP,
+    AudioEntry,
+    Variant,
+    master_playlist,
+    media_playlist,
+)
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 
@@ -61,32 +68,40 @@ def playlist(row: PublishedRow) -> bytes:
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
     """The master playlist of a generation as it is published."""
-    return master_playlist(
-        [
-            Variant(
-                uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
-                width=row.width or 0,
-                height=row.height or 0,
-                fps=Fraction(row.frame_rate or 0).limit_denominator(1001),
-                codec=row.codecs,
-                peak_bps=row.peak_bps,
-                average_bps=row.average_bps,
-            )
-            for row in rows
-            if row.kind == "video"
-        ],
-        [
-            AudioEntry(
-                uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
-                language=row.language or "und",
-                name=row.title or row.language or "audio",
-                channels=row.channels or 2,
-                codec=row.codecs,
-                peak_bps=row.peak_bps,
-                average_bps=row.average_bps,
-                default=row.is_default,
-            )
-            for row in rows
-            if row.kind == "audio"
-        ],
-    ).encode()
+    variants = [
+        Variant(
+            uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
+            width=row.width or 0,
+            height=row.height or 0,
+            fps=Fraction(row.frame_rate or 0).limit_denominator(1001),
+            codec=row.codecs,
+            peak_bps=row.peak_bps,
+            average_bps=row.average_bps,
+        )
+        for row in rows
+        if row.kind == "video"
+    ]
+    mixed = [row for row in rows if row.kind == "audio" and row.surround_of is None]
+    surround = {row.surround_of: row for row in rows if row.kind == "audio" and row.surround_of is not None}
+    audio = [_audio(number, row, AUDIO_GROUP, row) for row in mixed]
+    if surround:
+        # Every group has the same tracks: those without more channels are in both.
+        audio += [_audio(number, row, SURROUND_GROUP, surround.get(row.name, row)) for row in mixed]
+    return master_playlist(variants, audio).encode()
+
+
+def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> AudioEntry:
+    """The entry of a track in a group, and of the rendition that is played for it there."""
+    name = row.title or row.language or "Audio"
+    return AudioEntry(
+        uri=f"v{number}/{played.name}/{PLAYLIST_NAME}",
+        language=row.language or "und",
+        name=name if not row.role or row.role in name.lower() else f"{name} ({row.role})",
+        channels=played.channels or 2,
+        codec=played.codecs,
+        peak_bps=played.peak_bps,
+        average_bps=played.average_bps,
+        default=row.is_default,
+        role=row.role,
+        group=group,
+    )

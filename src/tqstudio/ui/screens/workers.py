@@ -110,7 +110,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
         return self.rows
 
     def tab_text(self) -> tuple[str, str]:
-        busy = sum(worker["status"] == "busy" for worker in self.rows.shown)
+        busy = sum(worker["job"] is not None for worker in self.rows.shown)
         return self.filter_text, f"{fmt.counted(len(self.rows.shown), 'worker')}, {busy} busy"
 
     def details(self) -> tuple[str, Facts]:
@@ -137,14 +137,15 @@ class WorkersScreen(ListScreen["WorkerView"]):
     async def do_worker_switch(self, _: str) -> None:
         worker = self.selected()
         if worker is not None:
-            await self._act(worker["name"], "disable" if worker["enabled"] else "enable")
+            takes_jobs = worker["enabled"] and not worker["draining"]
+            await self._act(worker["name"], "disable" if takes_jobs else "enable")
 
     async def do_worker_drain(self, _: str) -> None:
         worker = self.selected()
         if worker is None:
             return
         if worker["draining"]:
-            self.toast(f"{worker['name']} is already draining; e switches it off or on")
+            self.toast(f"{worker['name']} is already draining; e lets it take jobs again")
             return
         await self._act(worker["name"], "drain")
 

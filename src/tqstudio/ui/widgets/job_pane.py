@@ -205,7 +205,7 @@ class JobPane(LineView):
         if rendition["status"] == "skipped" or (remark and state == "failed"):
             line.add(f"{word}: {fmt.plain(remark or '')}".rstrip(": "), palette.states[state])
             return [line.strip()]
-        line.cell(word, 11, palette.states[state])
+        line.cell(word, 12, palette.states[state])
         numbers = _numbers(rendition, roomy=roomy, moving=not stale)
         if not self.beside:
             size = max(8, line.room - sum(cells for _, cells in numbers) - 2)

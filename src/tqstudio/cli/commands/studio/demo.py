@@ -67,6 +67,7 @@ def demo(
             videos = _start_jobs(at.client, _wait_for_jobs(at.client, dropped), again)
             at.jobs |= {video.job for video in videos if video.job is not None}
             code = show(home, f"the demo watches {folder / 'drop'}: drop more videos there", stops=at.started)
+            printing.err(f"finished ladders are in {folder / 'ladders'}; the next demo resumes the others")
         else:
             code = _follow(at, dropped, after, started_at, again=again, as_json=as_json)
     if at.stopped:

@@ -85,13 +85,11 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
-    for entry in playlist.playlists:
-        yield _check(master, entry.uri, "video", entry.stream_info, every_byte)
-    seen: set[str] = set()
-    for medium in playlist.media:
-        if medium.uri and medium.uri not in seen:
-            seen.add(medium.uri)
-            yield _check(master, medium.uri, "audio", None, every_byte)
+    # Each is listed once for every group of audio.
+    for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
+        yield _check(master, uri, "video", entry.stream_info, every_byte)
+    for uri in dict.fromkeys(medium.uri for medium in playlist.media if medium.uri):
+        yield _check(master, uri, "audio", None, every_byte)
 
 
 def _check(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:

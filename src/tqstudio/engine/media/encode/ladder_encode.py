@@ -60,6 +60,8 @@ class LadderEncode:
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
+        self._sounds: deque[tuple[str, ...]] = deque()
+        """Audio renditions to encode together."""
         self._launcher = Launcher(spec)
         self._poster_choices = deque(PosterPicture)
         """Pictures not tried as the poster yet."""
@@ -105,10 +107,8 @@ class LadderEncode:
             names = tuple(state.name for state in missing if state.encoder == encoder)
             self._batches.append(Batch(names, encoder))
         try:
-            for name, rendition in self._board.audio.items():
-                if self._board[name].status != "completed":
-                    store = SegmentStore(self._board[name].directory)
-                    self._watch(self._launcher.audio(rendition, store))
+            if sounds := tuple(s.name for s in self._board.audio if s.status != "completed"):
+                self._sounds.append(sounds)
             if self.spec.poster:
                 self._watch(self._launcher.poster(self._poster_choices.popleft()))
             self._next()
@@ -166,6 +166,7 @@ class LadderEncode:
                         self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
+        self._sounds.clear()
         self._board.reset_running()
         if self.state in ("idle", "running"):
             self.state = "killed"
@@ -173,10 +174,16 @@ class LadderEncode:
     # Starting runs
 
     def _next(self) -> None:
-        """Start the next video run if none is running; set the final state if nothing is left."""
+        """Start the next runs of audio and video, one of each at a time; set the final state if nothing is
+        left."""
+        while self.state == "running" and self._sounds and not any(t.kind == "audio" for t in self.tasks):
+            names = self._sounds.popleft()
+            self._watch(
+                self._launcher.audio({name: SegmentStore(self._board[name].directory) for name in names})
+            )
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
-        if self.state == "running" and not self.tasks and not self._batches:
+        if self.state == "running" and not self.tasks and not self._batches and not self._sounds:
             for name, error in self._board.drop_shorter().items():
                 self._rendition_failed(name, error)
             self.error = self._board.failure()
@@ -205,8 +212,8 @@ class LadderEncode:
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
-        if task.kind == "audio":
-            self._board.update(task.names[0], status="in_progress")
+        for name in task.names if task.kind == "audio" else ():
+            self._board.update(name, status="in_progress")
         self.last_advance = self._clock()
 
     # Watching runs
@@ -257,9 +264,9 @@ class LadderEncode:
                 self._range_ended(task, batch, planned.stop)
                 return
         for name, failure in self._finish(task.names).items():
-            if batch is not None and len(task.names) > 1:
+            if len(task.names) > 1:
                 self.notes.append(f"{name} is encoded again: {failure.message}")
-                self._batches.append(Batch((name,), task.encoder))
+                self._add_alone(task, (name,))
             else:
                 self._rendition_failed(name, failure)
 
@@ -371,14 +378,21 @@ class LadderEncode:
                 f"{task.encoder} failed, the rest was encoded with {CPU_ENCODER}: {error.message}",
             )
             self._batches.append(Batch(task.batch.names, CPU_ENCODER))
-        elif task.batch is not None and len(names) > 1:
+        elif len(names) > 1:
             # A failing output ends the whole run. In separate runs only that rendition fails.
-            self.notes.append(f"the qualities are encoded one by one: {error.message}")
-            self._batches.extend(Batch((name,), task.encoder) for name in task.batch.names)
+            self.notes.append(f"{', '.join(names)} are encoded one by one: {error.message}")
+            self._add_alone(task, names if task.batch is None else task.batch.names)
         else:
             self._rendition_failed(names[0], error)
             if task.batch is not None and (others := task.batch.without(names).names):
                 self._batches.append(replace(task.batch, names=others))
+
+    def _add_alone(self, task: Task, names: Sequence[str]) -> None:
+        """Encode renditions of a failed run again, each in a run of its own."""
+        if task.kind == "audio":
+            self._sounds.extend((name,) for name in names)
+        else:
+            self._batches.extend(Batch((name,), task.encoder) for name in names)
 
     def _poster_failed(self, error: TqError) -> None:
         if not self._poster_choices:

@@ -11,7 +11,6 @@ from tqstudio.engine.media.encode.values import (
     look_up_audio,
     look_up_video,
 )
-from tqstudio.engine.media.plan.rungs import audio_renditions
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -24,7 +23,6 @@ class Board:
     def __init__(self, spec: EncodeSpec) -> None:
         self._spec = spec
         self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped}
-        self.audio = {found.name: found for found in audio_renditions(spec.facts, spec.profile)}
         self._states: dict[str, RenditionState] = {}
 
     def __getitem__(self, name: str) -> RenditionState:
@@ -41,6 +39,11 @@ class Board:
         return tuple(state for state in self.states if state.kind == "video")
 
     @property
+    def audio(self) -> tuple[RenditionState, ...]:
+        """The audio renditions."""
+        return tuple(state for state in self.states if state.kind == "audio")
+
+    @property
     def fraction(self) -> float:
         """Progress of the video, weighted by pixels: 0 … 1."""
         pixels = sum(state.pixels for state in self.video)
@@ -50,7 +53,7 @@ class Board:
         """Read the states of all renditions from the store."""
         for rung in self._rungs.values():
             self._states[rung.name] = look_up_video(self._spec, rung)
-        for rendition in self.audio.values():
+        for rendition in self._spec.audio:
             self._states[rendition.name] = look_up_audio(self._spec, rendition)
 
     def reload(self, name: str, encoder: str) -> None:

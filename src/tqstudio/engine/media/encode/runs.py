@@ -18,7 +18,6 @@ from tqstudio.engine.media.ffmpeg.process import Run, start
 from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
-from tqstudio.engine.media.plan.rungs import AudioRendition
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import source_file
@@ -157,12 +156,14 @@ class Launcher:
         used = {name: stores[name] for name in planned.names}
         return self._launch(label, "video", argv, encoder, used, planned, batch)
 
-    def audio(self, rendition: AudioRendition, store: SegmentStore) -> Task:
-        """Start the run of an audio rendition, always from the beginning."""
+    def audio(self, stores: Mapping[str, SegmentStore]) -> Task:
+        """Start one run of these audio renditions, always from the beginning."""
         spec = self.spec
-        argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, rendition)
-        stores = {rendition.name: store}
-        return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores)
+        sounds = [sound for sound in spec.audio if sound.name in stores]
+        argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds)
+        label = "audio" if len(sounds) > 1 else sounds[0].name
+        encoders = ", ".join(sorted({sound.codec for sound in sounds}))
+        return self._launch(label, "audio", argv, encoders, stores)
 
     def poster(self, picture: PosterPicture) -> Task:
         """Start the run that extracts the poster."""

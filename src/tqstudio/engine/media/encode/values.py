@@ -11,12 +11,13 @@ from typing import Literal
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
 from tqstudio.engine.media.plan.missing_runs import Stored
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import AudioRendition, Rung
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -47,6 +48,8 @@ class EncodeSpec:
     profile: Profile
     rungs: tuple[Rung, ...]
     """The ladder; skipped rungs are ignored."""
+    audio: tuple[AudioRendition, ...]
+    """Audio renditions to encode."""
     content_id: str
     """Identifies the content of the source in settings hashes and stream keys."""
     store_root: Path
@@ -184,7 +187,7 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
     """Read the state of an audio rendition from the store."""
     key = audio_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
-    return _look_up(spec, rendition.name, "audio", True, spec.profile.audio_codec, key, 0)
+    return _look_up(spec, rendition.name, "audio", rendition.default, rendition.codec, key, 0)
 
 
 def _look_up(

@@ -8,6 +8,7 @@ options; it sorts the options of each file, which makes no difference to ffmpeg.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
@@ -18,6 +19,7 @@ import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options
+from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.file_names import (
     CPU_ENCODER,
     FRAGMENT_PATTERN,
@@ -25,12 +27,12 @@ from tqstudio.engine.media.plan.file_names import (
     POSTER_NAME,
     SEGMENT_PATTERN,
 )
-from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source import source_file as sources
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 
 # Placeholder for the source in the graph: the compiler cannot hash a name that is not UTF-8.
 _SOURCE = "file:source"
@@ -54,7 +56,7 @@ _MAX_ASPECTS = 60
 _CAP_FACTOR = 2
 _CAP_MARGIN_S = 60
 _CAP_UNDECLARED_S = 24 * 3600
-_LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1"}
+_LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 """ffmpeg's default layout by number of channels."""
 
 
@@ -137,57 +139,95 @@ def audio_command(
     facts: SourceFacts,
     grid: Grid,
     profile: Profile,
-    rendition: AudioRendition,
+    renditions: Sequence[AudioRendition],
 ) -> list[str]:
-    """Build the command that writes one audio rendition on the timeline of the video.
+    """Build the command that reads once and writes all given audio renditions on the timeline of the video.
 
-    It always starts at the beginning, because a joined AAC stream clicks at the seam. Its output directory
+    It always starts at the beginning, because a joined AAC stream clicks at the seam. Its output directories
     must exist.
     """
     # Without -copyts, times start at zero.
     zero = _start(facts) if facts.linear else Fraction(0)
     rate = profile.audio_sample_rate
-    begins = grid.zero
-    # Gaps in a recording are filled with silence, so that audio and video stay in sync.
-    stream = _input(1, facts)[str(rendition.track.index)].filter(
-        "aresample", rate, min_hard_comp=_MAX_AUDIO_OFFSET_S, **{"async": 1}
-    )
+    decoded = _decoded(_input(1, facts), renditions, rate)
+    limit = {}
+    if not grid.exact or any(each.track.end_s is None for each in renditions):
+        limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
+        limit = {"t": f"{limit_s:.3f}"}
+    outputs = [
+        _fitted(stream, rendition, grid, zero, rate).output(
+            str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
+            **{
+                "c:a": rendition.codec,
+                "b:a": f"{rendition.bitrate_kbps}k",
+                "ac": rendition.channels,
+                "ar": rate,
+                **limit,
+            },
+            **hls_options(
+                rendition.name,
+                SEGMENT_PATTERN,
+                str(profile.segment_s),
+                TIMELINE_START_S - grid.zero + zero,
+                0,
+            ),
+        )
+        for stream, rendition in zip(decoded, renditions, strict=True)
+    ]
+    return _compile(ffmpeg, source, outputs, progress=True, threads=1) + _read_all_streams(facts)
+
+
+def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> list[Any]:
+    """Decode the tracks of an input, each once, and return the stream of each rendition."""
+    uses = Counter(track for rendition in renditions for track in rendition.tracks)
+    branches: dict[AudioTrack, list[Any]] = {}
+    for track, count in uses.items():
+        stream = opened[str(track.index)]
+        # Before the resampler, which would give all of them the channels that one asks for.
+        split = stream.filter_multi_output("asplit", count) if count > 1 else [stream]
+        # Gaps in a recording are filled with silence, so that audio and video stay in sync.
+        branches[track] = [
+            split[number].filter("aresample", rate, min_hard_comp=_MAX_AUDIO_OFFSET_S, **{"async": 1})
+            for number in range(count)
+        ]
+    streams = []
+    for rendition in renditions:
+        parts = [branches[track].pop() for track in rendition.tracks]
+        joined = {"channel_layout": "stereo", "map": "0.0-FL|1.0-FR"}
+        streams.append(parts[0] if len(parts) == 1 else compiler.filter(parts, "join", **joined))
+    return streams
+
+
+def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, rate: int) -> Any:
+    """Mix decoded sound down to the channels of a rendition, and cut or fill it up to the grid.
+
+    Args:
+        zero: the source time at which its timestamps start.
+    """
     if rendition.downmixed:
         # The sum of several channels may exceed full scale: 5.1 mixed to stereo by 7.7 dB.
         stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
         stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
-    if rendition.track.first_s is None or rendition.track.first_s > begins:
+    first_s, end_s, begins = rendition.track.first_s, rendition.track.end_s, grid.zero
+    if first_s is None or first_s > begins:
         # The only remaining gap is at the start; the second filter fills it to the sample.
         first = _samples(begins - zero, rate)
         stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
-    limit = {}
-    if rendition.track.end_s is not None:
-        ends = begins + grid.total_frames / grid.fps
-        missing = max(Fraction(0), ends - Fraction(rendition.track.end_s))
-        if grid.exact:
-            missing += _MAX_REPAIRED_S
-        if samples := _samples(missing, rate):
-            stream = stream.filter("apad", pad_len=samples)
-        ends = max(ends, Fraction(rendition.track.end_s))
-        if grid.exact:
-            stream = stream.filter("atrim", end_pts=_samples(ends - zero, rate))
-    if not grid.exact or rendition.track.end_s is None:
-        limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
-        limit = {"t": f"{limit_s:.3f}"}
-    output = stream.output(
-        str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
-        **{
-            "c:a": profile.audio_codec,
-            "b:a": f"{profile.audio_bitrate_kbps}k",
-            "ac": rendition.channels,
-            "ar": rate,
-            **limit,
-        },
-        **hls_options(
-            rendition.name, SEGMENT_PATTERN, str(profile.segment_s), TIMELINE_START_S - begins + zero, 0
-        ),
-    )
-    return _compile(ffmpeg, source, [output], progress=True, threads=1) + _read_all_streams(facts)
+    elif first_s < begins - UNEVEN_S:
+        stream = stream.filter("atrim", start_pts=_samples(begins - zero, rate))
+    if end_s is None:
+        return stream
+    ends = begins + grid.total_frames / grid.fps
+    missing = max(Fraction(0), ends - Fraction(end_s))
+    if grid.exact:
+        missing += _MAX_REPAIRED_S
+    if samples := _samples(missing, rate):
+        stream = stream.filter("apad", pad_len=samples)
+    if not grid.exact:
+        return stream
+    if ends < end_s <= ends + UNEVEN_S:
+        ends = Fraction(end_s)
+    return stream.filter("atrim", end_pts=_samples(ends - zero, rate))
 
 
 class PosterPicture(Enum):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
 
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import audio_renditions
 from tqstudio.engine.media.source.facts import SourceFacts
 
 UNEVEN_S = Fraction(1, 20)
@@ -98,24 +98,25 @@ class Grid:
 def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     """Compute the grid of a source for a profile.
 
-    For a measured source it runs from the earliest start to the latest end of video and published audio. If
-    the timestamps of a source jump, its end is known only after decoding.
+    For a measured source it runs from the earliest start to the latest end of video and default audio; other
+    tracks are cut or filled up to it. If the timestamps of a source jump, its end is known only after
+    decoding.
     """
     video, fps = facts.video, facts.video.fps
     gop = max(1, _nearest(profile.gop_s * fps))
     seg_frames = gop * (profile.segment_s // profile.gop_s)
     first = g0 = _nearest(video.first_pts_s * fps)
     shift = first / fps - video.first_pts_s
-    for begins in _sound_begins(facts, profile):
-        if begins < video.first_pts_s - UNEVEN_S:
-            g0 = min(g0, math.floor((begins + shift) * fps + _ROUNDING))
+    sound_begins, sound_ends = _sound_extent(facts, profile)
+    if sound_begins is not None and sound_begins < video.first_pts_s - UNEVEN_S:
+        g0 = min(g0, math.floor((sound_begins + shift) * fps + _ROUNDING))
     length_s = video.duration_s or facts.duration_s
     end = shown = first + max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
     if video.end_s is not None and video.last_s is not None:
         shown = max(first, _nearest(Fraction(video.last_s) * fps)) + 1
         end = max(shown, _nearest(Fraction(video.end_s) * fps))
-    if (sound_s := sound_end(facts, profile) + shift) > end / fps + UNEVEN_S:
-        end = math.ceil(sound_s * fps - _ROUNDING)
+    if sound_ends + shift > end / fps + UNEVEN_S:
+        end = math.ceil((sound_ends + shift) * fps - _ROUNDING)
     return Grid(
         fps=fps,
         gop=gop,
@@ -130,15 +131,12 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     )
 
 
-def sound_end(facts: SourceFacts, profile: Profile) -> Fraction:
-    """End of the published audio in source time (seconds); 0 without audio."""
-    ends = [sound.track.end_s for sound in audio_renditions(facts, profile)]
-    return max((Fraction(end) for end in ends if end is not None), default=Fraction(0))
-
-
-def _sound_begins(facts: SourceFacts, profile: Profile) -> list[Fraction]:
-    begins = [sound.track.first_s for sound in audio_renditions(facts, profile)]
-    return [Fraction(begin) for begin in begins if begin is not None]
+def _sound_extent(facts: SourceFacts, profile: Profile) -> tuple[Fraction | None, Fraction]:
+    """Start, if measured, and end (else 0) of the default audio in source time, in seconds."""
+    for sound in audio_renditions(facts, profile)[:1]:
+        begin, end = sound.track.first_s, sound.track.end_s
+        return None if begin is None else Fraction(begin), Fraction(end or 0)
+    return None, Fraction(0)
 
 
 def _nearest(value: Fraction) -> int:

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
+from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source.colour import to_bt709
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -71,8 +72,9 @@ def audio_settings_hash(
             "kind": "audio",
             "content": content_id,
             "stream": rendition.track.index,
-            "codec": profile.audio_codec,
-            "bitrate_kbps": profile.audio_bitrate_kbps,
+            **({"right": rendition.right.index} if rendition.right is not None else {}),
+            "codec": rendition.codec,
+            "bitrate_kbps": rendition.bitrate_kbps,
             "channels": rendition.channels,
             **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
             "sample_rate": profile.audio_sample_rate,

@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,10 @@ class Profile:
     """Position of the poster as a share of the duration. Not part of the settings hash."""
     poster_height: int
     """Pixels, at most the height of the source. Not part of the settings hash."""
+    audio_tracks: str = "all"
+    """`all`, or `default`: the one with which players begin."""
+    audio_surround: str = "none"
+    """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
 
     @property
     def prefer_gpu(self) -> bool:
@@ -203,7 +207,8 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
 
 
 def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
-    missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings]
+    optional = {field.name for field in fields(Profile) if field.default is not MISSING}
+    missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings and field not in optional]
     if missing:
         raise _bad(file, missing[0], "missing", f'{_KEYS[missing[0]][1]}; or begin with extends = "web"')
     return _checked(Profile(name=name, **settings), f"profile {_path(file)}")
@@ -336,6 +341,8 @@ _KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "audio.bitrate_kbps": ("audio_bitrate_kbps", *_whole(32, 512)),
     "audio.channels": ("audio_channels", *_whole(1, 8)),
     "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
+    "audio.tracks": ("audio_tracks", *_one_of("all", "default")),
+    "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
     "poster.position": ("poster_position", *_number(0, 1)),
     "poster.height": ("poster_height", *_whole(16, 4320)),
 }

@@ -1,4 +1,4 @@
-"""Chooses the video and audio renditions of a source."""
+"""Chooses the video renditions of a source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts
 
 ABOVE_SOURCE = "above source"
 NOT_REQUESTED = "not requested"
@@ -20,8 +20,6 @@ _KEEPS_SIZE_PERCENT = 101
 # The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
 _RATE_EXPONENT = 0.75
 _LEAST_MAXRATE_KBPS = 64
-DOWNMIX_PEAK = 0.84
-"""Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +45,6 @@ class Rung:
     def pixels(self) -> int:
         """Width × height, used as its weight in the progress of a job."""
         return self.width * self.height
-
-
-@dataclass(frozen=True, slots=True)
-class AudioRendition:
-    """An audio stream as it is published."""
-
-    name: str
-    """Folder name and HLS group member, such as `audio-en` or `audio-und`."""
-    track: AudioTrack
-    channels: int
-    """Published channels: those of the track, at most those of the profile."""
-
-    @property
-    def downmixed(self) -> bool:
-        """Whether it has fewer channels than its track."""
-        return self.channels < self.track.channels
 
 
 def build_ladder(
@@ -101,18 +83,6 @@ def build_ladder(
             )
         )
     return tuple(rungs)
-
-
-def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRendition, ...]:
-    """Choose the published audio: the default track if it can be decoded, else the first one that can."""
-    usable = [track for track in facts.audio if track.codec and track.channels > 0]
-    if facts.measured:
-        # A declared track may be empty.
-        usable = [track for track in usable if track.first_s is not None]
-    if not usable:
-        return ()
-    track = next((t for t in usable if t.default), usable[0])
-    return (AudioRendition(f"audio-{track.language}", track, min(track.channels, profile.audio_channels)),)
 
 
 def _rung(width: int, height: int, spec: RungSpec, requested: Set[str] | None) -> Rung:

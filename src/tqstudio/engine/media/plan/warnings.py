@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import audio_renditions
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
@@ -15,10 +15,10 @@ _MOST_NAMED = 4
 
 def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     """All warnings about a source, most important first."""
-    published = {sound.track.index for sound in audio_renditions(facts, profile)}
+    published = {track.index for sound in audio_renditions(facts, profile) for track in sound.tracks}
     missing = [track for track in facts.audio if track.index not in published]
-    unreadable = [track for track in missing if not _is_readable(track)]
-    left_out = [track for track in missing if _is_readable(track)]
+    unreadable = [track for track in missing if not is_readable(track)]
+    left_out = [track for track in missing if is_readable(track)]
     found = []
     if unreadable:
         found.append(
@@ -32,8 +32,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         found.append(
             JobWarning(
                 WarningCode.AUDIO_LEFT_OUT,
-                f"{_counted(left_out, 'audio track')} {_is(left_out)} left out, one is published:"
-                f" {_named(left_out)}",
+                f"{_counted(left_out, 'audio track')} {_is(left_out)} left out: {_named(left_out)}",
             )
         )
     if facts.subtitles:
@@ -98,10 +97,6 @@ def _of_colours(video: VideoTrack) -> list[JobWarning]:
             )
         )
     return found
-
-
-def _is_readable(track: AudioTrack) -> bool:
-    return bool(track.codec) and track.channels > 0
 
 
 def _counted(tracks: Sequence[object], noun: str) -> str:

@@ -155,7 +155,7 @@ def fragment(moof: bytes) -> Segment:
 
 
 def track(moov: bytes) -> Init:
-    """Read the first track of a `moov`: H.264 video or AAC audio."""
+    """Read the first track of a `moov`: H.264 video, AAC or E-AC-3 audio."""
     mdia = _children(_child(_children(_child(_children(moov), b"trak")), b"mdia"))
     mdhd = _child(mdia, b"mdhd")
     (timescale,) = struct.unpack_from(">I", mdhd, 20 if mdhd[0] == 1 else 12)
@@ -167,6 +167,8 @@ def track(moov: bytes) -> Init:
         return Init(timescale, f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}", width, height)
     if entry_kind == b"mp4a":
         return Init(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
+    if entry_kind == b"ec-3":
+        return Init(timescale, "ec-3", 0, 0)
     raise Damage(f"a track of type {entry_kind!r}")
 
 

@@ -10,7 +10,8 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
-AUDIO_GROUP = "audio"
+AUDIO_GROUP, SURROUND_GROUP = "audio", "surround"
+_DESCRIBES = "public.accessibility.describes-video"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class AudioEntry:
     peak_bps: int
     average_bps: int
     default: bool = True
+    role: str = ""
+    """`commentary`, `description` or empty."""
+    group: str = AUDIO_GROUP
 
 
 def media_playlist(durations: Sequence[float], names: Sequence[str]) -> str:
@@ -70,30 +74,59 @@ def media_playlist(durations: Sequence[float], names: Sequence[str]) -> str:
 def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = ()) -> str:
     """Write the master playlist, best rendition first.
 
-    Bandwidths include that of the largest audio rendition, which is played with every variant.
+    Every variant is listed once for each group of audio. Its bandwidths include those of the largest
+    rendition of the group, which may be played with it.
     """
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}", "#EXT-X-INDEPENDENT-SEGMENTS"]
-    for entry in audio:
-        language = "" if entry.language == "und" else f',LANGUAGE="{entry.language}"'
-        lines.append(
-            f'#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="{AUDIO_GROUP}",NAME="{_quotable(entry.name)}"{language},'
-            f"DEFAULT={'YES' if entry.default else 'NO'},AUTOSELECT=YES,"
-            f'CHANNELS="{entry.channels}",URI="{entry.uri}"'
-        )
-    audio_peak = max((entry.peak_bps for entry in audio), default=0)
-    audio_average = max((entry.average_bps for entry in audio), default=0)
-    audio_codecs = sorted({entry.codec for entry in audio})
+    groups = {group: [entry for entry in audio if entry.group == group] for group in _groups(audio)}
+    for entries in groups.values():
+        lines += _media(entries)
     for variant in sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)):
-        codecs = ",".join([variant.codec, *audio_codecs])
-        lines.append(
-            f"#EXT-X-STREAM-INF:BANDWIDTH={variant.peak_bps + audio_peak},"
-            f"AVERAGE-BANDWIDTH={variant.average_bps + audio_average},"
-            f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
-            f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR"
-            + (f',AUDIO="{AUDIO_GROUP}"' if audio else "")
-        )
-        lines.append(variant.uri)
+        for group, entries in groups.items() or [("", [])]:
+            codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
+            peak = variant.peak_bps + max((entry.peak_bps for entry in entries), default=0)
+            average = variant.average_bps + max((entry.average_bps for entry in entries), default=0)
+            lines.append(
+                f"#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},"
+                f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
+                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR"
+                + (f',AUDIO="{group}"' if group else "")
+            )
+            lines.append(variant.uri)
     return "\n".join([*lines, ""])
+
+
+def _groups(audio: Sequence[AudioEntry]) -> list[str]:
+    return list(dict.fromkeys(entry.group for entry in audio))
+
+
+def _media(entries: Sequence[AudioEntry]) -> list[str]:
+    """The tags of one group of audio.
+
+    Names are unique, and players choose by language and role: of two equal ones, only the first has
+    AUTOSELECT.
+    """
+    lines: list[str] = []
+    names: set[str] = set()
+    offered: set[tuple[str, str]] = set()
+    for entry in entries:
+        name = given = _quotable(entry.name)
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{given} {number}"
+        names.add(name)
+        language = "" if entry.language == "und" else f',LANGUAGE="{entry.language}"'
+        is_offered = entry.role != "commentary" and (entry.language, entry.role) not in offered
+        offered.add((entry.language, entry.role))
+        lines.append(
+            f'#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="{entry.group}",NAME="{name}"{language},'
+            f"DEFAULT={'YES' if entry.default else 'NO'},"
+            f"AUTOSELECT={'YES' if entry.default or is_offered else 'NO'},"
+            + (f'CHARACTERISTICS="{_DESCRIBES}",' if entry.role == "description" else "")
+            + f'CHANNELS="{entry.channels}",URI="{entry.uri}"'
+        )
+    return lines
 
 
 def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, int]:

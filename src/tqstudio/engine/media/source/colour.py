@@ -1,7 +1,7 @@
 """Interprets the colour tags of a source and chooses the ffmpeg filters that convert it to BT.709.
 
 Code points are those of ITU-T H.273, as in `VideoTrack`. The output is 8-bit 4:2:0, BT.709 matrix, limited
-range, and tagged so; `docs/colour.md` gives the reasons.
+range, and tagged so; `docs/media.md` gives the reasons.
 """
 
 from __future__ import annotations

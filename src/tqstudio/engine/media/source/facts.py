@@ -77,9 +77,11 @@ class AudioTrack:
     channels: int
     sample_rate: int
     language: str
-    """ISO 639 code in lower case; `und` if the file has none."""
+    """BCP 47 tag; `und` if the file has none."""
     title: str
     default: bool
+    role: Literal["", "commentary", "description"] = ""
+    """A commentary, or a spoken description of the pictures; empty for all other sound."""
     first_s: float | None = None
     """Presentation time of the first sample in source time (seconds); None if not measured."""
     end_s: float | None = None

@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import av
 import av.error
@@ -19,9 +19,8 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.source import colour, source_file
+from tqstudio.engine.media.source import colour, languages, source_file
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
-from tqstudio.engine.media.source.languages import shortest
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
 from tqstudio.engine.media.source.picture_shapes import display_size
 from tqstudio.errors import ErrorCode, TqError
@@ -39,7 +38,6 @@ _FIRST_TIME_PICTURES = 120
 _SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 # Containers in which each stream declares its duration.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
@@ -324,7 +322,14 @@ def _audio_track(stream: Any) -> AudioTrack:
         language=_language(stream),
         title=_title(stream),
         default=_default(stream),
+        role=_role(stream),
     )
+
+
+def _role(stream: Stream) -> Literal["", "commentary", "description"]:
+    if stream.disposition & (Disposition.visual_impaired | Disposition.descriptions):
+        return "description"
+    return "commentary" if stream.disposition & Disposition.comment else ""
 
 
 def _codec(stream: Stream) -> str:
@@ -333,9 +338,7 @@ def _codec(stream: Stream) -> str:
 
 
 def _language(stream: Stream) -> str:
-    # The value becomes part of a folder name: accept only well-formed codes.
-    language = (stream.language or "").strip().lower()
-    return shortest(language) if _LANGUAGE.fullmatch(language) and len(language) <= 16 else "und"
+    return languages.standard(stream.language or "")
 
 
 def _title(stream: Stream) -> str:

@@ -220,6 +220,8 @@ class Published(SQLModel, table=True):
     is_default: int = _int()
     files: str = _text()
     """JSON [[name, size, duration_s], …] of the segments, in order."""
+    role: str = _text(default="")
+    surround_of: str = _text(optional=True)
 
 
 class Publication(SQLModel, table=True):

@@ -46,6 +46,10 @@ class PublishedRow:
     channels: int | None
     is_default: bool
     files: tuple[PublishedFile, ...]
+    role: str = ""
+    """Of audio: `commentary`, `description` or empty."""
+    surround_of: str | None = None
+    """Name of the rendition with the same sound in fewer channels."""
 
 
 @dataclass(frozen=True, slots=True)

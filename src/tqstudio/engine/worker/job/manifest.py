@@ -11,10 +11,11 @@ from blake3 import blake3
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_same_length
 from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.rungs import AudioRendition
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source import languages
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.engine.worker.job.rendition_choice import Choice
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
@@ -111,10 +112,18 @@ def _video(check: RenditionCheck, grid: Grid) -> dict[str, Any]:
 def _audio(sound: AudioRendition) -> dict[str, Any]:
     return {
         "language": sound.track.language,
-        "title": printable(sound.track.title) or None,
+        "title": printable(sound.track.title) or _language_name(sound.track.language),
         "channels": sound.channels,
-        "default": True,  # the only audio rendition
+        "default": sound.default,
+        "role": sound.track.role,
+        "surround_of": sound.surround_of,
     }
+
+
+def _language_name(tag: str) -> str | None:
+    if tag == languages.UNKNOWN:
+        return None
+    return languages.name(tag)
 
 
 def _checked(state: RenditionState) -> RenditionCheck:

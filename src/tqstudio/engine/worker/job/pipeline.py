@@ -37,7 +37,7 @@ from tqstudio.engine.worker.job import manifest
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit
-from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows, without_sound
+from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows
 from tqstudio.engine.worker.job.source import ExaminedSource, examine
 from tqstudio.engine.worker.job.source_hash import SourceHash
 from tqstudio.engine.worker.job.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
@@ -327,10 +327,11 @@ class _Work:
             ffmpeg=config.ffmpeg,
             source=self._path,
             identity=source.identity,
-            facts=source.facts if choice.audio else without_sound(source.facts),
+            facts=source.facts,
             grid=make_grid(source.facts, profile),
             profile=profile,
             rungs=choice.make,
+            audio=choice.audio,
             content_id=source.content_id,
             store_root=self._video_store,
             scratch=self._scratch_dir,
@@ -394,4 +395,6 @@ def _outcome_line(outcome: Outcome) -> str:
         return f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
-    return f"ended: {outcome}"
+    return (
+        f"stopped: {outcome.reason}" if isinstance(outcome, Stopped) else f"the lease was lost: {outcome.why}"
+    )

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.plan.audio import AudioRendition, audio_renditions
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import DROPPED, AudioRendition, Rung, audio_renditions, build_ladder
+from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
@@ -91,12 +92,6 @@ def choose(
         audio=tuple(sound for name, sound in sounds.items() if name not in keep),
         keep=keep,
     )
-
-
-def without_sound(facts: SourceFacts) -> SourceFacts:
-    """Remove the audio from the facts, for an encode that keeps it: the encode uses all audio in the
-    facts."""
-    return replace(facts, audio=())
 
 
 def rows(

@@ -195,7 +195,7 @@ def inventory(states: Sequence[RenditionState]) -> str:
 def _summary(state: RenditionState) -> str:
     if state.status == "completed":
         return "complete"
-    if not state.segments_done and not state.prefix.fragments:
+    if not state.kept:
         return "not started"
     return f"{state.segments_done} of {state.segments_total} segments"
 

@@ -149,7 +149,7 @@ class JobActions(StudioScreen):
             detail = await self.studio.feed.send(calls.job(job))
             newest = max(detail["attempts_log"], key=lambda attempt: attempt["number"], default=None)
             commands = shell_quoting.script(newest["argv"]) if newest is not None else []
-            return "\n\n".join(commands) or "No command has run yet.", "\n".join(commands)
+            return "\n\n".join(commands) or "No command has run.", "\n".join(commands)
 
         self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
 

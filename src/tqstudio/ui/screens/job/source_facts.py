@@ -30,7 +30,7 @@ def facts_text(video: VideoView) -> str:
     facts = video["facts"] or {}
     parts = [_table("File", _file(video, facts))]
     if not facts:
-        parts.append("The contents are known once the file has been analysed.")
+        parts.append("The contents are not known: the file has not been analysed yet, or cannot be read.")
     if facts.get("video"):
         parts.append(_table("Video", _video(facts["video"])))
     for kind, tracks in (("Audio", facts.get("audio")), ("Subtitles", facts.get("subtitles"))):
@@ -102,6 +102,7 @@ def _track(track: Mapping[str, Any]) -> list[Row]:
         ("sample rate", f"{rate / 1000:g} kHz" if rate else ""),
         ("language", language_word(track, "not declared")),
         ("title", str(track.get("title") or "")),
+        ("role", str(track.get("role") or "")),
         ("default", "yes" if track.get("default") else ""),
         ("stream", _number(track.get("index"))),
     ]

@@ -1,0 +1,120 @@
+"""Chooses the audio renditions of a source: every track, and with `audio.surround` its channels too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+
+DOWNMIX_PEAK = 0.84
+"""Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
+MOST_TRACKS = 32
+"""Tracks published at most; a player's menu holds no more."""
+_EAC3_CHANNELS = 6
+"""Channels that ffmpeg's E-AC-3 encoder supports."""
+_AAC_CHANNELS = 8
+
+Codec = Literal["aac", "eac3"]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioRendition:
+    """An audio track as it is published."""
+
+    name: str
+    """Folder name, such as `audio-en`, `audio-en-2` or `audio-en-surround`."""
+    track: AudioTrack
+    channels: int
+    """Published channels: those of the track, at most those of the profile."""
+    codec: Codec = "aac"
+    bitrate_kbps: int = 128
+    default: bool = True
+    """Whether players begin with it. A failure of any other one does not fail the job."""
+    right: AudioTrack | None = None
+    """The right channel, if the source stores a stereo pair as two mono tracks; `track` is the left one."""
+    surround_of: str | None = None
+    """Name of the rendition with the same sound in fewer channels."""
+
+    @property
+    def tracks(self) -> tuple[AudioTrack, ...]:
+        """The tracks of the source that it contains."""
+        return (self.track,) if self.right is None else (self.track, self.right)
+
+    @property
+    def source_channels(self) -> int:
+        """Channels before any downmix."""
+        return sum(track.channels for track in self.tracks)
+
+    @property
+    def downmixed(self) -> bool:
+        """Whether it has fewer channels than the source."""
+        return self.channels < self.source_channels
+
+
+def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRendition, ...]:
+    """Choose the published audio: the default rendition first, then the others in the order of the source.
+
+    The default is the track that the source marks as such, else the first that is neither a commentary nor a
+    description. Tracks that this build cannot decode are left out.
+    """
+    usable = [track for track in facts.audio if is_readable(track)]
+    if facts.measured:
+        # A declared track may be empty.
+        usable = [track for track in usable if track.first_s is not None]
+    sounds = _joined(facts, usable)
+    if not sounds:
+        return ()
+    first = next((each for each in sounds if each[0].default), None) or next(
+        (each for each in sounds if not each[0].role), sounds[0]
+    )
+    others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
+    count: Counter[str] = Counter()
+    found: list[AudioRendition] = []
+    for track, right in [first, *others][:MOST_TRACKS]:
+        count[track.language] += 1
+        number = count[track.language]
+        name = f"audio-{track.language}" + (f"-{number}" if number > 1 else "")
+        channels = track.channels if right is None else 2
+        mixed = AudioRendition(
+            name=name,
+            track=track,
+            channels=min(channels, profile.audio_channels),
+            bitrate_kbps=profile.audio_bitrate_kbps,
+            default=not found,
+            right=right,
+        )
+        found.append(mixed)
+        if profile.audio_surround != "none" and channels > 2 and mixed.downmixed:
+            found.append(_surround(mixed, profile))
+    return tuple(found)
+
+
+def is_readable(track: AudioTrack) -> bool:
+    """Whether this build can decode a track."""
+    return bool(track.codec) and track.channels > 0
+
+
+def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
+    codec: Codec = "eac3" if profile.audio_surround == "eac3" else "aac"
+    channels = min(mixed.track.channels, _EAC3_CHANNELS if codec == "eac3" else _AAC_CHANNELS)
+    return AudioRendition(
+        name=f"{mixed.name}-surround",
+        track=mixed.track,
+        channels=channels,
+        codec=codec,
+        bitrate_kbps=profile.audio_bitrate_kbps // 2 * channels,
+        default=False,
+        surround_of=mixed.name,
+    )
+
+
+def _joined(facts: SourceFacts, tracks: Sequence[AudioTrack]) -> list[tuple[AudioTrack, AudioTrack | None]]:
+    """Join the mono tracks of an MXF file to stereo pairs, in their order; broadcasters store them apart."""
+    is_paired = facts.container.startswith("mxf") and len(tracks) % 2 == 0
+    if is_paired and all(track.channels == 1 for track in tracks):
+        return [(left, right) for left, right in zip(tracks[::2], tracks[1::2], strict=True)]
+    return [(track, None) for track in tracks]

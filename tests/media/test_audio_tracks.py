@@ -1,0 +1,275 @@
+"""Every audio track of a source is published, at its time and in its channels: each has a tone of its own."""
+
+from __future__ import annotations
+
+import io
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import av
+import pytest
+
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.audio import MOST_TRACKS, audio_renditions
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.warnings import of_source
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+from tqstudio.engine.media.source.probe import probe
+from tqstudio.errors import WarningCode
+
+from .conftest import MakeEncode, run_ffmpeg, run_to_end
+from .test_ladder_encode import codes_of, scripted
+
+SECONDS = 4
+RATE = 48_000
+X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "50")
+FRONT = ("FL", "FR", "FC", "LFE", "BL", "BR", "SL", "SR")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A published rendition, decoded."""
+
+    begins: float
+    ends: float
+    samples: list[array[float]]
+    """Of each channel, on a clock that begins with the video."""
+
+    def loud(self, channel: int, hertz: float, at: float) -> bool:
+        """Whether a tone is heard in a tenth of a second (Goertzel's algorithm)."""
+        first = int((at - self.begins) * RATE)
+        part = self.samples[channel][first : first + RATE // 10]
+        turn = 2 * math.cos(2 * math.pi * hertz / RATE)
+        one = two = 0.0
+        for sample in part:
+            one, two = sample + turn * one - two, one
+        power = one * one + two * two - turn * one * two
+        return 2 * math.sqrt(max(0.0, power)) / max(1, len(part)) > 0.01
+
+
+def hear(state: RenditionState) -> Heard:
+    names = ["init.mp4", *sorted(path.name for path in state.directory.glob("seg_*.m4s"))]
+    content = b"".join((state.directory / name).read_bytes() for name in names)
+    with av.open(io.BytesIO(content)) as container:
+        frames = list(container.decode(audio=0))
+        channels: list[array[float]] = [array("f") for _ in frames[0].layout.channels]
+        for frame in frames:
+            assert frame.format.name == "fltp"
+            # PyAV lists one plane too many for eight channels.
+            for channel, plane in zip(channels, frame.planes, strict=False):
+                channel += array("f", bytes(plane)[: frame.samples * 4])
+        first = frames[0].pts * frames[0].time_base
+    return Heard(float(first) - 10, float(first) - 10 + len(channels[0]) / RATE, channels)
+
+
+def audio_of(encode: LadderEncode) -> dict[str, RenditionState]:
+    return {state.name: state for state in encode.renditions if state.kind == "audio"}
+
+
+def tone(hertz: int, seconds: float = SECONDS) -> tuple[str, ...]:
+    return "-f", "lavfi", "-i", f"sine={hertz}:r={RATE}:d={seconds},volume=2"
+
+
+def film(ffmpeg: FFmpeg, path: Path, inputs: Sequence[str], *options: str, seconds: float = SECONDS) -> Path:
+    """A clip with the given inputs of sound."""
+    count = list(inputs).count("-i")
+    maps = [word for number in range(count + 1) for word in ("-map", str(number))]
+    picture = ("-f", "lavfi", "-i", f"testsrc2=s=160x90:r=25:d={seconds}")
+    run_ffmpeg(ffmpeg, *picture, *inputs, *maps, *X264, *options, f"file:{path}")
+    return path
+
+
+@pytest.fixture
+def one(small: Profile) -> Profile:
+    return replace(small, rungs=(RungSpec(90, 120),))
+
+
+def test_every_track_is_published_with_its_own_sound_at_its_time(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """The second begins late and ends early, the third begins early and lasts longer than the pictures."""
+    source = film(
+        ffmpeg,
+        tmp_path / "film.mkv",
+        [*tone(500), "-itsoffset", "1", *tone(1000, 2), "-itsoffset", "-1", *tone(2000, 8), *tone(3000)],
+        *("-c:a", "aac", "-metadata:s:a:0", "language=eng", "-metadata:s:a:1", "language=ger"),
+        *("-metadata:s:a:2", "language=eng", "-disposition:a:2", "comment", "-disposition:a:0", "default"),
+        *("-disposition:a:3", "visual_impaired"),
+    )
+    made = encode(source, one)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    assert made.spec.grid.total_frames == SECONDS * 25
+    states = audio_of(made)
+    assert list(states) == ["audio-en", "audio-de", "audio-en-2", "audio-und"]
+    assert [run.label for run in made.runs].count("audio") == 1, "one run reads for all of them"
+    heard = {name: hear(state) for name, state in states.items()}
+    for sound in heard.values():
+        assert (sound.begins, sound.ends) == (pytest.approx(0, abs=0.1), pytest.approx(SECONDS, abs=0.1))
+    tones = {"audio-en": 500, "audio-de": 1000, "audio-en-2": 2000, "audio-und": 3000}
+    for name, sound in heard.items():
+        at = {hertz for hertz in tones.values() if sound.loud(0, hertz, 2.0)}
+        assert at == {tones[name]}, name
+    assert [heard["audio-de"].loud(0, 1000, at) for at in (0.5, 1.5, 2.5, 3.5)] == [False, True, True, False]
+    roles = [(each.track.role, each.default) for each in made.spec.audio]
+    assert roles == [("", True), ("", False), ("commentary", False), ("description", False)]
+
+
+def test_the_default_track_comes_first_and_its_end_is_that_of_the_video(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    source = film(
+        ffmpeg,
+        tmp_path / "film.mkv",
+        [*tone(500, 9), *tone(1000, 5)],
+        *("-c:a", "aac", "-disposition:a:0", "0", "-disposition:a:1", "default"),
+        *("-metadata:s:a:0", "language=fre", "-metadata:s:a:1", "language=jpn"),
+    )
+    made = encode(source, one)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    assert [each.name for each in made.spec.audio] == ["audio-ja", "audio-fr"]
+    assert made.spec.grid.total_frames == 125, "the last picture is held for the default sound alone"
+    assert {round(hear(state).ends, 1) for state in audio_of(made).values()} == {5.0}
+
+
+@pytest.mark.parametrize(("surround", "codec", "channels"), [("aac", "mp4a.40.2", 8), ("eac3", "ec-3", 6)])
+@pytest.mark.parametrize("source_channels", [6, 8])
+def test_surround_is_kept_beside_its_downmix(
+    ffmpeg: FFmpeg,
+    encode: MakeEncode,
+    one: Profile,
+    tmp_path: Path,
+    surround: str,
+    codec: str,
+    channels: int,
+    source_channels: int,
+) -> None:
+    """Each channel has a tone of its own, and the dialogue in the centre is in both of the downmix."""
+    tones = [300 * (number + 1) for number in range(source_channels)]
+    names = FRONT[:source_channels]
+    mix = "|".join(f"0.5*sin(2*PI*{hertz}*t)" for hertz in tones)
+    layout = {6: "5.1", 8: "7.1"}[source_channels]
+    source = film(
+        ffmpeg,
+        tmp_path / "film.mkv",
+        ["-f", "lavfi", "-i", f"aevalsrc={mix}:s={RATE}:d={SECONDS}:c={layout}", *tone(5000)],
+        *("-c:a", "pcm_s16le", "-metadata:s:a:0", "language=eng", "-metadata:s:a:1", "language=eng"),
+    )
+    made = encode(source, replace(one, audio_surround=surround))
+    run_to_end(made)
+    assert made.state == "done", made.error
+    states = audio_of(made)
+    assert list(states) == ["audio-en", "audio-en-surround", "audio-en-2"]
+    check = states["audio-en-surround"].check
+    assert check is not None
+    assert check.codecs == codec
+    kept, mixed = hear(states["audio-en-surround"]), hear(states["audio-en"])
+    expected = min(channels, source_channels)
+    assert (len(kept.samples), len(mixed.samples)) == (expected, 2)
+    for number, hertz in enumerate(tones[:expected]):
+        # E-AC-3 and AAC cut their subwoofer channel off above 120 Hz.
+        if names[number] != "LFE":
+            assert kept.loud(number, hertz, 2.0), names[number]
+    centre = tones[names.index("FC")]
+    assert mixed.loud(0, centre, 2.0)
+    assert mixed.loud(1, centre, 2.0)
+
+
+def test_mono_pairs_of_an_mxf_file_are_joined(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    source = film(
+        ffmpeg,
+        tmp_path / "pair.mxf",
+        [*tone(500), *tone(1000), *tone(1500), *tone(2000)],
+        *("-pix_fmt", "yuv422p", "-c:v", "mpeg2video", "-b:v", "4M", "-c:a", "pcm_s16le", "-ac", "1"),
+    )
+    made = encode(source, one)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    states = audio_of(made)
+    assert list(states) == ["audio-und", "audio-und-2"]
+    for state, (left, right) in zip(states.values(), ((500, 1000), (1500, 2000)), strict=True):
+        sound = hear(state)
+        found = [[hz for hz in (500, 1000, 1500, 2000) if sound.loud(c, hz, 2.0)] for c in (0, 1)]
+        assert found == [[left], [right]]
+    assert of_source(made.spec.facts, one) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "options"),
+    [
+        ("mkv", ("-c:a", "truehd", "-strict", "-2", "-ac", "6")),
+        ("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6")),
+        ("mov", ("-c:a", "pcm_s24be", "-ac", "1")),
+        ("mov", ("-c:a", "pcm_s16le", "-af", "pan=16c|" + "|".join(f"c{n}=c0" for n in range(16)))),
+        ("mkv", ("-c:a", "pcm_f32le", "-af", "pan=5.1.4|" + "|".join(f"c{n}=c0" for n in range(10)))),
+        ("mkv", ("-c:a", "flac", "-ac", "2")),
+        ("mkv", ("-c:a", "libopus", "-ac", "2")),
+        ("ts", ("-c:a", "ac3", "-ac", "6")),
+    ],
+    ids=lambda each: each if isinstance(each, str) else f"{each[1]}-{each[-1][:8]}",
+)
+def test_sound_of_any_codec_and_layout_is_heard(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, container: str, options: tuple[str, ...]
+) -> None:
+    source = film(ffmpeg, tmp_path / f"film.{container}", tone(1000), *options)
+    made = encode(source, one)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    [state] = audio_of(made).values()
+    sound = hear(state)
+    assert all(sound.loud(channel, 1000, 2.0) for channel in range(len(sound.samples)))
+
+
+def test_a_track_that_fails_costs_no_other(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    source = film(
+        ffmpeg,
+        tmp_path / "film.mkv",
+        [*tone(500), *tone(1000), *tone(2000)],
+        *("-c:a", "aac", "-metadata:s:a:1", "language=ger", "-metadata:s:a:2", "language=fre"),
+    )
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*audio-de/index*) echo 'Error: no sound' >&2; exit 1;;")
+    made = encode(source, one, ffmpeg=broken)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, ["RENDITION_LEFT_OUT"])
+    assert "audio-de" in made.warnings[0].text
+    statuses = {name: state.status for name, state in audio_of(made).items()}
+    assert statuses == {"audio-und": "completed", "audio-de": "failed", "audio-fr": "completed"}
+    # The sound with which players begin is not left out in silence.
+    required = scripted(tmp_path / "other", ffmpeg, "*audio-und/index*) echo 'Error: no sound' >&2; exit 1;;")
+    failed = encode(source, one, ffmpeg=replace(required, build="other"))
+    run_to_end(failed)
+    assert failed.state == "failed"
+
+
+def test_the_default_alone_is_published_when_the_profile_says_so(
+    ffmpeg: FFmpeg, one: Profile, tmp_path: Path
+) -> None:
+    source = film(ffmpeg, tmp_path / "film.mkv", [*tone(500), *tone(1000)], "-c:a", "aac")
+    facts, only = probe(bytes(source)), replace(one, audio_tracks="default")
+    assert [each.name for each in audio_renditions(facts, only)] == ["audio-und"]
+    assert [each.code for each in of_source(facts, only)] == [WarningCode.AUDIO_LEFT_OUT]
+    assert of_source(facts, one) == []
+
+
+def test_names_are_unique_and_tracks_are_limited(ffmpeg: FFmpeg, one: Profile, tmp_path: Path) -> None:
+    facts = probe(bytes(film(ffmpeg, tmp_path / "film.mkv", tone(500), "-c:a", "aac")))
+    tracks = [
+        AudioTrack(n + 1, "aac", 6, RATE, ("en", "de")[n % 2], "", False, "", 0.0, 4.0) for n in range(40)
+    ]
+    many: SourceFacts = replace(facts, audio=tuple(tracks))
+    chosen = audio_renditions(many, replace(one, audio_surround="aac"))
+    assert len({each.name for each in chosen}) == len(chosen) == 2 * MOST_TRACKS
+    assert [each.default for each in chosen].count(True) == 1
+    [left_out] = of_source(many, one)
+    assert left_out.code is WarningCode.AUDIO_LEFT_OUT
+    assert "8 audio tracks" in left_out.text
