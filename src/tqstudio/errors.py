@@ -103,7 +103,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, or not wanted by the profile",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
-        WarningCode.SUBTITLES_LEFT_OUT: "subtitle tracks are not published",
+        WarningCode.SUBTITLES_LEFT_OUT: "subtitles are not published: bitmaps, or not wanted by the profile",
         WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",

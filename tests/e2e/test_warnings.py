@@ -74,7 +74,7 @@ def test_what_is_left_out_is_reported_in_every_answer(
         *(*X264, "-c:a", "aac", "-c:s", "srt", "-metadata:s:a:1", "language=fra"),
     )
     studio = make_studio().up()
-    only = ("--set", "audio.tracks=default")
+    only = ("--set", "audio.tracks=default", "--set", "subtitles.tracks=none")
     plain = studio("process", "--input", source, "--output", studio.root / "out", "--profile", "tiny", *only)
     assert "warning: AUDIO_LEFT_OUT: 1 audio track is left out" in plain.out
     assert "1 done, 1 with warnings" in plain.out
@@ -92,13 +92,16 @@ def test_what_is_left_out_is_reported_in_every_answer(
     assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == warnings
 
 
-def test_every_sound_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
-    """Two languages, a commentary and 5.1: players find all of them, and the check of a ladder too."""
+def test_every_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
+    """Two languages, a commentary, 5.1 and subtitles: players find all of them, and `verify` too."""
+    words = tmp_path / "words.srt"
+    words.write_text("1\n00:00:00,500 --> 00:00:01,500\nhello\n")
     source = make(
         ffmpeg,
         tmp_path / "film.mkv",
         *(*PICTURE, *TONES, "-f", "lavfi", "-i", "aevalsrc=0.1|0.1|0.1|0.1|0.1|0.1:c=5.1:s=48000:d=2"),
-        *("-map", "0", "-map", "1", "-map", "2", "-map", "3", *X264, "-c:a", "aac"),
+        *("-i", str(words), "-map", "0", "-map", "1", "-map", "2", "-map", "3", "-map", "4", *X264),
+        *("-c:a", "aac", "-c:s", "srt", "-metadata:s:s:0", "language=fre", "-disposition:s:0", "forced"),
         *(
             "-metadata:s:a:0",
             "language=eng",
@@ -116,6 +119,7 @@ def test_every_sound_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str
     assert [
         (each.group_id, each.name, each.language, each.default, each.autoselect, each.channels)
         for each in master.media
+        if each.type == "AUDIO"
     ] == [
         ("audio", "English", "en", "YES", "YES", "1"),
         ("audio", "English (commentary)", "en", "NO", "NO", "1"),
@@ -124,17 +128,20 @@ def test_every_sound_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str
         ("surround", "English (commentary)", "en", "NO", "NO", "1"),
         ("surround", "Kino", "de", "NO", "YES", "6"),
     ]
+    [text] = [each for each in master.media if each.type == "SUBTITLES"]
+    assert (text.name, text.language, text.default, text.forced) == ("French (forced)", "fr", "NO", "YES")
+    assert {each.stream_info.subtitles for each in master.playlists} == {text.group_id}
+    shown = "".join(path.read_text() for path in Path(video["master"]).parent.glob("v1/sub-fr/*.vtt"))
+    assert "00:00:00.500 --> 00:00:01.500\nhello\n" in shown
     codecs = {each.stream_info.audio: each.stream_info.codecs.split(",")[1:] for each in master.playlists}
     assert codecs == {"audio": ["mp4a.40.2"], "surround": ["ec-3", "mp4a.40.2"]}
     verified = studio("verify", "--full", studio.root / "out")
     assert verified.code == 0, verified.out
     assert "audio-de-surround" in studio("verify", "--json", studio.root / "out").out
     [job] = studio("job", "list", "--json").json()["jobs"]
-    studio.done(studio.do("retranscode", job["id"], drop=["audio-en-2"])["new_job"])
-    assert [each.name for each in m3u8.load(video["master"]).media if each.group_id == "audio"] == [
-        "English",
-        "Kino",
-    ]
+    studio.done(studio.do("retranscode", job["id"], drop=["audio-en-2", "sub-fr"])["new_job"])
+    media = m3u8.load(video["master"]).media
+    assert [each.name for each in media if each.group_id != "surround"] == ["English", "Kino"]
 
 
 def _hole(ffmpeg: str, folder: Path, seconds: tuple[float, float]) -> Path:

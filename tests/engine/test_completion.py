@@ -486,7 +486,8 @@ def test_a_folder_of_a_user_is_not_written_to(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"folder": "../../etc"}, {"name": "../x"}, {"segments": []}, {"init_size": 0}]
+    "change",
+    [{"folder": "../../etc"}, {"name": "../x"}, {"segments": []}, {"init_size": 0}, {"kind": "subtitles"}],
 )
 def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, Any]) -> None:
     worker, job = desk.running()

@@ -22,6 +22,7 @@ from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, fragment_name
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.segments import boxes
 from tqstudio.engine.media.segments.collector import NewSegment
 from tqstudio.engine.media.source.probe import probe
@@ -98,6 +99,7 @@ def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncod
             "profile": profile,
             "rungs": build_ladder(facts, profile),
             "audio": audio_renditions(facts, profile),
+            "subtitles": subtitle_renditions(facts, profile),
             "content_id": "content",
             "store_root": tmp_path / "store",
             "scratch": scratch,

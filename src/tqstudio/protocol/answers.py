@@ -217,7 +217,7 @@ class GenerationView(TypedDict):
 
 class PublishedView(TypedDict):
     name: str
-    kind: Literal["video", "audio"]
+    kind: Literal["video", "audio", "subtitles"]
     width: int | None
     height: int | None
     codecs: str

@@ -8,7 +8,15 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
@@ -292,11 +300,12 @@ class ManifestRendition(Message):
     """A finished rendition in the segment store."""
 
     name: Annotated[str, StringConstraints(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
-    kind: Literal["video", "audio"]
+    kind: Literal["video", "audio", "subtitles"]
     folder: Annotated[str, StringConstraints(max_length=400)]
     """Relative to the sink."""
     segments: list[ManifestFile] = Field(min_length=1)
-    init_size: int = Field(gt=0, lt=2**63)
+    init_size: int = Field(ge=0, lt=2**63)
+    """0 without an initialisation segment: subtitles have none."""
     codecs: ShortText
     width: Count | None = None
     height: Count | None = None
@@ -310,9 +319,15 @@ class ManifestRendition(Message):
     title: ShortText | None = None
     channels: Count | None = None
     default: bool = False
-    role: Literal["", "commentary", "description"] = ""
+    role: Literal["", "commentary", "description", "forced", "captions"] = ""
     surround_of: ShortText | None = None
     """Name of the rendition with the same sound in fewer channels."""
+
+    @model_validator(mode="after")
+    def _has_init(self) -> ManifestRendition:
+        if (self.init_size == 0) != (self.kind == "subtitles"):
+            raise ValueError("all but subtitles have an initialisation segment")
+        return self
 
 
 class SourceIdentity(Message):

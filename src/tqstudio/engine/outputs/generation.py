@@ -158,7 +158,8 @@ def _fill(source: Path, target: Path, row: PublishedRow) -> None:
     target.mkdir()
     for file in row.files:
         durable.link(source / file.name, target / file.name)
-    durable.write(target / INIT_NAME, durable.read(source / INIT_NAME))
+    if row.init_size:
+        durable.write(target / INIT_NAME, durable.read(source / INIT_NAME))
     durable.write(target / PLAYLIST_NAME, master.playlist(row))
 
 
@@ -178,7 +179,8 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
     sums: dict[str, str] = {}
     for row in rows:
         folder = building / row.name
-        sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in (INIT_NAME, PLAYLIST_NAME)}
+        written = (INIT_NAME, PLAYLIST_NAME) if row.init_size else (PLAYLIST_NAME,)
+        sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in written}
         for file in row.files:
             sums[f"{row.name}/{file.name}"] = file.blake3 or digests.of_file(folder / file.name)
     if (poster := building / POSTER_NAME).exists():

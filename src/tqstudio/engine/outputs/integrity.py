@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.media.source.fingerprint import Stopped
 from tqstudio.engine.outputs import master
@@ -96,8 +97,8 @@ def require_files(folder: Path, row: PublishedRow) -> None:
         TqError: OUTPUT_INVALID, with the first file that is not as in its row.
         OSError: of the file system.
     """
-    sizes = {file.name: file.size for file in row.files}
-    for name, size in {INIT_NAME: row.size - sum(sizes.values()), **sizes}.items():
+    sizes = {INIT_NAME: row.init_size} if row.init_size else {}
+    for name, size in (sizes | {file.name: file.size for file in row.files}).items():
         try:
             found = (folder / name).lstat()
         except FileNotFoundError:
@@ -112,6 +113,8 @@ def require_files(folder: Path, row: PublishedRow) -> None:
 
 
 def _has_boxes(folder: Path, row: PublishedRow) -> bool:
+    if row.kind == "subtitles":
+        return all(webvtt.is_segment(folder / file.name) for file in row.files)
     init = inspect_init(folder / INIT_NAME)
     if isinstance(init, Torn):
         return False
@@ -136,7 +139,7 @@ def _has_bytes(folder: Path, row: PublishedRow, stop: Callable[[], bool]) -> boo
     except FileNotFoundError:
         listed = {}
     stored = {file.name: file.blake3 for file in row.files}
-    for name in (INIT_NAME, *stored):
+    for name in (INIT_NAME, *stored) if row.init_size else stored:
         if stop():
             raise Stopped
         published = stored.get(name) or listed.get(f"{row.name}/{name}")

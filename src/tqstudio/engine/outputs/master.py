@@ -12,6 +12,7 @@ from tqstudio.engine.media.segments.playlists import (
     AUDIO_GROUP,
     SURROUND_GROUP,
     AudioEntry,
+    SubtitleEntry,
     Variant,
     master_playlist,
     media_playlist,
@@ -63,7 +64,8 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
 def playlist(row: PublishedRow) -> bytes:
     """The playlist of a rendition as it is published."""
     durations = [file.duration_s for file in row.files]
-    return media_playlist(durations, [file.name for file in row.files]).encode()
+    names = [file.name for file in row.files]
+    return media_playlist(durations, names, has_init=bool(row.init_size)).encode()
 
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
@@ -87,16 +89,25 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
     if surround:
         # Every group has the same tracks: those without more channels are in both.
         audio += [_audio(number, row, SURROUND_GROUP, surround.get(row.name, row)) for row in mixed]
-    return master_playlist(variants, audio).encode()
+    subtitles = [
+        SubtitleEntry(
+            uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
+            language=row.language or "und",
+            name=_name(row, "Subtitles"),
+            role=row.role,
+        )
+        for row in rows
+        if row.kind == "subtitles"
+    ]
+    return master_playlist(variants, audio, subtitles).encode()
 
 
 def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> AudioEntry:
     """The entry of a track in a group, and of the rendition that is played for it there."""
-    name = row.title or row.language or "Audio"
     return AudioEntry(
         uri=f"v{number}/{played.name}/{PLAYLIST_NAME}",
         language=row.language or "und",
-        name=name if not row.role or row.role in name.lower() else f"{name} ({row.role})",
+        name=_name(row, "Audio"),
         channels=played.channels or 2,
         codec=played.codecs,
         peak_bps=played.peak_bps,
@@ -105,3 +116,9 @@ def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> 
         role=row.role,
         group=group,
     )
+
+
+def _name(row: PublishedRow, fallback: str) -> str:
+    """The name of a track in the menus of players."""
+    name = row.title or row.language or fallback
+    return name if not row.role or row.role in name.lower() else f"{name} ({row.role})"

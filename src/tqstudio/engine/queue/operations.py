@@ -164,9 +164,9 @@ def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]
 
 
 def _sounds(current: generations.GenerationRow) -> set[str]:
-    """Returns the audio renditions that the ladder has, or had before they were dropped."""
-    return {row.name for row in current.renditions if row.kind == "audio"} | {
-        name for name in current.omitted if name.startswith("audio-")
+    """Returns the audio and subtitles that the ladder has, or had before they were dropped."""
+    return {row.name for row in current.renditions if row.kind != "video"} | {
+        name for name in current.omitted if name.startswith(("audio-", "sub-"))
     }
 
 
@@ -178,7 +178,7 @@ def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, enco
     """
     drop = set(request.drop)
     there = {row.name for row in current.renditions}
-    pictures = {row.name for row in current.renditions if row.kind != "audio"}
+    pictures = {row.name for row in current.renditions if row.kind == "video"}
     if unknown := sorted(drop - there):
         return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
     if both := _by_size(drop & set(request.renditions or ())):

@@ -107,7 +107,7 @@ def _about(finding: Finding) -> str:
     assert check is not None
     size = sum(segment.size for segment in check.segments)
     parts = [
-        f"{check.width}×{check.height}" if finding.kind == "video" else "audio",
+        f"{check.width}×{check.height}" if finding.kind == "video" else finding.kind,
         fmt.counted(len(check.segments), "segment"),
         fmt.clock_duration(check.duration_s),
         units.size(size),

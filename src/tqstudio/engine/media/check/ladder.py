@@ -17,6 +17,7 @@ import m3u8
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
@@ -34,7 +35,7 @@ class Finding:
 
     name: str
     kind: str
-    """video or audio."""
+    """video, audio or subtitles."""
     check: RenditionCheck | None
     """None if it is invalid."""
     error: TqError | None
@@ -80,7 +81,7 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
         return LadderReport(master, (), error)
     findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
-    sounds = {f.name: f.check for f in findings if f.kind == "audio" and f.check is not None}
+    sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
     return LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
 
 
@@ -88,15 +89,15 @@ def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
         yield _check(master, uri, "video", entry.stream_info, every_byte)
-    for uri in dict.fromkeys(medium.uri for medium in playlist.media if medium.uri):
-        yield _check(master, uri, "audio", None, every_byte)
+    for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
+        yield _check(master, uri, medium.type.lower(), None, every_byte)
 
 
 def _check(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:
     name = Path(unquote(uri)).parent.name or uri
     try:
         index = _resolve(master, uri)
-        check = _rendition(index, name, video=kind == "video")
+        check = _rendition(index, name, kind)
         if info is not None:
             _require_as_announced(name, info, check)
         compared = every_byte and _compare(index.parent)
@@ -138,7 +139,7 @@ def _resolve(master: Path, uri: str) -> Path:
     return path
 
 
-def _rendition(index: Path, name: str, *, video: bool) -> RenditionCheck:
+def _rendition(index: Path, name: str, kind: str) -> RenditionCheck:
     folder = index.parent
     try:
         playlist = _load(index)
@@ -146,15 +147,19 @@ def _rendition(index: Path, name: str, *, video: bool) -> RenditionCheck:
         raise _invalid(f"{name} has no {index.name}") from None
     if not playlist.is_endlist:
         raise _invalid(f"{name}: its playlist does not end (no EXT-X-ENDLIST)")
-    if [part.uri for part in playlist.segment_map] != [INIT_NAME]:
-        raise _invalid(f"{name}: the EXT-X-MAP of its playlist is not {INIT_NAME}")
+    expected = [] if kind == "subtitles" else [INIT_NAME]
+    if [part.uri for part in playlist.segment_map] != expected:
+        raise _invalid(f"{name}: the EXT-X-MAP of its playlist is not {', '.join(expected) or 'empty'}")
     listed = [segment.uri for segment in playlist.segments]
     there = set(SegmentStore(folder).listing())
     if missing := [uri for uri in listed if uri not in there]:
         raise _invalid(f"{name}: {missing[0]} is missing")
     if unlisted := sorted(there - set(listed)):
         raise _invalid(f"{name}: its playlist does not list {unlisted[0]}")
-    check = verify_rendition(folder, video=video, name=name)
+    if kind == "subtitles":
+        check = webvtt.inspect(folder, listed, [segment.duration for segment in playlist.segments])
+    else:
+        check = verify_rendition(folder, video=kind == "video", name=name)
     for segment, found in zip(playlist.segments, check.segments, strict=True):
         if abs(segment.duration - found.duration_s) > _DURATION_TOLERANCE_S:
             durations = f"{segment.duration:.3f} s, it has {found.duration_s:.3f} s"
@@ -184,7 +189,7 @@ def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
 
 
 def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> TqError | None:
-    """Check that audio covers the video, with the tolerance of sources whose timestamps jump."""
+    """Check that audio and subtitles cover the video, with the tolerance of sources whose times jump."""
     for video in videos.values():
         for name, sound in sounds.items():
             late_s = sound.start_s - video.start_s

@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.subtitles import take_subtitles
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
     Mode,
@@ -60,8 +62,8 @@ class LadderEncode:
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
-        self._sounds: deque[tuple[str, ...]] = deque()
-        """Audio renditions to encode together."""
+        self._beside: deque[tuple[Literal["subtitles", "audio"], tuple[str, ...]]] = deque()
+        """Renditions to make together, in a run beside that of the video."""
         self._launcher = Launcher(spec)
         self._poster_choices = deque(PosterPicture)
         """Pictures not tried as the poster yet."""
@@ -106,9 +108,11 @@ class LadderEncode:
         for encoder in dict.fromkeys(state.encoder for state in missing):
             names = tuple(state.name for state in missing if state.encoder == encoder)
             self._batches.append(Batch(names, encoder))
+        self._beside += [
+            ("subtitles", self._board.missing("subtitles")),
+            ("audio", self._board.missing("audio")),
+        ]
         try:
-            if sounds := tuple(s.name for s in self._board.audio if s.status != "completed"):
-                self._sounds.append(sounds)
             if self.spec.poster:
                 self._watch(self._launcher.poster(self._poster_choices.popleft()))
             self._next()
@@ -166,7 +170,7 @@ class LadderEncode:
                         self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
-        self._sounds.clear()
+        self._beside.clear()
         self._board.reset_running()
         if self.state in ("idle", "running"):
             self.state = "killed"
@@ -174,16 +178,18 @@ class LadderEncode:
     # Starting runs
 
     def _next(self) -> None:
-        """Start the next runs of audio and video, one of each at a time; set the final state if nothing is
+        """Start the next runs, one of video and one beside it at a time; set the final state if nothing is
         left."""
-        while self.state == "running" and self._sounds and not any(t.kind == "audio" for t in self.tasks):
-            names = self._sounds.popleft()
-            self._watch(
-                self._launcher.audio({name: SegmentStore(self._board[name].directory) for name in names})
-            )
+        beside = ("subtitles", "audio")
+        while self.state == "running" and self._beside and not any(t.kind in beside for t in self.tasks):
+            kind, names = self._beside.popleft()
+            if kind == "audio" and names:
+                self._watch(self._launcher.audio({name: self._store(name) for name in names}))
+            elif names:
+                self._watch(self._launcher.subtitles(names))
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
-        if self.state == "running" and not self.tasks and not self._batches and not self._sounds:
+        if self.state == "running" and not self.tasks and not self._batches and not self._beside:
             for name, error in self._board.drop_shorter().items():
                 self._rendition_failed(name, error)
             self.error = self._board.failure()
@@ -212,7 +218,7 @@ class LadderEncode:
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
-        for name in task.names if task.kind == "audio" else ():
+        for name in task.names if task.kind != "video" else ():
             self._board.update(name, status="in_progress")
         self.last_advance = self._clock()
 
@@ -237,13 +243,15 @@ class LadderEncode:
             raise classify_exit(status, task.run.log_tail())
         if task.kind == "poster":
             self.poster = take_poster(task.directory, self.spec.scratch)
+        elif task.kind == "subtitles":
+            self._take_subtitles(task)
         else:
             self._run_ended(task)
         self._end_task(task)
 
     def _note_damage(self, task: Task) -> None:
         known = {damage.kind for damage in (*self.spec.facts.damage, *self.damage)}
-        if task.kind == "poster" or task.damages in known:
+        if task.kind not in ("video", "audio") or task.damages in known:
             return
         if found := task.find_damage(self.spec.grid):
             self.damage.append(found)
@@ -269,6 +277,22 @@ class LadderEncode:
                 self._add_alone(task, (name,))
             else:
                 self._rendition_failed(name, failure)
+
+    def _take_subtitles(self, task: Task) -> None:
+        """Cut the files of an ended run into segments, and store them; one that fails is left out."""
+        for name in task.names:
+            store = self._store(name)
+            try:
+                check = take_subtitles(self.spec, task.directory / f"{name}.vtt", store)
+            except TqError as error:
+                if class_of(error.code) is ErrorClass.RESOURCE:
+                    raise
+                self._rendition_failed(name, error)
+            else:
+                self._board.complete(name, check)
+
+    def _store(self, name: str) -> SegmentStore:
+        return SegmentStore(self._board[name].directory)
 
     def _range_ended(self, task: Task, batch: Batch, stop: int) -> None:
         """Continue a batch after a run in which some renditions caught up with the others."""
@@ -367,9 +391,9 @@ class LadderEncode:
             self._poster_failed(error)
             return
         error = self._launcher.root_cause(error)
-        if class_of(error.code) in (ErrorClass.FATAL, ErrorClass.RESOURCE) or (
-            error.code is ErrorCode.SOURCE_CHANGED
-        ):
+        # Of subtitles ffmpeg may say that the source cannot be read; its pictures can.
+        fatal = class_of(error.code) is ErrorClass.FATAL and task.kind != "subtitles"
+        if fatal or class_of(error.code) is ErrorClass.RESOURCE or error.code is ErrorCode.SOURCE_CHANGED:
             # Neither another encoder nor separate runs would help.
             self._fail(error)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
@@ -389,8 +413,8 @@ class LadderEncode:
 
     def _add_alone(self, task: Task, names: Sequence[str]) -> None:
         """Encode renditions of a failed run again, each in a run of its own."""
-        if task.kind == "audio":
-            self._sounds.extend((name,) for name in names)
+        if task.kind in ("subtitles", "audio"):
+            self._beside.extend((task.kind, (name,)) for name in names)
         else:
             self._batches.extend(Batch((name,), task.encoder) for name in names)
 

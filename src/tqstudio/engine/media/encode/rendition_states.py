@@ -7,8 +7,10 @@ from dataclasses import replace
 from tqstudio.engine.media.encode.values import (
     MAX_UNVERIFIED,
     EncodeSpec,
+    RenditionKind,
     RenditionState,
     look_up_audio,
+    look_up_subtitles,
     look_up_video,
 )
 from tqstudio.engine.media.segments.checked import RenditionCheck
@@ -18,7 +20,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 
 class Board:
-    """The states of all renditions of a ladder: video largest first, then audio."""
+    """The states of all renditions of a ladder: video largest first, then audio, then subtitles."""
 
     def __init__(self, spec: EncodeSpec) -> None:
         self._spec = spec
@@ -38,10 +40,11 @@ class Board:
         """The video renditions."""
         return tuple(state for state in self.states if state.kind == "video")
 
-    @property
-    def audio(self) -> tuple[RenditionState, ...]:
-        """The audio renditions."""
-        return tuple(state for state in self.states if state.kind == "audio")
+    def missing(self, kind: RenditionKind) -> tuple[str, ...]:
+        """Names of the renditions of a kind that are not complete."""
+        return tuple(
+            state.name for state in self.states if state.kind == kind and state.status != "completed"
+        )
 
     @property
     def fraction(self) -> float:
@@ -55,6 +58,8 @@ class Board:
             self._states[rung.name] = look_up_video(self._spec, rung)
         for rendition in self._spec.audio:
             self._states[rendition.name] = look_up_audio(self._spec, rendition)
+        for subtitles in self._spec.subtitles:
+            self._states[subtitles.name] = look_up_subtitles(self._spec, subtitles)
 
     def reload(self, name: str, encoder: str) -> None:
         """Read the stored part of a video rendition again, after a run or for another encoder."""

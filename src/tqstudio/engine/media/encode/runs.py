@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -24,7 +24,7 @@ from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
-Kind = Literal["video", "audio", "poster"]
+Kind = Literal["video", "audio", "subtitles", "poster"]
 # Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
 # streams are far apart in the file is read several times.
 _MAX_READS = 4
@@ -62,6 +62,8 @@ class Task:
     directory: Path
     encoder: str
     outputs: list[StreamOutput]
+    names: tuple[str, ...]
+    """The renditions that it writes."""
     number: int
     """Index of its `RunRecord`."""
     batch: Batch | None = None
@@ -75,11 +77,6 @@ class Task:
     """Bytes read by ffmpeg so far."""
     log_read: int = 0
     """Bytes of its log that were searched for decoding errors."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The renditions that it writes."""
-        return tuple(output.name for output in self.outputs)
 
     @property
     def start(self) -> int:
@@ -165,6 +162,14 @@ class Launcher:
         encoders = ", ".join(sorted({sound.codec for sound in sounds}))
         return self._launch(label, "audio", argv, encoders, stores)
 
+    def subtitles(self, names: Sequence[str]) -> Task:
+        """Start one run that writes each of these subtitle renditions as one file."""
+        spec = self.spec
+        chosen = [each for each in spec.subtitles if each.name in names]
+        argv = command.subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
+        label = "subtitles" if len(chosen) > 1 else chosen[0].name
+        return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
+
     def poster(self, picture: PosterPicture) -> Task:
         """Start the run that extracts the poster."""
         spec = self.spec
@@ -186,6 +191,7 @@ class Launcher:
         stores: Mapping[str, SegmentStore],
         planned: VideoRun | None = None,
         batch: Batch | None = None,
+        names: tuple[str, ...] = (),
     ) -> Task:
         spec, number = self.spec, len(self.records)
         spec.require_output()
@@ -208,7 +214,7 @@ class Launcher:
         segment = first // spec.grid.fragments_per_segment
         at_s = float(first * spec.grid.fragment_s)
         self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, spec.mode, at_s))
-        return Task(kind, run, directory, encoder, outputs, number, batch, planned)
+        return Task(kind, run, directory, encoder, outputs, names or tuple(stores), number, batch, planned)
 
     def root_cause(self, error: TqError) -> TqError:
         """Replace the error of a run if the source has changed or the output cannot be written."""

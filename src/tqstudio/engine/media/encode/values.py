@@ -14,10 +14,16 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.plan.keys import (
+    audio_settings_hash,
+    settings_hash,
+    stream_key,
+    subtitle_settings_hash,
+)
 from tqstudio.engine.media.plan.missing_runs import Stored
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -27,6 +33,7 @@ from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]
 RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
+RenditionKind = Literal["video", "audio", "subtitles"]
 Mode = Literal["seek", "linear"]
 """How a run reaches its first fragment: by seeking in the source, or by decoding from the start."""
 
@@ -50,6 +57,8 @@ class EncodeSpec:
     """The ladder; skipped rungs are ignored."""
     audio: tuple[AudioRendition, ...]
     """Audio renditions to encode."""
+    subtitles: tuple[SubtitleRendition, ...]
+    """Subtitle renditions to convert."""
     content_id: str
     """Identifies the content of the source in settings hashes and stream keys."""
     store_root: Path
@@ -114,7 +123,7 @@ class RenditionState:
     """The state of one rendition."""
 
     name: str
-    kind: Literal["video", "audio"]
+    kind: RenditionKind
     required: bool
     status: RenditionStatus
     encoder: str
@@ -135,7 +144,7 @@ class RenditionState:
     check: RenditionCheck | None
     """The result of its verification, once completed."""
     pixels: int
-    """Its weight in the progress; 0 for audio."""
+    """Its weight in the progress; 0 for audio and subtitles."""
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
@@ -190,10 +199,16 @@ def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState
     return _look_up(spec, rendition.name, "audio", rendition.default, rendition.codec, key, 0)
 
 
+def look_up_subtitles(spec: EncodeSpec, rendition: SubtitleRendition) -> RenditionState:
+    """Read the state of a subtitle rendition from the store."""
+    key = subtitle_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
+    return _look_up(spec, rendition.name, "subtitles", False, "webvtt", key, 0)
+
+
 def _look_up(
     spec: EncodeSpec,
     name: str,
-    kind: Literal["video", "audio"],
+    kind: RenditionKind,
     required: bool,
     encoder: str,
     key: str,
@@ -202,7 +217,7 @@ def _look_up(
     joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns)
     store = SegmentStore(spec.store_root / name / joint)
     complete = store.completed()
-    prefix = Prefix() if complete or kind == "audio" else verified_prefix(store.root, spec.grid)
+    prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)
     done = len(complete.check.segments) if complete else prefix.segments
     total = done if complete else max(done, _expected_segments(spec, kind))
     kept = max(done / max(1, total), prefix.fragments * spec.grid.gop / spec.grid.total_frames)
@@ -228,6 +243,6 @@ def _look_up(
 
 
 def _expected_segments(spec: EncodeSpec, kind: str) -> int:
-    if kind == "video":
+    if kind != "audio":
         return spec.grid.segment_count
     return max(1, math.ceil(spec.facts.duration_s / spec.profile.segment_s))

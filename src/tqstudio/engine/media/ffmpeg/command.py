@@ -30,6 +30,7 @@ from tqstudio.engine.media.plan.file_names import (
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
@@ -228,6 +229,18 @@ def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, 
     if ends < end_s <= ends + UNEVEN_S:
         ends = Fraction(end_s)
     return stream.filter("atrim", end_pts=_samples(ends - zero, rate))
+
+
+def subtitle_command(
+    ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, renditions: Sequence[SubtitleRendition]
+) -> list[str]:
+    """Build the command that writes each subtitle rendition as one file, `NAME.vtt`, in source time."""
+    opened = _input(1, facts)
+    outputs = [
+        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **{"c:s": "webvtt", "f": "webvtt"})
+        for rendition in renditions
+    ]
+    return _compile(ffmpeg, source, outputs, progress=True, threads=0) + _read_all_streams(facts)
 
 
 class PosterPicture(Enum):

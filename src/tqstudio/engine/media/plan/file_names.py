@@ -6,6 +6,7 @@ from tqstudio.ladder_files import INIT_NAME as INIT_NAME
 from tqstudio.ladder_files import PLAYLIST_NAME as PLAYLIST_NAME
 
 SEGMENT_PATTERN = "seg_%05d.m4s"
+SUBTITLE_PATTERN = "seg_%05d.vtt"
 FRAGMENT_PATTERN = "frag_%05d.m4s"
 FRAGMENTS_NAME = "fragments"
 """The folder, within that of a stream, for the fragments of incomplete segments."""

@@ -17,6 +17,7 @@ from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source.colour import to_bt709
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -79,6 +80,23 @@ def audio_settings_hash(
             **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
             "sample_rate": profile.audio_sample_rate,
             "segment_s": profile.segment_s,
+            "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
+        }
+    )
+
+
+def subtitle_settings_hash(
+    content_id: str, profile: Profile, rendition: SubtitleRendition, facts: SourceFacts
+) -> str:
+    """Compute the settings hash of a subtitle rendition: 32 hex digits."""
+    grid = make_grid(facts, profile)
+    return _digest(
+        {
+            "recipe": RECIPE,
+            "kind": "subtitles",
+            "content": content_id,
+            "stream": rendition.track.index,
+            "segment": [str(grid.fps), grid.seg_frames],
             "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
         }
     )

@@ -64,6 +64,8 @@ class Profile:
     """`all`, or `default`: the one with which players begin."""
     audio_surround: str = "none"
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
+    subtitle_tracks: str = "all"
+    """`all` or `none`."""
 
     @property
     def prefer_gpu(self) -> bool:
@@ -343,7 +345,8 @@ _KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
     "audio.tracks": ("audio_tracks", *_one_of("all", "default")),
     "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
+    "subtitles.tracks": ("subtitle_tracks", *_one_of("all", "none")),
     "poster.position": ("poster_position", *_number(0, 1)),
     "poster.height": ("poster_height", *_whole(16, 4320)),
 }
-_SECTIONS = ("video", "audio", "poster")
+_SECTIONS = ("video", "audio", "subtitles", "poster")

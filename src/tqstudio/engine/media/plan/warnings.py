@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
@@ -35,12 +36,12 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(left_out, 'audio track')} {_is(left_out)} left out: {_named(left_out)}",
             )
         )
-    if facts.subtitles:
+    converted = {each.track.index for each in subtitle_renditions(facts, profile)}
+    if subtitles := [track for track in facts.subtitles if track.index not in converted]:
         found.append(
             JobWarning(
                 WarningCode.SUBTITLES_LEFT_OUT,
-                f"{_counted(facts.subtitles, 'subtitle track')} {_is(facts.subtitles)} left out:"
-                f" {_named(facts.subtitles)}",
+                f"{_counted(subtitles, 'subtitle track')} {_is(subtitles)} left out: {_named(subtitles)}",
             )
         )
     if facts.captions:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+SUBTITLE_CODEC = "wvtt"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
@@ -16,7 +18,7 @@ class CheckedSegment:
     """Bytes."""
     duration_s: float
     frames: int
-    """Pictures, or audio frames."""
+    """Pictures, audio frames, or cues of subtitles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class RenditionCheck:
     peak_bps: int
     """Bits per second, see `playlists.bit_rates`."""
     avg_bps: int
+
+    @property
+    def has_init(self) -> bool:
+        """Whether its segments need an initialisation segment: all but those of subtitles."""
+        return self.codecs != SUBTITLE_CODEC
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a dict of JSON values."""

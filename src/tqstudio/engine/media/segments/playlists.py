@@ -10,8 +10,12 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
-AUDIO_GROUP, SURROUND_GROUP = "audio", "surround"
-_DESCRIBES = "public.accessibility.describes-video"
+AUDIO_GROUP, SURROUND_GROUP, SUBTITLE_GROUP = "audio", "surround", "subs"
+_CHARACTERISTICS = {
+    "description": "public.accessibility.describes-video",
+    "captions": "public.accessibility.transcribes-spoken-dialog,"
+    "public.accessibility.describes-music-and-sound",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,24 @@ class AudioEntry:
     group: str = AUDIO_GROUP
 
 
-def media_playlist(durations: Sequence[float], names: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class SubtitleEntry:
+    """A subtitle rendition in the master playlist."""
+
+    uri: str
+    language: str
+    name: str
+    role: str = ""
+    """`forced`, `captions` or empty."""
+
+
+def media_playlist(durations: Sequence[float], names: Sequence[str], *, has_init: bool = True) -> str:
     """Write the media playlist of a complete rendition.
 
     Args:
         durations: of each segment in seconds.
         names: URIs of the segments.
+        has_init: whether they need an initialisation segment.
     """
     # The longest segment, rounded as in RFC 8216.
     target = max(1, int(max(durations, default=1.0) + 0.5))
@@ -64,14 +80,18 @@ def media_playlist(durations: Sequence[float], names: Sequence[str]) -> str:
         "#EXT-X-MEDIA-SEQUENCE:0",
         "#EXT-X-PLAYLIST-TYPE:VOD",
         "#EXT-X-INDEPENDENT-SEGMENTS",
-        f'#EXT-X-MAP:URI="{INIT_NAME}"',
+        *([f'#EXT-X-MAP:URI="{INIT_NAME}"'] if has_init else []),
     ]
     for duration, name in zip(durations, names, strict=True):
         lines += [f"#EXTINF:{duration:.6f},", name]
     return "\n".join([*lines, "#EXT-X-ENDLIST", ""])
 
 
-def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = ()) -> str:
+def master_playlist(
+    variants: Sequence[Variant],
+    audio: Sequence[AudioEntry] = (),
+    subtitles: Sequence[SubtitleEntry] = (),
+) -> str:
     """Write the master playlist, best rendition first.
 
     Every variant is listed once for each group of audio. Its bandwidths include those of the largest
@@ -81,6 +101,7 @@ def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = (
     groups = {group: [entry for entry in audio if entry.group == group] for group in _groups(audio)}
     for entries in groups.values():
         lines += _media(entries)
+    lines += _media(subtitles)
     for variant in sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)):
         for group, entries in groups.items() or [("", [])]:
             codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
@@ -91,6 +112,7 @@ def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = (
                 f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
                 f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR"
                 + (f',AUDIO="{group}"' if group else "")
+                + (f',SUBTITLES="{SUBTITLE_GROUP}"' if subtitles else "")
             )
             lines.append(variant.uri)
     return "\n".join([*lines, ""])
@@ -100,8 +122,8 @@ def _groups(audio: Sequence[AudioEntry]) -> list[str]:
     return list(dict.fromkeys(entry.group for entry in audio))
 
 
-def _media(entries: Sequence[AudioEntry]) -> list[str]:
-    """The tags of one group of audio.
+def _media(entries: Sequence[AudioEntry | SubtitleEntry]) -> list[str]:
+    """The tags of one group of audio or subtitles.
 
     Names are unique, and players choose by language and role: of two equal ones, only the first has
     AUTOSELECT.
@@ -116,16 +138,23 @@ def _media(entries: Sequence[AudioEntry]) -> list[str]:
             number += 1
             name = f"{given} {number}"
         names.add(name)
-        language = "" if entry.language == "und" else f',LANGUAGE="{entry.language}"'
         is_offered = entry.role != "commentary" and (entry.language, entry.role) not in offered
         offered.add((entry.language, entry.role))
-        lines.append(
-            f'#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="{entry.group}",NAME="{name}"{language},'
-            f"DEFAULT={'YES' if entry.default else 'NO'},"
-            f"AUTOSELECT={'YES' if entry.default or is_offered else 'NO'},"
-            + (f'CHARACTERISTICS="{_DESCRIBES}",' if entry.role == "description" else "")
-            + f'CHANNELS="{entry.channels}",URI="{entry.uri}"'
-        )
+        audio = entry if isinstance(entry, AudioEntry) else None
+        is_default = audio is not None and audio.default
+        kind, group = ("SUBTITLES", SUBTITLE_GROUP) if audio is None else ("AUDIO", audio.group)
+        attributes = [f'TYPE={kind},GROUP-ID="{group}",NAME="{name}"']
+        if entry.language != "und":
+            attributes.append(f'LANGUAGE="{entry.language}"')
+        attributes.append(f"DEFAULT={'YES' if is_default else 'NO'}")
+        attributes.append(f"AUTOSELECT={'YES' if is_default or is_offered else 'NO'}")
+        if entry.role == "forced":
+            attributes.append("FORCED=YES")
+        if entry.role in _CHARACTERISTICS:
+            attributes.append(f'CHARACTERISTICS="{_CHARACTERISTICS[entry.role]}"')
+        if audio is not None:
+            attributes.append(f'CHANNELS="{audio.channels}"')
+        lines.append(f'#EXT-X-MEDIA:{",".join(attributes)},URI="{entry.uri}"')
     return lines
 
 

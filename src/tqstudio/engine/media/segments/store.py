@@ -21,7 +21,7 @@ from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fra
 from tqstudio.engine.media.segments.checked import RenditionCheck
 
 COMPLETE_NAME = "complete.json"
-_SEGMENT = re.compile(r"seg_\d{5,}\.m4s")
+_SEGMENT = re.compile(r"seg_\d{5,}\.(m4s|vtt)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class SegmentStore:
         try:
             record = json.loads((self.root / COMPLETE_NAME).read_bytes())
             complete = Complete(record["encoder"], RenditionCheck.from_json(record["check"]))
-            whole = self.init_path.stat().st_size > 0 and all(
+            has_init = not complete.check.has_init or self.init_path.stat().st_size > 0
+            whole = has_init and all(
                 (self.root / segment.name).stat().st_size == segment.size
                 for segment in complete.check.segments
             )

@@ -97,6 +97,10 @@ class SubtitleTrack:
     language: str
     title: str
     default: bool
+    text: bool = False
+    """It is text, not bitmaps, and this build can decode it."""
+    role: Literal["", "forced", "captions"] = ""
+    """Only what is said in foreign languages; or with sounds, for people who do not hear."""
 
 
 @dataclass(frozen=True, slots=True)

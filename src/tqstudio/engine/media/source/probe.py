@@ -136,10 +136,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         size=size,
         video=video,
         audio=tuple(_audio_track(audio) for audio in container.streams.audio),
-        subtitles=tuple(
-            SubtitleTrack(sub.index, _codec(sub), _language(sub), _title(sub), _default(sub))
-            for sub in container.streams.subtitles
-        ),
+        subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
         linear=reordered,
         chapters=len(container.chapters()),
         captions=_has_captions(path, stream.index),
@@ -323,6 +320,22 @@ def _audio_track(stream: Any) -> AudioTrack:
         title=_title(stream),
         default=_default(stream),
         role=_role(stream),
+    )
+
+
+def _subtitle_track(stream: Stream) -> SubtitleTrack:
+    context = getattr(stream, "codec_context", None)
+    role: Literal["", "forced", "captions"] = "forced" if stream.disposition & Disposition.forced else ""
+    if stream.disposition & (Disposition.hearing_impaired | Disposition.captions):
+        role = "captions"
+    return SubtitleTrack(
+        index=stream.index,
+        codec=_codec(stream),
+        language=_language(stream),
+        title=_title(stream),
+        default=_default(stream),
+        text=context is not None and context.codec.is_decoder and bool(context.codec.text_sub),
+        role=role,
     )
 
 

@@ -47,9 +47,14 @@ class PublishedRow:
     is_default: bool
     files: tuple[PublishedFile, ...]
     role: str = ""
-    """Of audio: `commentary`, `description` or empty."""
+    """Of audio `commentary` or `description`, of subtitles `forced` or `captions`; else empty."""
     surround_of: str | None = None
     """Name of the rendition with the same sound in fewer channels."""
+
+    @property
+    def init_size(self) -> int:
+        """Bytes of its initialisation segment; 0 for subtitles, which have none."""
+        return self.size - sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)

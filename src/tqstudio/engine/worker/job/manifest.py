@@ -13,6 +13,7 @@ from tqstudio.engine.media.check.rendition import verify_same_length
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import languages
@@ -47,11 +48,12 @@ def build(
     completed = [(state, _checked(state)) for state in states if state.status == "completed"]
     # Again, because stored renditions may be from different attempts.
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
-    sounds = {sound.name: sound for sound in choice.audio}
+    tracks: dict[str, AudioRendition | SubtitleRendition] = {each.name: each for each in choice.audio}
+    tracks |= {each.name: each for each in choice.subtitles}
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
-            _rendition(sink, state, found, grid, sounds.get(state.name), check) for state, found in completed
+            _rendition(sink, state, found, grid, tracks.get(state.name), check) for state, found in completed
         ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
@@ -76,7 +78,7 @@ def _rendition(
     state: RenditionState,
     found: RenditionCheck,
     grid: Grid,
-    sound: AudioRendition | None,
+    track: AudioRendition | SubtitleRendition | None,
     check: Callable[[], None],
 ) -> dict[str, Any]:
     return {
@@ -84,14 +86,14 @@ def _rendition(
         "kind": state.kind,
         "folder": str(state.directory.relative_to(sink)),
         "segments": [_segment(state.directory, segment, check) for segment in found.segments],
-        "init_size": SegmentStore(state.directory).init_path.stat().st_size,
+        "init_size": SegmentStore(state.directory).init_path.stat().st_size if found.has_init else 0,
         "codecs": found.codecs,
         "duration_s": found.duration_s,
         "average_bps": found.avg_bps,
         "peak_bps": found.peak_bps,
         "settings_hash": state.settings_hash,
         "stream_key": state.stream_key,
-        **(_video(found, grid) if sound is None else _audio(sound)),
+        **(_video(found, grid) if track is None else _of_track(track)),
     }
 
 
@@ -109,15 +111,20 @@ def _video(check: RenditionCheck, grid: Grid) -> dict[str, Any]:
     return {"width": check.width, "height": check.height, "frame_rate": float(grid.fps)}
 
 
-def _audio(sound: AudioRendition) -> dict[str, Any]:
-    return {
-        "language": sound.track.language,
-        "title": printable(sound.track.title) or _language_name(sound.track.language),
-        "channels": sound.channels,
-        "default": sound.default,
-        "role": sound.track.role,
-        "surround_of": sound.surround_of,
+def _of_track(rendition: AudioRendition | SubtitleRendition) -> dict[str, Any]:
+    track = rendition.track
+    about: dict[str, Any] = {
+        "language": track.language,
+        "title": printable(track.title) or _language_name(track.language),
+        "role": track.role,
     }
+    if isinstance(rendition, AudioRendition):
+        about |= {
+            "channels": rendition.channels,
+            "default": rendition.default,
+            "surround_of": rendition.surround_of,
+        }
+    return about
 
 
 def _language_name(tag: str) -> str | None:

@@ -332,6 +332,7 @@ class _Work:
             profile=profile,
             rungs=choice.make,
             audio=choice.audio,
+            subtitles=choice.subtitles,
             content_id=source.content_id,
             store_root=self._video_store,
             scratch=self._scratch_dir,

@@ -8,9 +8,10 @@ from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition, audio_renditions
-from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, subtitle_settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
@@ -28,13 +29,15 @@ class Choice:
     """Video renditions to encode."""
     audio: tuple[AudioRendition, ...]
     """Audio renditions to encode."""
+    subtitles: tuple[SubtitleRendition, ...]
+    """Subtitle renditions to convert."""
     keep: Mapping[str, str]
     """Renditions kept from the current generation: name → settings_hash."""
 
     @property
     def nothing_to_make(self) -> bool:
         """Whether no rendition has to be encoded."""
-        return not self.make and not self.audio
+        return not self.make and not self.audio and not self.subtitles
 
 
 def choose(
@@ -67,20 +70,26 @@ def choose(
     }
     sounds = {sound.name: sound for sound in audio_renditions(facts, profile) if sound.name not in dropped}
     wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
+    texts = {text.name: text for text in subtitle_renditions(facts, profile) if text.name not in dropped}
+    wanted |= {name: subtitle_settings_hash(content_id, profile, text, facts) for name, text in texts.items()}
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
     else:
         fresh = {name for name, key in wanted.items() if name in requested and kept.get(name) != key}
         keep = {name: key for name, key in kept.items() if name not in fresh}
     make = tuple(rung for rung in ladder if not rung.skipped and rung.name not in keep)
-    if requested is not None and not make and not any(name in keep or name in sounds for name in requested):
+    if (
+        requested is not None
+        and not make
+        and not any(name in keep or name in sounds or name in texts for name in requested)
+    ):
         available = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the source gets none of the requested qualities ({', '.join(sorted(requested))})",
             f"choose from: {available}",
         )
-    if dropped and not make and not (set(keep) - set(sounds)):
+    if dropped and not make and not (set(keep) - set(sounds) - set(texts)):
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"without {', '.join(sorted(dropped))} the source has no quality left",
@@ -90,6 +99,7 @@ def choose(
         ladder=ladder,
         make=make,
         audio=tuple(sound for name, sound in sounds.items() if name not in keep),
+        subtitles=tuple(text for name, text in texts.items() if name not in keep),
         keep=keep,
     )
 

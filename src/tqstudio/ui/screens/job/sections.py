@@ -327,7 +327,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     for rendition in published["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
-        line.cell(pixels or channels_word(rendition["channels"]), 11, palette.text)
+        line.cell(pixels or channels_word(rendition["channels"]) or rendition["kind"], 11, palette.text)
         line.cell(fmt.bitrate(rendition["average_bps"]), 11, palette.dim, right=True).gap(2)
         line.cell(units.size(rendition["size"]), 7, palette.dim, right=True).gap(2)
         lines.append(line.add(rendition["codecs"], palette.faint).strip())

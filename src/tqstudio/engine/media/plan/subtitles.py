@@ -1,0 +1,33 @@
+"""Chooses the subtitle renditions of a source: every track of text; bitmaps cannot become WebVTT."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tqstudio.engine.media.plan.audio import MOST_TRACKS
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack
+
+
+@dataclass(frozen=True, slots=True)
+class SubtitleRendition:
+    """A subtitle track as it is published. Its failure never fails the job."""
+
+    name: str
+    """Folder name, such as `sub-de`, `sub-de-2` or `sub-und`."""
+    track: SubtitleTrack
+
+
+def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleRendition, ...]:
+    """Choose the published subtitles, in the order of the source."""
+    if profile.subtitle_tracks == "none":
+        return ()
+    count: Counter[str] = Counter()
+    found = []
+    for track in [track for track in facts.subtitles if track.text][:MOST_TRACKS]:
+        count[track.language] += 1
+        number = count[track.language]
+        name = f"sub-{track.language}" + (f"-{number}" if number > 1 else "")
+        found.append(SubtitleRendition(name, track))
+    return tuple(found)

@@ -1,0 +1,262 @@
+"""Every subtitle track of text becomes WebVTT in segments, at its times; what fails costs nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.warnings import of_source
+from tqstudio.engine.media.segments import webvtt
+from tqstudio.engine.media.segments.webvtt import Cue
+from tqstudio.errors import ErrorCode, TqError, WarningCode
+
+from .conftest import MakeEncode, run_ffmpeg, run_to_end
+from .test_ladder_encode import codes_of, scripted
+
+SRT = """1
+00:00:00,500 --> 00:00:01,500
+one & <i>only</i>
+
+2
+00:00:01,800 --> 00:00:04,200
+two
+lines – ünïcödé
+
+3
+00:00:05,000 --> 00:00:05,900
+three
+"""
+TEXTS = ["one &amp; <i>only</i>", "two\nlines – ünïcödé", "three"]
+TIMES = [(500, 1500), (1800, 4200), (5000, 5900)]
+X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "50")
+
+
+@pytest.fixture
+def one(small: Profile) -> Profile:
+    return replace(small, rungs=(RungSpec(90, 120),))
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.srt"
+    path.write_text(SRT)
+    return path
+
+
+def film(ffmpeg: FFmpeg, path: Path, words: Path, *options: str, tracks: int = 1) -> Path:
+    """Six seconds of pictures with the words as subtitles."""
+    inputs = [word for _ in range(tracks) for word in ("-i", str(words))]
+    maps = [word for number in range(tracks + 1) for word in ("-map", str(number))]
+    picture = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=6")
+    run_ffmpeg(ffmpeg, *picture, *inputs, *maps, *X264, *options, f"file:{path}")
+    return path
+
+
+def subtitles_of(encode: LadderEncode) -> dict[str, RenditionState]:
+    return {state.name: state for state in encode.renditions if state.kind == "subtitles"}
+
+
+def cues_of(state: RenditionState) -> list[Cue]:
+    """All cues of a stored rendition, each once."""
+    assert state.check is not None
+    found: dict[Cue, None] = {}
+    for segment in state.check.segments:
+        text = (state.directory / segment.name).read_text()
+        assert text.startswith("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n")
+        found |= dict.fromkeys(webvtt.parse(text))
+    return list(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("a.mkv", "srt"), ("a.mkv", "ass"), ("a.mkv", "webvtt"), ("a.mp4", "mov_text"), ("a.mkv", "text")],
+)
+def test_text_of_every_codec_is_shown_at_its_time(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path, name: str, codec: str
+) -> None:
+    made = encode(film(ffmpeg, tmp_path / name, words, "-c:s", codec, "-metadata:s:s:0", "language=ger"), one)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    [(label, state)] = subtitles_of(made).items()
+    assert (label, state.status) == ("sub-de", "completed")
+    cues = cues_of(state)
+    plain = [cue.text.replace("<i>", "").replace("</i>", "") for cue in cues]
+    assert plain == [text.replace("<i>", "").replace("</i>", "") for text in TEXTS]
+    # ASS counts in hundredths of a second.
+    assert [(cue.begin, cue.end) for cue in cues] == pytest.approx(TIMES, abs=10)
+    video = next(each for each in made.renditions if each.kind == "video")
+    assert state.check is not None
+    assert video.check is not None
+    assert [each.duration_s for each in state.check.segments] == pytest.approx(
+        [each.duration_s for each in video.check.segments]
+    )
+    # In every segment during which it is shown: segments of two seconds.
+    texts = [(state.directory / each.name).read_text() for each in state.check.segments]
+    assert ["two" in text for text in texts] == [True, True, True]
+    assert ["three" in text for text in texts] == [False, False, True]
+    assert of_source(made.spec.facts, one) == []
+
+
+@pytest.mark.parametrize("start", [100, 3600])
+def test_times_are_those_of_the_pictures_wherever_the_source_starts(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path, start: int
+) -> None:
+    whole = film(ffmpeg, tmp_path / "whole.mkv", words, "-c:s", "srt")
+    late = tmp_path / "late.mkv"
+    run_ffmpeg(
+        ffmpeg,
+        *("-i", str(whole), "-map", "0", "-c", "copy", "-output_ts_offset", str(start), f"file:{late}"),
+    )
+    made = encode(late, one)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    [state] = subtitles_of(made).values()
+    assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(TIMES, abs=50)
+
+
+def test_names_and_roles_are_those_of_the_tracks(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    source = film(
+        ffmpeg,
+        tmp_path / "a.mkv",
+        words,
+        *("-c:s", "srt", "-metadata:s:s:0", "language=eng", "-metadata:s:s:1", "language=eng"),
+        *("-disposition:s:1", "forced", "-disposition:s:2", "hearing_impaired"),
+        tracks=3,
+    )
+    made = encode(source, one)
+    roles = [(each.name, each.track.role) for each in made.spec.subtitles]
+    assert roles == [("sub-en", ""), ("sub-en-2", "forced"), ("sub-und", "captions")]
+
+
+def test_bitmaps_are_left_out_with_a_warning(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    text = film(ffmpeg, tmp_path / "text.mkv", words, "-c:s", "srt")
+    source = tmp_path / "bitmaps.mkv"
+    run_ffmpeg(
+        ffmpeg,
+        *("-i", str(text), "-f", "lavfi", "-i", "color=black@0:s=160x90:r=1:d=1,format=pal8"),
+        *("-map", "0", "-c", "copy", f"file:{source}"),
+    )
+    made = encode(source, one)
+    tracks = tuple(replace(track, text=False, codec="dvdsub") for track in made.spec.facts.subtitles)
+    [warning] = of_source(replace(made.spec.facts, subtitles=tracks), one)
+    assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
+    assert "dvdsub" in warning.text
+    unwanted = replace(one, subtitle_tracks="none")
+    assert [each.code for each in of_source(made.spec.facts, unwanted)] == [WarningCode.SUBTITLES_LEFT_OUT]
+
+
+def test_a_track_that_fails_costs_nothing_else(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    source = film(
+        ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt", "-metadata:s:s:1", "language=fre", tracks=2
+    )
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-fr.vtt*) echo 'Invalid data found' >&2; exit 1;;")
+    made = encode(source, one, ffmpeg=broken)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, ["RENDITION_LEFT_OUT"])
+    assert {name: state.status for name, state in subtitles_of(made).items()} == {
+        "sub-und": "completed",
+        "sub-fr": "failed",
+    }
+
+
+def test_what_is_converted_is_not_converted_again(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    source = film(ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt")
+    first = encode(source, one)
+    run_to_end(first)
+    [state] = subtitles_of(first).values()
+    again = encode(source, one, poster=False)
+    again.start()
+    assert (again.state, again.runs) == ("done", ())
+    (state.directory / "seg_00001.vtt").unlink()
+    third = encode(source, one, poster=False)
+    run_to_end(third)
+    assert [run.label for run in third.runs] == ["sub-und"]
+    assert len(cues_of(subtitles_of(third)["sub-und"])) == 3
+
+
+GRID = Grid(Fraction(25), 25, 50, 0, 125, Fraction(0), Fraction(0), exact=True)
+
+
+def test_what_lies_outside_of_the_video_is_cut(tmp_path: Path) -> None:
+    cues = [
+        Cue(-900, -100, "before"),
+        Cue(-500, 700, "across"),
+        Cue(4800, 9000, "end"),
+        Cue(6000, 7000, "after"),
+    ]
+    check = webvtt.write(cues, Fraction(0), GRID, tmp_path)
+    assert [(each.name, each.duration_s, each.frames) for each in check.segments] == [
+        ("seg_00000.vtt", 2.0, 1),
+        ("seg_00001.vtt", 2.0, 0),
+        ("seg_00002.vtt", 1.0, 1),
+    ]
+    names = [each.name for each in check.segments]
+    found = [cue for name in names for cue in webvtt.parse((tmp_path / name).read_text())]
+    assert found == [Cue(0, 700, "across"), Cue(4800, 5000, "end")]
+    assert webvtt.inspect(tmp_path, names, [2.0, 2.0, 1.0]) == check
+    with pytest.raises(TqError) as caught:
+        webvtt.write([Cue(6000, 7000, "after")], Fraction(0), GRID, tmp_path)
+    assert caught.value.code is ErrorCode.OUTPUT_EMPTY
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace("X-TIMESTAMP-MAP", "X-TIMESTAMP-CAP"),
+        lambda text: text.replace("00:00:00.000 --> 00:00:00.700", "00:00:03.000 --> 00:00:03.700"),
+        lambda text: text[:0],
+    ],
+)
+def test_a_damaged_segment_is_found(tmp_path: Path, damage: object) -> None:
+    webvtt.write([Cue(0, 700, "text")], Fraction(0), GRID, tmp_path)
+    path = tmp_path / "seg_00000.vtt"
+    path.write_text(damage(path.read_text()))  # type: ignore[operator]
+    names = [f"seg_0000{number}.vtt" for number in range(3)]
+    with pytest.raises(TqError) as caught:
+        webvtt.inspect(tmp_path, names, [2.0, 2.0, 1.0])
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
+
+
+def test_settings_and_identifiers_are_read() -> None:
+    text = (
+        "WEBVTT\r\nKind: captions\r\n\r\nNOTE a --> b\r\n\r\nSTYLE\r\n::cue {}\r\n\r\n"
+        "id\r\n00:01.000 --> 00:02.000 align:start line:0\r\ntext\r\n\r\n"
+        "100:00:00.000 --> 100:00:01.500\r\nlate\r\n\r\n00:03.000 --> 00:04.000\r\n"
+    )
+    assert webvtt.parse(text) == [
+        Cue(1000, 2000, "text", " align:start line:0"),
+        Cue(360_000_000, 360_001_500, "late"),
+    ]
+
+
+def test_signs_with_a_meaning_are_escaped(tmp_path: Path) -> None:
+    text = "I <3 R&D --> <i>one</i> &amp; <b>two</b> <font color=red>"
+    webvtt.write([Cue(0, 700, text)], Fraction(0), GRID, tmp_path)
+    [cue] = webvtt.parse((tmp_path / "seg_00000.vtt").read_text())
+    assert cue.text == "I &lt;3 R&amp;D --&gt; <i>one</i> &amp; <b>two</b> &lt;font color=red>"
+
+
+def test_nothing_is_left_beside_the_store(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    made = encode(film(ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt"), one, poster=False)
+    run_to_end(made)
+    assert list(made.spec.scratch.iterdir()) == []
+    shutil.rmtree(made.spec.scratch)
