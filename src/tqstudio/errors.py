@@ -88,7 +88,6 @@ class WarningCode(StrEnum):
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
     SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
-    CAPTIONS_LEFT_OUT = "CAPTIONS_LEFT_OUT"
     CHAPTERS_LEFT_OUT = "CHAPTERS_LEFT_OUT"
     HDR_TONE_MAPPED = "HDR_TONE_MAPPED"
     ALPHA_LEFT_OUT = "ALPHA_LEFT_OUT"
@@ -104,7 +103,6 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, or not wanted by the profile",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are not published: bitmaps, or not wanted by the profile",
-        WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",

@@ -9,6 +9,7 @@ import pytest
 
 from tqstudio.engine.media.segments.playlists import (
     AudioEntry,
+    SubtitleEntry,
     Variant,
     bit_rates,
     master_playlist,
@@ -106,6 +107,25 @@ def test_every_variant_is_listed_for_each_group_with_its_own_rates() -> None:
         ("v1/360p/index.m3u8", "surround", 1_190_000),
     ]
     assert [each.stream_info.codecs for each in found[:2]] == ["avc1.64001F,mp4a.40.2", "avc1.64001F,ec-3"]
+
+
+def test_subtitles_and_captions_are_declared() -> None:
+    subtitles = [
+        SubtitleEntry("a.m3u8", "en", "English", "forced"),
+        SubtitleEntry("b.m3u8", "en", "English", "captions"),
+    ]
+    found = m3u8.loads(master_playlist([variant("360p", 640, 360, 1)], [], subtitles, captions=True))
+    [stream] = found.playlists
+    assert (stream.stream_info.subtitles, stream.stream_info.closed_captions) == ("subs", '"cc"')
+    assert [(each.type, each.name, each.forced, each.default, each.instream_id) for each in found.media] == [
+        ("SUBTITLES", "English", "YES", "NO", None),
+        ("SUBTITLES", "English 2", None, "NO", None),
+        ("CLOSED-CAPTIONS", "Closed captions", None, None, "CC1"),
+    ]
+    assert "describes-music-and-sound" in found.media[1].characteristics
+    plain = master_playlist([variant("360p", 640, 360, 1)])
+    assert "CLOSED-CAPTIONS=NONE" in plain
+    assert "SUBTITLES" not in plain
 
 
 def test_without_audio_no_group_is_named() -> None:

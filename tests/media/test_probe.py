@@ -354,7 +354,6 @@ def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_p
     with_captions = tmp_path / "captions.mkv"
     run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(with_captions))
     assert probed(with_captions).captions
-    assert warned(with_captions) == [("CAPTIONS_LEFT_OUT", "closed captions in the pictures are left out")]
 
 
 def test_sound_of_an_unknown_codec_is_left_out_with_a_warning(

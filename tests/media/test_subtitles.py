@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
@@ -251,6 +254,38 @@ def test_signs_with_a_meaning_are_escaped(tmp_path: Path) -> None:
     webvtt.write([Cue(0, 700, text)], Fraction(0), GRID, tmp_path)
     [cue] = webvtt.parse((tmp_path / "seg_00000.vtt").read_text())
     assert cue.text == "I &lt;3 R&amp;D --&gt; <i>one</i> &amp; <b>two</b> &lt;font color=red>"
+
+
+def captions_of(content: bytes) -> list[bytes]:
+    """The closed captions of each picture, in the order in which they are shown."""
+    with av.open(io.BytesIO(content)) as container:
+        found = [frame.side_data.get("A53_CC") for frame in container.decode(video=0)]
+    return [b"" if each is None else bytes(each) for each in found]
+
+
+def test_closed_captions_stay_in_the_pictures(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """Each picture has another pair of letters."""
+    raw, source = tmp_path / "raw.h264", tmp_path / "captions.mkv"
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=4", *X264, "-slices", "1", str(raw))
+    parts = re.split(rb"(?=\x00\x00\x01[\x01\x21\x41\x61\x65\x25\x45])", raw.read_bytes())
+    content = parts[0]
+    for number, part in enumerate(parts[1:]):
+        pair = bytes((0x20 + number % 64, 0x20 + number // 64))
+        payload = bytes.fromhex("b50031") + b"GA94\x03\xc1\xff\xfc" + pair + b"\xff"
+        content += b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80" + part
+    raw.write_bytes(content)
+    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(source))
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    assert made.spec.facts.captions
+    [video] = made.renditions
+    names = ["init.mp4", *sorted(path.name for path in video.directory.glob("seg_*.m4s"))]
+    published = captions_of(b"".join((video.directory / name).read_bytes() for name in names))
+    assert published == captions_of(source.read_bytes())
+    assert len(set(published)) == 100
 
 
 def test_nothing_is_left_beside_the_store(

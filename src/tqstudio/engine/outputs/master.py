@@ -99,7 +99,8 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
         for row in rows
         if row.kind == "subtitles"
     ]
-    return master_playlist(variants, audio, subtitles).encode()
+    captions = any(row.kind == "video" and row.role == "captions" for row in rows)
+    return master_playlist(variants, audio, subtitles, captions=captions).encode()
 
 
 def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> AudioEntry:
@@ -120,5 +121,6 @@ def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> 
 
 def _name(row: PublishedRow, fallback: str) -> str:
     """The name of a track in the menus of players."""
-    name = row.title or row.language or fallback
+    known = row.language if row.language != "und" else None
+    name = row.title or known or fallback
     return name if not row.role or row.role in name.lower() else f"{name} ({row.role})"

@@ -44,10 +44,6 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(subtitles, 'subtitle track')} {_is(subtitles)} left out: {_named(subtitles)}",
             )
         )
-    if facts.captions:
-        found.append(
-            JobWarning(WarningCode.CAPTIONS_LEFT_OUT, "closed captions in the pictures are left out")
-        )
     if facts.chapters:
         left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))

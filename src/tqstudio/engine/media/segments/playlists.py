@@ -11,6 +11,7 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
 AUDIO_GROUP, SURROUND_GROUP, SUBTITLE_GROUP = "audio", "surround", "subs"
+_CAPTIONS = '#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="Closed captions",INSTREAM-ID="CC1"'
 _CHARACTERISTICS = {
     "description": "public.accessibility.describes-video",
     "captions": "public.accessibility.transcribes-spoken-dialog,"
@@ -91,17 +92,24 @@ def master_playlist(
     variants: Sequence[Variant],
     audio: Sequence[AudioEntry] = (),
     subtitles: Sequence[SubtitleEntry] = (),
+    *,
+    captions: bool = False,
 ) -> str:
     """Write the master playlist, best rendition first.
 
     Every variant is listed once for each group of audio. Its bandwidths include those of the largest
     rendition of the group, which may be played with it.
+
+    Args:
+        captions: whether the pictures carry closed captions.
     """
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}", "#EXT-X-INDEPENDENT-SEGMENTS"]
     groups = {group: [entry for entry in audio if entry.group == group] for group in _groups(audio)}
     for entries in groups.values():
         lines += _media(entries)
     lines += _media(subtitles)
+    if captions:
+        lines.append(_CAPTIONS)
     for variant in sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)):
         for group, entries in groups.items() or [("", [])]:
             codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
@@ -110,7 +118,8 @@ def master_playlist(
             lines.append(
                 f"#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},"
                 f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
-                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR"
+                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR,"
+                + ('CLOSED-CAPTIONS="cc"' if captions else "CLOSED-CAPTIONS=NONE")
                 + (f',AUDIO="{group}"' if group else "")
                 + (f',SUBTITLES="{SUBTITLE_GROUP}"' if subtitles else "")
             )

@@ -47,7 +47,8 @@ class PublishedRow:
     is_default: bool
     files: tuple[PublishedFile, ...]
     role: str = ""
-    """Of audio `commentary` or `description`, of subtitles `forced` or `captions`; else empty."""
+    """Of audio `commentary` or `description`, of subtitles `forced` or `captions`, of video `captions` if the
+    pictures carry closed captions; else empty."""
     surround_of: str | None = None
     """Name of the rendition with the same sound in fewer channels."""
 

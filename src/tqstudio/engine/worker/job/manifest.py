@@ -17,6 +17,7 @@ from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import languages
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.engine.worker.job.rendition_choice import Choice
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
@@ -30,6 +31,7 @@ def build(
     choice: Choice,
     states: Sequence[RenditionState],
     grid: Grid,
+    facts: SourceFacts,
     poster: Path | None,
     warnings: Sequence[JobWarning],
     check: Callable[[], None],
@@ -53,7 +55,9 @@ def build(
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
-            _rendition(sink, state, found, grid, tracks.get(state.name), check) for state, found in completed
+            _rendition(sink, state, found, tracks.get(state.name), check)
+            | (_video(found, grid, facts) if state.kind == "video" else {})
+            for state, found in completed
         ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
@@ -77,7 +81,6 @@ def _rendition(
     sink: Path,
     state: RenditionState,
     found: RenditionCheck,
-    grid: Grid,
     track: AudioRendition | SubtitleRendition | None,
     check: Callable[[], None],
 ) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def _rendition(
         "peak_bps": found.peak_bps,
         "settings_hash": state.settings_hash,
         "stream_key": state.stream_key,
-        **(_video(found, grid) if track is None else _of_track(track)),
+        **({} if track is None else _of_track(track)),
     }
 
 
@@ -107,8 +110,14 @@ def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -
     }
 
 
-def _video(check: RenditionCheck, grid: Grid) -> dict[str, Any]:
-    return {"width": check.width, "height": check.height, "frame_rate": float(grid.fps)}
+def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts) -> dict[str, Any]:
+    return {
+        "width": check.width,
+        "height": check.height,
+        "frame_rate": float(grid.fps),
+        # The encoders carry closed captions over.
+        "role": "captions" if facts.captions else "",
+    }
 
 
 def _of_track(rendition: AudioRendition | SubtitleRendition) -> dict[str, Any]:

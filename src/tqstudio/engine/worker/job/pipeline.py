@@ -354,6 +354,7 @@ class _Work:
             choice,
             encode.renditions,
             spec.grid,
+            spec.facts,
             poster if pictures.is_complete(poster) else None,
             encode.warnings,
             self._lease.check,
