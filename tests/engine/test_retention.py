@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness import MakeSupervisor
 from store.conftest import supervisor_of
+from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
@@ -29,8 +31,11 @@ from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Operation
+from tqstudio.protocol import calls
+from waiting import until
 
 from .ladders import Bench, put_in_place
+from .test_completion import bench_of, complete
 
 DAY_US = 86_400 * MICROSECOND
 
@@ -374,3 +379,26 @@ def test_scratch_of_the_dead_is_removed(house: House, scratches: dict[str, Path]
         os.utime(folder, (long_ago, long_ago))
     asyncio.run(house.retention().expire_work())
     assert {key for key, folder in scratches.items() if folder.exists()} == {"running"}
+
+
+def test_a_start_removes_what_is_old(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    """Supervisors that are started for single runs may never live as long as the interval."""
+    source = tmp_path / "clip.mp4"
+    source.write_bytes(b"clip")
+    live = make_supervisor(tmp_path / "home").start()
+    live.send(calls.worker_action("cpu-0", "disable"))
+    worker = live.worker("by-hand").register()
+    [added] = live.send(calls.add([paths.encode(source)]))["results"]
+    for key in ("one", "two"):
+        job = worker.claim()
+        bench = bench_of(job)
+        bench.rendition("360p", key)
+        assert complete(worker, job, bench)[1]["status"] == "done"
+        if key == "one":
+            live.send(calls.act("retranscode", [added["job"]]))
+    [master] = live.home.output.glob("*/master.m3u8")
+    assert {path.name for path in master.parent.glob("v*")} == {"v1", "v2"}
+    live.stop()
+    make_supervisor(tmp_path / "home", TQSTUDIO_KEEP_OLD_S="0").start()
+    until(lambda: not (master.parent / "v1").exists(), "the replaced ladder is removed", 30)
+    assert (master.parent / "v2").is_dir()

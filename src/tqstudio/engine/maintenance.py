@@ -71,7 +71,7 @@ class Maintenance:
         self._every(_STUCK_S, self._stuck_workers.tick)
         self._every(TICK_S, self._volumes.look)
         self._every(TICK_S, self._pressure.tick, at_once=True)
-        self._every(_RETENTION_S, self.clean_up)
+        self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_EXPIRY_S, self._retention.expire_work, at_once=True)
         self._scheduler.start()
 
