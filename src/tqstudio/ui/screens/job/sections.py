@@ -325,7 +325,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines += doc.fact("playlist", readable(published["master"]), width)
     lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
     for rendition in published["renditions"]:
-        line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
+        line = doc.start(width).cell(rendition["name"], 18, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
         line.cell(pixels or channels_word(rendition["channels"]) or rendition["kind"], 11, palette.text)
         line.cell(fmt.bitrate(rendition["average_bps"]), 11, palette.dim, right=True).gap(2)
