@@ -24,5 +24,9 @@ def standard(code: str) -> str:
 
 
 def name(tag: str) -> str:
-    """Return the English name of a language, such as `German (Austria)`; loads tables of 30 MB."""
-    return langcodes.Language.get(tag).display_name("en")
+    """Return the English name of a language, such as `German (Austria)`; the tag itself if it has none.
+
+    Loads tables of 30 MB.
+    """
+    found = langcodes.Language.get(tag).display_name("en")
+    return tag if found.startswith("Unknown language") else found
