@@ -100,15 +100,15 @@ class WarningCode(StrEnum):
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
-        WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, or not wanted by the profile",
+        WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
-        WarningCode.SUBTITLES_LEFT_OUT: "subtitles are not published: bitmaps, or not wanted by the profile",
+        WarningCode.SUBTITLES_LEFT_OUT: "subtitles are not published: bitmaps, unwanted, or above 32",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
         WarningCode.SOURCE_INCOMPLETE: "the source ends early without declaring its length",
-        WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false` failed",
+        WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
     }

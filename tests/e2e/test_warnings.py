@@ -122,11 +122,11 @@ def test_every_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_
         if each.type == "AUDIO"
     ] == [
         ("audio", "English", "en", "YES", "YES", "1"),
-        ("audio", "English (commentary)", "en", "NO", "NO", "1"),
         ("audio", "Kino", "de", "NO", "YES", "2"),
+        ("audio", "English (commentary)", "en", "NO", "NO", "1"),
         ("surround", "English", "en", "YES", "YES", "1"),
-        ("surround", "English (commentary)", "en", "NO", "NO", "1"),
         ("surround", "Kino", "de", "NO", "YES", "6"),
+        ("surround", "English (commentary)", "en", "NO", "NO", "1"),
     ]
     [text] = [each for each in master.media if each.type == "SUBTITLES"]
     assert (text.name, text.language, text.default, text.forced) == ("French (forced)", "fr", "NO", "YES")
@@ -141,6 +141,9 @@ def test_every_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_
     [job] = studio("job", "list", "--json").json()["jobs"]
     studio.done(studio.do("retranscode", job["id"], drop=["audio-en-2", "sub-fr"])["new_job"])
     media = m3u8.load(video["master"]).media
+    studio.done(studio.do("retranscode", job["id"], renditions=["audio-en-2"])["new_job"])
+    names = [each.name for each in m3u8.load(video["master"]).media if each.group_id == "audio"]
+    assert names == ["English", "Kino", "English (commentary)"]
     assert [each.name for each in media if each.group_id != "surround"] == ["English", "Kino"]
 
 

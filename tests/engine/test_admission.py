@@ -78,7 +78,7 @@ FACTS = SourceFacts(
         dv_profile=0,
         dv_compatibility=0,
     ),
-    audio=(AudioTrack(1, "aac", 2, 48000, "en", "", True),),
+    audio=(AudioTrack(1, "aac", 2, 48000, "en", "", True, ""),),
 )
 
 

@@ -15,8 +15,9 @@ import pytest
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.plan.audio import MOST_TRACKS, audio_renditions
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.track_names import MOST_TRACKS
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 from tqstudio.engine.media.source.probe import probe
@@ -200,6 +201,32 @@ def test_mono_pairs_of_an_mxf_file_are_joined(
         found = [[hz for hz in (500, 1000, 1500, 2000) if sound.loud(c, hz, 2.0)] for c in (0, 1)]
         assert found == [[left], [right]]
     assert of_source(made.spec.facts, one) == []
+
+
+def test_only_channels_of_one_pair_are_joined(ffmpeg: FFmpeg, one: Profile, tmp_path: Path) -> None:
+    facts = probe(bytes(film(ffmpeg, tmp_path / "film.mkv", tone(500), "-c:a", "aac")))
+
+    def chosen(*tracks: tuple[str, float | None]) -> list[tuple[int, ...]]:
+        """Stream indexes of the renditions of mono tracks: (language, first sample)."""
+        audio = tuple(
+            AudioTrack(number, "pcm_s16le", 1, RATE, language, "", False, "", first, first and 4.0)
+            for number, (language, first) in enumerate(tracks, 1)
+        )
+        found = audio_renditions(replace(facts, container="mxf", audio=audio), one)
+        return [tuple(track.index for track in each.tracks) for each in found]
+
+    assert chosen(("en", 0.1), ("en", 0.1), ("fr", 0.1), ("fr", 0.1)) == [(1, 2), (3, 4)]
+    assert chosen(("en", 0.1), ("fr", 0.1)) == [(1,), (2,)]
+    assert chosen(("en", 0.1), ("en", None), ("en", 0.1), ("en", 0.1)) == [(1,), (3, 4)]
+    assert chosen(("en", 0.1), ("en", 0.1), ("en", 0.1)) == [(1, 2), (3,)]
+
+
+def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path: Path) -> None:
+    facts = probe(bytes(film(ffmpeg, tmp_path / "film.mkv", tone(500), "-c:a", "aac")))
+    commentary = AudioTrack(1, "aac", 2, RATE, "en", "", True, "commentary", 0.0, 4.0)
+    plain = replace(commentary, index=2, role="", default=False)
+    tracks = [each.track.index for each in audio_renditions(replace(facts, audio=(commentary, plain)), one)]
+    assert tracks == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_linear_run_decodes_from_the_start_on_a_clock_of_its_own(g0: int) -> N
     assert f"setpts=PTS-STARTPTS{g0:+d}" in graph
     assert graph.index("setpts") < graph.index(f"start_pts={g0 + 15 * 60}")
     assert argv.count("-fps_mode") == len(RUNGS)
-    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True), 2)
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True, ""), 2)
     sound = audio_command(FFMPEG, b"/a.ts", linear, grid, WEB, [rendition])
     assert "-copyts" not in sound
     assert after(sound, "-output_ts_offset") == "10.000000"
@@ -144,7 +144,7 @@ def test_any_name_is_one_word_of_the_command(name: bytes) -> None:
 
 
 def test_audio_shares_the_timeline() -> None:
-    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True), 2)
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True, ""), 2)
     argv = audio_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, [rendition])
     assert after(argv, "-output_ts_offset") == "8.600000"
     assert (after(argv, "-c:a"), after(argv, "-b:a"), after(argv, "-ac"), after(argv, "-ar")) == (

@@ -67,7 +67,7 @@ def test_the_stream_key_knows_encoder_build_and_time() -> None:
 
 
 def test_audio_has_a_key_of_its_own() -> None:
-    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True), 2)
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True, ""), 2)
     key = audio_settings_hash("content", WEB, rendition, FACTS)
     assert audio_settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
     assert audio_settings_hash("content", WEB, replace(rendition, bitrate_kbps=64), FACTS) != key

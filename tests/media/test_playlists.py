@@ -111,11 +111,12 @@ def test_every_variant_is_listed_for_each_group_with_its_own_rates() -> None:
 
 def test_subtitles_and_captions_are_declared() -> None:
     subtitles = [
-        SubtitleEntry("a.m3u8", "en", "English", "forced"),
-        SubtitleEntry("b.m3u8", "en", "English", "captions"),
+        SubtitleEntry("a.m3u8", "en", "English", 100, 50, "forced"),
+        SubtitleEntry("b.m3u8", "en", "English", 200, 60, "captions"),
     ]
     found = m3u8.loads(master_playlist([variant("360p", 640, 360, 1)], [], subtitles, captions=True))
     [stream] = found.playlists
+    assert (stream.stream_info.bandwidth, stream.stream_info.average_bandwidth) == (201, 60)
     assert (stream.stream_info.subtitles, stream.stream_info.closed_captions) == ("subs", '"cc"')
     assert [(each.type, each.name, each.forced, each.default, each.instream_id) for each in found.media] == [
         ("SUBTITLES", "English", "YES", "NO", None),

@@ -74,7 +74,7 @@ def cues_of(state: RenditionState) -> list[Cue]:
     found: dict[Cue, None] = {}
     for segment in state.check.segments:
         text = (state.directory / segment.name).read_text()
-        assert text.startswith("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n")
+        assert text.startswith("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n")
         found |= dict.fromkeys(webvtt.parse(text))
     return list(found)
 
@@ -124,6 +124,63 @@ def test_times_are_those_of_the_pictures_wherever_the_source_starts(
     assert made.state == "done", made.error
     [state] = subtitles_of(made).values()
     assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(TIMES, abs=50)
+
+
+def test_times_that_begin_before_zero_are_not_shifted(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    """As in a file that was cut without encoding: what precedes the cut is hidden by an edit list."""
+    whole, cut = film(ffmpeg, tmp_path / "whole.mp4", words, "-c:s", "mov_text"), tmp_path / "cut.mp4"
+    run_ffmpeg(ffmpeg, "-ss", "1.0", "-i", str(whole), "-map", "0", "-c", "copy", str(cut))
+    made = encode(cut, one)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    [state] = subtitles_of(made).values()
+    with av.open(str(cut)) as container:
+        packets = [each for each in container.demux(subtitles=0) if len(bytes(each)) > 2]
+    times = [(each.pts / 1000, (each.pts + each.duration) / 1000) for each in packets]
+    assert times[0][0] < 0, "this is such a file"
+    expected = [(max(0, begin), end) for begin, end in times if end > 0]
+    assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(expected, abs=10)
+
+
+def test_no_line_of_odd_text_is_lost(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """Empty lines in ASS, drawings, which are no text, and bytes that are no UTF-8."""
+    script = tmp_path / "words.ass"
+    script.write_bytes(
+        b"[Script Info]\nScriptType: v4.00+\n\n[Events]\n"
+        b"Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+        b"Dialogue: 0,0:00:00.50,0:00:01.50,Default,,0,0,0,,top\\N\\Nbottom\n"
+        b"Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\p1}m 0 0 l 100 0 100 100{\\p0}\n"
+        b"Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,last\n"
+    )
+    made = encode(film(ffmpeg, tmp_path / "a.mkv", script, "-c:s", "copy"), one)
+    run_to_end(made)
+    [state] = subtitles_of(made).values()
+    assert [cue.text for cue in cues_of(state)] == ["top\nbottom", "last"]
+    # The bytes of the file are changed where they stand: its sizes stay.
+    source = tmp_path / "latin.mkv"
+    plain = tmp_path / "words.srt"
+    plain.write_text("1\n00:00:00,500 --> 00:00:01,500\ncafXX\n\n2\n00:00:02,000 --> 00:00:03,000\ntwo\n")
+    content = film(ffmpeg, tmp_path / "b.mkv", plain, "-c:s", "srt").read_bytes()
+    assert content.count(b"cafXX") == 1
+    source.write_bytes(content.replace(b"cafXX", b"caf\xe9s"))
+    made = encode(source, one)
+    run_to_end(made)
+    [state] = subtitles_of(made).values()
+    assert [cue.text for cue in cues_of(state)] == ["caf\ufffds", "two"]
+
+
+def test_a_track_that_fails_beside_kept_video_fails_nothing(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    source = film(ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt")
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-und.vtt*) exit 1;;")
+    made = encode(source, one, ffmpeg=broken, rungs=(), audio=(), poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, ["RENDITION_LEFT_OUT"])
 
 
 def test_names_and_roles_are_those_of_the_tracks(
@@ -204,7 +261,7 @@ def test_what_lies_outside_of_the_video_is_cut(tmp_path: Path) -> None:
         Cue(4800, 9000, "end"),
         Cue(6000, 7000, "after"),
     ]
-    check = webvtt.write(cues, Fraction(0), GRID, tmp_path)
+    check = webvtt.write(cues, 0, GRID, tmp_path)
     assert [(each.name, each.duration_s, each.frames) for each in check.segments] == [
         ("seg_00000.vtt", 2.0, 1),
         ("seg_00001.vtt", 2.0, 0),
@@ -215,7 +272,7 @@ def test_what_lies_outside_of_the_video_is_cut(tmp_path: Path) -> None:
     assert found == [Cue(0, 700, "across"), Cue(4800, 5000, "end")]
     assert webvtt.inspect(tmp_path, names, [2.0, 2.0, 1.0]) == check
     with pytest.raises(TqError) as caught:
-        webvtt.write([Cue(6000, 7000, "after")], Fraction(0), GRID, tmp_path)
+        webvtt.write([Cue(6000, 7000, "after")], 0, GRID, tmp_path)
     assert caught.value.code is ErrorCode.OUTPUT_EMPTY
 
 
@@ -228,7 +285,7 @@ def test_what_lies_outside_of_the_video_is_cut(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_segment_is_found(tmp_path: Path, damage: object) -> None:
-    webvtt.write([Cue(0, 700, "text")], Fraction(0), GRID, tmp_path)
+    webvtt.write([Cue(0, 700, "text")], 0, GRID, tmp_path)
     path = tmp_path / "seg_00000.vtt"
     path.write_text(damage(path.read_text()))  # type: ignore[operator]
     names = [f"seg_0000{number}.vtt" for number in range(3)]
@@ -251,7 +308,7 @@ def test_settings_and_identifiers_are_read() -> None:
 
 def test_signs_with_a_meaning_are_escaped(tmp_path: Path) -> None:
     text = "I <3 R&D --> <i>one</i> &amp; <b>two</b> <font color=red>"
-    webvtt.write([Cue(0, 700, text)], Fraction(0), GRID, tmp_path)
+    webvtt.write([Cue(0, 700, text)], 0, GRID, tmp_path)
     [cue] = webvtt.parse((tmp_path / "seg_00000.vtt").read_text())
     assert cue.text == "I &lt;3 R&amp;D --&gt; <i>one</i> &amp; <b>two</b> &lt;font color=red>"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tqstudio.engine.admission.metadata import require_small
@@ -125,6 +125,8 @@ def set_profile(db: Connection, job: int, profile: Profile, *, now: int, actor: 
 
 def is_same(profile: Profile, profile_json: str) -> bool:
     """Whether a job's recorded profile equals this one, apart from the description."""
-    recorded: Mapping[str, Any] = json.loads(profile_json)
-    mine = json.loads(json.dumps(profile.to_json()))
-    return {**recorded, "description": ""} == {**mine, "description": ""}
+    try:
+        recorded = Profile.from_json(json.loads(profile_json))
+    except (KeyError, TypeError):
+        return False  # another version wrote it
+    return replace(recorded, description="") == replace(profile, description="")

@@ -83,27 +83,36 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
         for row in rows
         if row.kind == "video"
     ]
-    mixed = [row for row in rows if row.kind == "audio" and row.surround_of is None]
-    surround = {row.surround_of: row for row in rows if row.kind == "audio" and row.surround_of is not None}
-    audio = [_audio(number, row, AUDIO_GROUP, row) for row in mixed]
+    # New and kept renditions in one order: the default first, then by name.
+    sounds = sorted(
+        (row for row in rows if row.kind == "audio"), key=lambda row: (not row.is_default, row.name)
+    )
+    names = {row.name for row in sounds}
+    surround = {row.surround_of: row for row in sounds if row.surround_of in names}
+    mixed = [row for row in sounds if row.surround_of not in names]
+    audio = [_audio(number, row, AUDIO_GROUP, row, row is mixed[0]) for row in mixed]
     if surround:
         # Every group has the same tracks: those without more channels are in both.
-        audio += [_audio(number, row, SURROUND_GROUP, surround.get(row.name, row)) for row in mixed]
+        for row in mixed:
+            played = surround.get(row.name, row)
+            audio.append(_audio(number, row, SURROUND_GROUP, played, row is mixed[0]))
     subtitles = [
         SubtitleEntry(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
             language=row.language or "und",
             name=_name(row, "Subtitles"),
+            peak_bps=row.peak_bps,
+            average_bps=row.average_bps,
             role=row.role,
         )
-        for row in rows
+        for row in sorted(rows, key=lambda row: row.name)
         if row.kind == "subtitles"
     ]
     captions = any(row.kind == "video" and row.role == "captions" for row in rows)
     return master_playlist(variants, audio, subtitles, captions=captions).encode()
 
 
-def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> AudioEntry:
+def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow, default: bool) -> AudioEntry:
     """The entry of a track in a group, and of the rendition that is played for it there."""
     return AudioEntry(
         uri=f"v{number}/{played.name}/{PLAYLIST_NAME}",
@@ -113,7 +122,7 @@ def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow) -> 
         codec=played.codecs,
         peak_bps=played.peak_bps,
         average_bps=played.average_bps,
-        default=row.is_default,
+        default=default,
         role=row.role,
         group=group,
     )

@@ -11,6 +11,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -123,7 +124,7 @@ class Actions:
         available = _qualities_of(videos.get(db, facts.video), spec)
         if available:
             # The facts of the source decide: requesting anything else would fail the job for good.
-            possible = available | _sounds(generation)
+            possible = available | _tracks_of(generation)
         if unknown := _by_size(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
             return _refused(job, facts.status, f"{reason}; it can have {', '.join(_by_size(possible))}")
@@ -163,10 +164,10 @@ def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]
     return {rung.name for rung in ladder if not rung.skipped}
 
 
-def _sounds(current: generations.GenerationRow) -> set[str]:
+def _tracks_of(current: generations.GenerationRow) -> set[str]:
     """Returns the audio and subtitles that the ladder has, or had before they were dropped."""
     return {row.name for row in current.renditions if row.kind != "video"} | {
-        name for name in current.omitted if name.startswith(("audio-", "sub-"))
+        name for name in current.omitted if is_of_track(name)
     }
 
 

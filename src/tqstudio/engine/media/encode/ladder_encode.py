@@ -80,7 +80,7 @@ class LadderEncode:
 
     @property
     def renditions(self) -> tuple[RenditionState, ...]:
-        """All renditions of the ladder: video largest first, then audio. Empty before `look_up`."""
+        """All renditions: video largest first, then audio, then subtitles. Empty before `look_up`."""
         return self._board.states
 
     @property
@@ -244,7 +244,8 @@ class LadderEncode:
         if task.kind == "poster":
             self.poster = take_poster(task.directory, self.spec.scratch)
         elif task.kind == "subtitles":
-            self._take_subtitles(task)
+            if not self._take_subtitles(task):
+                return
         else:
             self._run_ended(task)
         self._end_task(task)
@@ -278,18 +279,24 @@ class LadderEncode:
             else:
                 self._rendition_failed(name, failure)
 
-    def _take_subtitles(self, task: Task) -> None:
-        """Cut the files of an ended run into segments, and store them; one that fails is left out."""
-        for name in task.names:
-            store = self._store(name)
-            try:
-                check = take_subtitles(self.spec, task.directory / f"{name}.vtt", store)
-            except TqError as error:
-                if class_of(error.code) is ErrorClass.RESOURCE:
-                    raise
-                self._rendition_failed(name, error)
-            else:
-                self._board.complete(name, check)
+    def _take_subtitles(self, task: Task) -> bool:
+        """Cut the next file of an ended run into segments, and store them; one that fails is left out.
+
+        Returns:
+            Whether it was the last one.
+        """
+        name = task.names[task.taken]
+        linear = self.runs[task.number].mode == "linear"
+        try:
+            file = task.directory / f"{name}.vtt"
+            self._board.complete(name, take_subtitles(self.spec, file, self._store(name), linear=linear))
+        except TqError as error:
+            if class_of(error.code) is ErrorClass.RESOURCE:
+                raise
+            self._rendition_failed(name, error)
+        self.last_advance = self._clock()
+        task.taken += 1
+        return task.taken == len(task.names)
 
     def _store(self, name: str) -> SegmentStore:
         return SegmentStore(self._board[name].directory)

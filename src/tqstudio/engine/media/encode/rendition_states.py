@@ -48,9 +48,11 @@ class Board:
 
     @property
     def fraction(self) -> float:
-        """Progress of the video, weighted by pixels: 0 … 1."""
+        """Progress of the video, weighted by pixels, or of the rest if there is none: 0 … 1."""
         pixels = sum(state.pixels for state in self.video)
-        return sum(state.fraction * state.pixels for state in self.video) / pixels if pixels else 0.0
+        if not pixels:
+            return sum(state.fraction for state in self.states) / max(1, len(self.states))
+        return sum(state.fraction * state.pixels for state in self.video) / pixels
 
     def look_up(self) -> None:
         """Read the states of all renditions from the store."""
@@ -143,7 +145,8 @@ class Board:
         usable."""
         failed = [state for state in self.states if state.status == "failed"]
         required = next((state for state in failed if state.required), None)
-        has_video = any(state.status == "completed" for state in self.video)
+        # Without any to encode, the video is kept from the published ladder.
+        has_video = not self.video or any(state.status == "completed" for state in self.video)
         if required is None and (has_video or not failed):
             return None
         rendition = required or failed[0]

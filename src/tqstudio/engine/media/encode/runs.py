@@ -69,6 +69,8 @@ class Task:
     batch: Batch | None = None
     """The batch that a video run belongs to."""
     planned: VideoRun | None = None
+    taken: int = 0
+    """Files of subtitles that were stored."""
     last_frame: int = 0
     """Frames encoded so far."""
     idle_until: float = 0.0

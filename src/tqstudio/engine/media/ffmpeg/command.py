@@ -57,6 +57,8 @@ _MAX_ASPECTS = 60
 _CAP_FACTOR = 2
 _CAP_MARGIN_S = 60
 _CAP_UNDECLARED_S = 24 * 3600
+SUBTITLE_OFFSET_S = 1000
+"""WebVTT has no negative times: the muxer would shift all of them."""
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 """ffmpeg's default layout by number of channels."""
 
@@ -234,10 +236,15 @@ def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, 
 def subtitle_command(
     ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, renditions: Sequence[SubtitleRendition]
 ) -> list[str]:
-    """Build the command that writes each subtitle rendition as one file, `NAME.vtt`, in source time."""
-    opened = _input(1, facts)
+    """Build the command that writes each subtitle rendition as one file, `NAME.vtt`.
+
+    Its times are those of the source, `SUBTITLE_OFFSET_S` later.
+    """
+    # One byte that is no UTF-8 must not drop a line.
+    opened = _input(1, facts, sub_charenc_mode="ignore")
+    options = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
     outputs = [
-        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **{"c:s": "webvtt", "f": "webvtt"})
+        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **options)
         for rendition in renditions
     ]
     return _compile(ffmpeg, source, outputs, progress=True, threads=0) + _read_all_streams(facts)
@@ -331,7 +338,7 @@ def _samples(seconds: Fraction, rate: int) -> int:
     return round(seconds * rate)
 
 
-def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0) -> Any:
+def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **more: str) -> Any:
     # Keep source times, so that a run with a later start writes the same timestamps as one from zero. This is
     # not possible if they jump: ffmpeg corrects jumps only in its own time.
     clock = {} if facts.linear else {"copyts": None}
@@ -342,6 +349,7 @@ def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0) -> Any:
         **clock,
         **keep,
         **_input_options(threads),
+        **more,
         # An accurate seek starts at the wrong frame if the frame rate of the source varies.
         **({"noaccurate_seek": None} | _at(seek_s) if seek_s else {}),
     )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.track_names import MOST_TRACKS, SURROUND, TrackNames
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 
 DOWNMIX_PEAK = 0.84
 """Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
-MOST_TRACKS = 32
-"""Tracks published at most; a player's menu holds no more."""
 _EAC3_CHANNELS = 6
 """Channels that ffmpeg's E-AC-3 encoder supports."""
 _AAC_CHANNELS = 8
@@ -58,29 +57,23 @@ class AudioRendition:
 def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRendition, ...]:
     """Choose the published audio: the default rendition first, then the others in the order of the source.
 
-    The default is the track that the source marks as such, else the first that is neither a commentary nor a
-    description. Tracks that this build cannot decode are left out.
+    The default is the first track that the source marks as such and that is neither a commentary nor a
+    description, else the first other one that is neither. Tracks that this build cannot decode are left out.
     """
-    usable = [track for track in facts.audio if is_readable(track)]
-    if facts.measured:
-        # A declared track may be empty.
-        usable = [track for track in usable if track.first_s is not None]
-    sounds = _joined(facts, usable)
+    # A declared track may be empty.
+    sounds = _joined(
+        facts, lambda track: is_readable(track) and (not facts.measured or track.first_s is not None)
+    )
     if not sounds:
         return ()
-    first = next((each for each in sounds if each[0].default), None) or next(
-        (each for each in sounds if not each[0].role), sounds[0]
-    )
+    first = min(sounds, key=lambda each: (bool(each[0].role), not each[0].default))
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
-    count: Counter[str] = Counter()
+    names = TrackNames("audio")
     found: list[AudioRendition] = []
     for track, right in [first, *others][:MOST_TRACKS]:
-        count[track.language] += 1
-        number = count[track.language]
-        name = f"audio-{track.language}" + (f"-{number}" if number > 1 else "")
         channels = track.channels if right is None else 2
         mixed = AudioRendition(
-            name=name,
+            name=names.next(track.language),
             track=track,
             channels=min(channels, profile.audio_channels),
             bitrate_kbps=profile.audio_bitrate_kbps,
@@ -102,7 +95,7 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
     codec: Codec = "eac3" if profile.audio_surround == "eac3" else "aac"
     channels = min(mixed.track.channels, _EAC3_CHANNELS if codec == "eac3" else _AAC_CHANNELS)
     return AudioRendition(
-        name=f"{mixed.name}-surround",
+        name=f"{mixed.name}{SURROUND}",
         track=mixed.track,
         channels=channels,
         codec=codec,
@@ -112,9 +105,21 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
     )
 
 
-def _joined(facts: SourceFacts, tracks: Sequence[AudioTrack]) -> list[tuple[AudioTrack, AudioTrack | None]]:
-    """Join the mono tracks of an MXF file to stereo pairs, in their order; broadcasters store them apart."""
-    is_paired = facts.container.startswith("mxf") and len(tracks) % 2 == 0
-    if is_paired and all(track.channels == 1 for track in tracks):
-        return [(left, right) for left, right in zip(tracks[::2], tracks[1::2], strict=True)]
-    return [(track, None) for track in tracks]
+def _joined(
+    facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]
+) -> list[tuple[AudioTrack, AudioTrack | None]]:
+    """List the usable tracks, and join the mono tracks of an MXF file to stereo pairs, in their order.
+
+    Broadcasters store the channels of a pair apart. One channel of a pair alone is published as it is.
+    """
+    tracks = facts.audio
+    if not (facts.container.startswith("mxf") and all(track.channels == 1 for track in tracks)):
+        return [(track, None) for track in tracks if is_usable(track)]
+    found: list[tuple[AudioTrack, AudioTrack | None]] = []
+    for left, right in zip_longest(tracks[::2], tracks[1::2]):
+        is_pair = right is not None and (left.language, left.role) == (right.language, right.role)
+        if is_pair and is_usable(left) and is_usable(right):
+            found.append((left, right))
+        else:
+            found += [(track, None) for track in (left, right) if track is not None and is_usable(track)]
+    return found

@@ -16,6 +16,7 @@ from tqstudio.paths import display, readable
 
 SHIPPED_DIR = Path(__file__).resolve().parents[3] / "profiles"
 
+_EAC3_RATES = (32_000, 44_100, 48_000)
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 
 
@@ -225,6 +226,12 @@ def _checked(profile: Profile, what: str) -> Profile:
             ErrorCode.BAD_CONFIG,
             f"{what}: video.segment_s: {segment_s} is not a whole number of GOPs of {gop_s} s",
             f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
+        )
+    if profile.audio_surround == "eac3" and profile.audio_sample_rate not in _EAC3_RATES:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: E-AC-3 cannot have a sample rate of {profile.audio_sample_rate}",
+            'choose audio.sample_rate = 48000, or audio.surround = "aac"',
         )
     return profile
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-from tqstudio.engine.media.plan.audio import MOST_TRACKS
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.track_names import MOST_TRACKS, TrackNames
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack
 
 
@@ -23,11 +22,6 @@ def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleR
     """Choose the published subtitles, in the order of the source."""
     if profile.subtitle_tracks == "none":
         return ()
-    count: Counter[str] = Counter()
-    found = []
-    for track in [track for track in facts.subtitles if track.text][:MOST_TRACKS]:
-        count[track.language] += 1
-        number = count[track.language]
-        name = f"sub-{track.language}" + (f"-{number}" if number > 1 else "")
-        found.append(SubtitleRendition(name, track))
-    return tuple(found)
+    names = TrackNames("sub")
+    chosen = [track for track in facts.subtitles if track.text][:MOST_TRACKS]
+    return tuple(SubtitleRendition(names.next(track.language), track) for track in chosen)

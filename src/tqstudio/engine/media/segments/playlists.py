@@ -60,6 +60,8 @@ class SubtitleEntry:
     uri: str
     language: str
     name: str
+    peak_bps: int
+    average_bps: int
     role: str = ""
     """`forced`, `captions` or empty."""
 
@@ -97,8 +99,8 @@ def master_playlist(
 ) -> str:
     """Write the master playlist, best rendition first.
 
-    Every variant is listed once for each group of audio. Its bandwidths include those of the largest
-    rendition of the group, which may be played with it.
+    Every variant is listed once for each group of audio. Its bandwidths include those of the largest audio
+    of the group and of the largest subtitles, which may be played with it.
 
     Args:
         captions: whether the pictures carry closed captions.
@@ -113,8 +115,10 @@ def master_playlist(
     for variant in sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)):
         for group, entries in groups.items() or [("", [])]:
             codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
-            peak = variant.peak_bps + max((entry.peak_bps for entry in entries), default=0)
-            average = variant.average_bps + max((entry.average_bps for entry in entries), default=0)
+            peak, average = variant.peak_bps, variant.average_bps
+            for played in (entries, subtitles):
+                peak += max((entry.peak_bps for entry in played), default=0)
+                average += max((entry.average_bps for entry in played), default=0)
             lines.append(
                 f"#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},"
                 f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'

@@ -76,6 +76,18 @@ class SegmentStore:
         """
         return self._put(scratch, self.root)
 
+    def put_all(self, scratch: Path) -> None:
+        """Move a folder with all segments of a stream, already synced, durably to the place of the stream.
+
+        Raises:
+            OSError: from the file system.
+        """
+        durable.sync_folder(scratch)
+        durable.make_folder(self.root.parent)
+        self.discard()
+        scratch.rename(self.root)
+        durable.sync_folder(self.root.parent)
+
     def put_fragment(self, scratch: Path) -> bool:
         """The same for a checked fragment; dropped if the stream was completed meanwhile."""
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import SUBTITLE_PATTERN
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.checked import SUBTITLE_CODEC, CheckedSegment, RenditionCheck
@@ -18,6 +18,9 @@ from tqstudio.errors import ErrorCode, TqError
 _TIME = r"(?:(\d+):)?(\d\d):(\d\d)\.(\d\d\d)"
 _TIMING = re.compile(rf"{_TIME}[ \t]+-->[ \t]+{_TIME}(.*)")
 _CLOCK = 90_000
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of all segments; a film has some hundred kB."""
+_ROUNDING_MS = 2
 # ffmpeg writes the text of other formats as it is; only these entities and tags have a meaning here.
 _AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|nbsp|lrm|rlm|#\d+|#x[0-9a-fA-F]+);)")
 _LESS = re.compile(r"<(?!/?(?:[bciuv]|lang|ruby|rt)\b|\d\d:\d\d)")
@@ -38,50 +41,57 @@ class Cue:
 
 
 def parse(text: str) -> list[Cue]:
-    """Read the cues of a WebVTT file, in their order; identifiers, notes and styles are left out."""
-    cues = []
+    """Read the cues of a WebVTT file, in their order; identifiers and what precedes the first are left out.
+
+    ffmpeg writes empty lines within a cue as they are; what follows one still belongs to the cue.
+    """
+    cues: list[Cue] = []
     for block in re.split(r"\n{2,}", text.replace("\r\n", "\n").replace("\r", "\n")):
-        lines = block.strip("\n").split("\n")
-        for number, line in enumerate(lines[:2]):
-            if found := _TIMING.fullmatch(line.strip()):
-                content = "\n".join(each for each in lines[number + 1 :] if each.strip())
-                if content:
-                    cues.append(
-                        Cue(_ms(*found.group(1, 2, 3, 4)), _ms(*found.group(5, 6, 7, 8)), content, found[9])
-                    )
-                break
-    return cues
+        lines = [line for line in block.split("\n") if line.strip()]
+        at = next((n for n, line in enumerate(lines[:2]) if _TIMING.fullmatch(line.strip())), None)
+        found = None if at is None else _TIMING.fullmatch(lines[at].strip())
+        if at is not None and found is not None:
+            begin, end = _ms(*found.group(1, 2, 3, 4)), _ms(*found.group(5, 6, 7, 8))
+            cues.append(Cue(begin, end, "\n".join(lines[at + 1 :]), found[9]))
+        elif cues and lines:
+            cues[-1] = replace(cues[-1], text="\n".join(filter(None, (cues[-1].text, *lines))))
+    return [cue for cue in cues if cue.text]
 
 
-def write(cues: Sequence[Cue], shift_s: Fraction, grid: Grid, folder: Path) -> RenditionCheck:
+def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> RenditionCheck:
     """Write one file for each segment of the video. A cue is in every segment during which it is shown.
 
     Args:
-        shift_s: added to all times; then 0 is the start of the grid. What lies outside is left out.
+        shift_ms: added to all times; then 0 is the start of the grid. What lies outside is left out.
 
     Raises:
-        TqError: OUTPUT_EMPTY if no cue is left.
+        TqError: OUTPUT_EMPTY if no cue is left, OUTPUT_INVALID if the files are too large.
         OSError: from the file system.
     """
-    shift, total = round(shift_s * 1000), round(grid.total_frames / grid.fps * 1000)
-    shown = [
-        Cue(max(0, cue.begin + shift), min(total, cue.end + shift), cue.text, cue.settings) for cue in cues
-    ]
-    shown = [cue for cue in shown if cue.begin < cue.end]
-    if not shown:
+    frames = [*range(0, grid.total_frames, grid.seg_frames), grid.total_frames]
+    edges = [round(frame / grid.fps * 1000) for frame in frames]
+    within: list[list[str]] = [[] for _ in edges[1:]]
+    count = size = 0
+    for cue in cues:
+        begin, end = max(0, cue.begin + shift_ms), min(edges[-1], cue.end + shift_ms)
+        if begin < end:
+            block = _block(replace(cue, begin=begin, end=end))
+            shown = range(bisect_right(edges, begin) - 1, bisect_left(edges, end))
+            count, size = count + 1, size + len(block) * len(shown)
+            if size > _LARGEST:
+                raise TqError(ErrorCode.OUTPUT_INVALID, f"its segments have more than {_LARGEST} bytes")
+            for number in shown:
+                within[number].append(block)
+    if not count:
         raise TqError(ErrorCode.OUTPUT_EMPTY, "it has no text within the length of the video")
-    edges = [
-        min(grid.total_frames, number * grid.seg_frames) / grid.fps
-        for number in range(grid.segment_count + 1)
-    ]
     segments = []
-    for number, (begin, end) in enumerate(itertools.pairwise(edges)):
-        within = [cue for cue in shown if cue.begin < end * 1000 and cue.end > begin * 1000]
-        content = "\n".join([HEADER, *map(_block, within)]).encode()
+    for number, blocks in enumerate(within):
+        content = "\n".join([HEADER, *blocks]).encode()
         name = SUBTITLE_PATTERN % number
-        (folder / name).write_bytes(content)
-        segments.append(CheckedSegment(name, len(content), float(end - begin), len(within)))
-    return _check(segments, len(shown))
+        durable.write(folder / name, content)
+        length = float((frames[number + 1] - frames[number]) / grid.fps)
+        segments.append(CheckedSegment(name, len(content), length, len(blocks)))
+    return _check(segments, count)
 
 
 def inspect(folder: Path, names: Sequence[str], durations: Sequence[float]) -> RenditionCheck:
@@ -91,16 +101,17 @@ def inspect(folder: Path, names: Sequence[str], durations: Sequence[float]) -> R
         durations: of the segments in seconds, as the playlist states them.
 
     Raises:
-        TqError: OUTPUT_INVALID, with the segment; a cue lies outside its segment, or the header is wrong.
+        TqError: OUTPUT_INVALID, with the segment: the header is wrong, it is no UTF-8, or a cue lies outside.
         OSError: from the file system.
     """
     at, segments, cues = 0.0, [], set()
     for name, duration in zip(names, durations, strict=True):
         content = (folder / name).read_bytes()
-        text = content.decode("utf-8", "replace")
+        text = content.decode("utf-8", "ignore")
         within = parse(text)
-        outside = [cue for cue in within if not (cue.begin / 1000 < at + duration and cue.end / 1000 > at)]
-        if not text.startswith(HEADER) or "\ufffd" in text or outside:
+        begin, end = at * 1000 - _ROUNDING_MS, (at + duration) * 1000 + _ROUNDING_MS
+        outside = any(cue.begin >= end or cue.end <= begin for cue in within)
+        if not text.startswith(HEADER) or text.encode() != content or outside:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"{folder.name}: {name} is damaged")
         cues |= {(cue.begin, cue.end, cue.text) for cue in within}
         segments.append(CheckedSegment(name, len(content), duration, len(within)))

@@ -80,7 +80,7 @@ class AudioTrack:
     """BCP 47 tag; `und` if the file has none."""
     title: str
     default: bool
-    role: Literal["", "commentary", "description"] = ""
+    role: Literal["", "commentary", "description"]
     """A commentary, or a spoken description of the pictures; empty for all other sound."""
     first_s: float | None = None
     """Presentation time of the first sample in source time (seconds); None if not measured."""
@@ -97,9 +97,9 @@ class SubtitleTrack:
     language: str
     title: str
     default: bool
-    text: bool = False
+    text: bool
     """It is text, not bitmaps, and this build can decode it."""
-    role: Literal["", "forced", "captions"] = ""
+    role: Literal["", "forced", "captions"]
     """Only what is said in foreign languages; or with sounds, for people who do not hear."""
 
 

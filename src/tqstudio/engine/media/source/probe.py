@@ -325,8 +325,10 @@ def _audio_track(stream: Any) -> AudioTrack:
 
 def _subtitle_track(stream: Stream) -> SubtitleTrack:
     context = getattr(stream, "codec_context", None)
-    role: Literal["", "forced", "captions"] = "forced" if stream.disposition & Disposition.forced else ""
-    if stream.disposition & (Disposition.hearing_impaired | Disposition.captions):
+    role: Literal["", "forced", "captions"] = ""
+    if stream.disposition & Disposition.forced:
+        role = "forced"
+    elif stream.disposition & (Disposition.hearing_impaired | Disposition.captions):
         role = "captions"
     return SubtitleTrack(
         index=stream.index,

@@ -12,6 +12,7 @@ from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
+from tqstudio.engine.media.plan.track_names import without_surround
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
@@ -64,11 +65,15 @@ def choose(
         replace(rung, skipped_reason=DROPPED) if rung.name in dropped and not rung.skipped else rung
         for rung in build_ladder(facts, profile, None if requested is None else frozenset(requested))
     )
-    kept = {name: key for name, key in kept.items() if name not in dropped}
+    kept = {name: key for name, key in kept.items() if not {name, without_surround(name)} & set(dropped)}
     wanted = {
         rung.name: settings_hash(content_id, profile, rung, facts) for rung in ladder if not rung.skipped
     }
-    sounds = {sound.name: sound for sound in audio_renditions(facts, profile) if sound.name not in dropped}
+    sounds = {
+        sound.name: sound
+        for sound in audio_renditions(facts, profile)
+        if not {sound.name, sound.surround_of} & set(dropped)
+    }
     wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
     texts = {text.name: text for text in subtitle_renditions(facts, profile) if text.name not in dropped}
     wanted |= {name: subtitle_settings_hash(content_id, profile, text, facts) for name, text in texts.items()}
