@@ -159,6 +159,6 @@ def _facts() -> SourceFacts:
         dv_compatibility=0,
     )
     sound = AudioTrack(
-        index=1, codec="aac", channels=2, sample_rate=48_000, language="und", title="", default=True
+        index=1, codec="aac", channels=2, sample_rate=48_000, language="und", title="", default=True, role=""
     )
     return SourceFacts("mov,mp4,m4a,3gp,3g2,mj2", 120.0, 0.0, 16_200_000, 250_000_000, video, (sound,))

@@ -10,7 +10,6 @@ from .audit import Violation
 from .faults import FAULT_PROFILES
 from .world import simulate
 
-
 WORLD_STEPS = 100_000
 """Steps of one world: what is compared with its whole history would take ever longer."""
 
