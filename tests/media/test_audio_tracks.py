@@ -139,8 +139,15 @@ def test_the_default_track_comes_first_and_its_end_is_that_of_the_video(
     assert {round(hear(state).ends, 1) for state in audio_of(made).values()} == {5.0}
 
 
-@pytest.mark.parametrize(("surround", "codec", "channels"), [("aac", "mp4a.40.2", 8), ("eac3", "ec-3", 6)])
-@pytest.mark.parametrize("source_channels", [6, 8])
+@pytest.mark.parametrize(
+    ("surround", "codec", "channels", "source_channels"),
+    [
+        ("aac", "mp4a.40.2", 8, 6),
+        ("eac3", "ec-3", 6, 8),
+        pytest.param("aac", "mp4a.40.2", 8, 8, marks=pytest.mark.slow),
+        pytest.param("eac3", "ec-3", 6, 6, marks=pytest.mark.slow),
+    ],
+)
 def test_surround_is_kept_beside_its_downmix(
     ffmpeg: FFmpeg,
     encode: MakeEncode,
@@ -233,13 +240,17 @@ def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path
     ("container", "options"),
     [
         ("mkv", ("-c:a", "truehd", "-strict", "-2", "-ac", "6")),
-        ("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6")),
-        ("mov", ("-c:a", "pcm_s24be", "-ac", "1")),
+        pytest.param("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6"), marks=pytest.mark.slow),
+        pytest.param("mov", ("-c:a", "pcm_s24be", "-ac", "1"), marks=pytest.mark.slow),
         ("mov", ("-c:a", "pcm_s16le", "-af", "pan=16c|" + "|".join(f"c{n}=c0" for n in range(16)))),
-        ("mkv", ("-c:a", "pcm_f32le", "-af", "pan=5.1.4|" + "|".join(f"c{n}=c0" for n in range(10)))),
-        ("mkv", ("-c:a", "flac", "-ac", "2")),
-        ("mkv", ("-c:a", "libopus", "-ac", "2")),
-        ("ts", ("-c:a", "ac3", "-ac", "6")),
+        pytest.param(
+            "mkv",
+            ("-c:a", "pcm_f32le", "-af", "pan=5.1.4|" + "|".join(f"c{n}=c0" for n in range(10))),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("mkv", ("-c:a", "flac", "-ac", "2"), marks=pytest.mark.slow),
+        pytest.param("mkv", ("-c:a", "libopus", "-ac", "2"), marks=pytest.mark.slow),
+        pytest.param("ts", ("-c:a", "ac3", "-ac", "6"), marks=pytest.mark.slow),
     ],
     ids=lambda each: each if isinstance(each, str) else f"{each[1]}-{each[-1][:8]}",
 )
