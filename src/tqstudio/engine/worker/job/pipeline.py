@@ -397,6 +397,4 @@ def _outcome_line(outcome: Outcome) -> str:
         return f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
-    return (
-        f"stopped: {outcome.reason}" if isinstance(outcome, Stopped) else f"the lease was lost: {outcome.why}"
-    )
+    return f"stopped: {outcome.reason if isinstance(outcome, Stopped) else outcome.why}"
