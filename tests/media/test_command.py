@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.ffmpeg.command import audio_command, poster_command, video_command
+from tqstudio.engine.media.ffmpeg.command import poster_command, video_command
+from tqstudio.engine.media.ffmpeg.track_commands import audio_command
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.file_names import segment_name

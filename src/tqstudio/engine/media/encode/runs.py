@@ -15,6 +15,7 @@ from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, start
+from tqstudio.engine.media.ffmpeg.track_commands import audio_command, subtitle_command
 from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
@@ -159,7 +160,7 @@ class Launcher:
         """Start one run of these audio renditions, always from the beginning."""
         spec = self.spec
         sounds = [sound for sound in spec.audio if sound.name in stores]
-        argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds)
+        argv = audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds)
         label = "audio" if len(sounds) > 1 else sounds[0].name
         encoders = ", ".join(sorted({sound.codec for sound in sounds}))
         return self._launch(label, "audio", argv, encoders, stores)
@@ -168,7 +169,7 @@ class Launcher:
         """Start one run that writes each of these subtitle renditions as one file."""
         spec = self.spec
         chosen = [each for each in spec.subtitles if each.name in names]
-        argv = command.subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
+        argv = subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
         label = "subtitles" if len(chosen) > 1 else chosen[0].name
         return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
 

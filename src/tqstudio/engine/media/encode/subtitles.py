@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tqstudio.engine.media.encode.values import EncodeSpec
-from tqstudio.engine.media.ffmpeg.command import SUBTITLE_OFFSET_S
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore

@@ -1,0 +1,95 @@
+"""What all ffmpeg commands share: how they open the source, and how the compiler's result is arranged.
+
+Output names are relative, because a `%` in a path breaks the hls muxer. The source is given as `file:` and an
+absolute path, so that no name is read as an option or a URL. ffmpeg-python compiles the filter graph and the
+options; it sorts the options of each file, which makes no difference to ffmpeg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import ffmpeg as compiler
+
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.source import source_file as sources
+from tqstudio.engine.media.source.facts import SourceFacts
+
+# Placeholder for the source in the graph: the compiler cannot hash a name that is not UTF-8.
+SOURCE = "file:source"
+# Lost pictures at the end are replaced up to this length; more fails the verification.
+MAX_REPAIRED_S = Fraction(1, 2)
+# A source may be longer than it declares, but jumping timestamps must not turn a few seconds into millions of
+# frames.
+CAP_FACTOR = 2
+CAP_MARGIN_S = 60
+CAP_UNDECLARED_S = 24 * 3600
+
+
+def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **more: str) -> Any:
+    """Open the source in the graph.
+
+    Args:
+        threads: of the decoder; 0 lets ffmpeg choose.
+        more: options of the input.
+    """
+    # Keep source times, so that a run with a later start writes the same timestamps as one from zero. This is
+    # not possible if they jump: ffmpeg corrects jumps only in its own time.
+    clock = {} if facts.linear else {"copyts": None}
+    # The filters accept a change of size; if ffmpeg rebuilt them, they would lose their state.
+    keep = {"reinit_filter": 0} if facts.video.varies else {}
+    return compiler.input(
+        SOURCE,
+        **clock,
+        **keep,
+        **input_options(threads),
+        **more,
+        # An accurate seek starts at the wrong frame if the frame rate of the source varies.
+        **({"noaccurate_seek": None} | at(seek_s) if seek_s else {}),
+    )
+
+
+def input_options(threads: int) -> dict[str, Any]:
+    """Options of every input. With 0 `threads`, ffmpeg chooses the number for the decoder."""
+    return {
+        "protocol_whitelist": sources.PROTOCOLS,
+        "format_whitelist": sources.FORMATS,
+        **({"threads": threads} if threads else {}),
+    }
+
+
+def at(seconds: Fraction | float) -> dict[str, str]:
+    """The option that seeks in an input; none for its start."""
+    return {"ss": f"{float(seconds):.6f}"} if seconds else {}
+
+
+def start_of(facts: SourceFacts) -> Fraction:
+    """The smallest timestamp of the file, which ffmpeg without -copyts shifts to zero."""
+    return Fraction(round(facts.start_time_s * 1_000_000), 1_000_000)
+
+
+def read_all_streams(facts: SourceFacts) -> list[str]:
+    """A null output that reads all streams, so that ffmpeg corrects jumps alike in video and audio runs."""
+    if not facts.linear:
+        return []
+    streams = [facts.video.index, *(track.index for track in facts.audio)]
+    maps = [word for index in streams for word in ("-map", f"0:{index}")]
+    return [*maps, "-c", "copy", "-f", "null", "-"]
+
+
+def compile_command(
+    ffmpeg: FFmpeg, source: bytes, outputs: Sequence[Any], progress: bool, threads: int
+) -> list[str]:
+    """Compile a graph, and put its global options first."""
+    before = ["-hide_banner", "-nostdin", "-nostats", "-y"]
+    if progress:
+        before += ["-progress", "pipe:1", "-stats_period", "0.5"]
+    if threads:
+        before += ["-filter_complex_threads", str(threads)]
+    merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
+    compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
+    compiled[compiled.index("-i") + 1] = sources.url(source)
+    # Global options first, for readability; the compiler would put them last.
+    return [compiled[0], *before, *compiled[1:]]

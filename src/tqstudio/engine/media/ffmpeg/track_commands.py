@@ -1,0 +1,155 @@
+"""Builds the ffmpeg commands for audio and subtitles, each of which reads the source once for all tracks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Any
+
+import ffmpeg as compiler
+
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.command_line import (
+    CAP_FACTOR,
+    CAP_MARGIN_S,
+    CAP_UNDECLARED_S,
+    MAX_REPAIRED_S,
+    compile_command,
+    open_input,
+    read_all_streams,
+    start_of,
+)
+from tqstudio.engine.media.ffmpeg.output_options import hls_options
+from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
+from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME, SEGMENT_PATTERN
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+
+# Audio timestamps may be off by this much before silence is inserted or samples are dropped.
+_MAX_AUDIO_OFFSET_S = 0.03
+SUBTITLE_OFFSET_S = 1000
+"""WebVTT has no negative times: the muxer would shift all of them."""
+_LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
+"""ffmpeg's default layout by number of channels."""
+
+
+def audio_command(
+    ffmpeg: FFmpeg,
+    source: bytes,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    renditions: Sequence[AudioRendition],
+) -> list[str]:
+    """Build the command that reads once and writes all given audio renditions on the timeline of the video.
+
+    It always starts at the beginning, because a joined AAC stream clicks at the seam. Its output directories
+    must exist.
+    """
+    # Without -copyts, times start at zero.
+    zero = start_of(facts) if facts.linear else Fraction(0)
+    rate = profile.audio_sample_rate
+    decoded = _decoded(open_input(1, facts), renditions, rate)
+    limit = {}
+    if not grid.exact or any(each.track.end_s is None for each in renditions):
+        limit_s = facts.duration_s * CAP_FACTOR + CAP_MARGIN_S if facts.duration_s else CAP_UNDECLARED_S
+        limit = {"t": f"{limit_s:.3f}"}
+    outputs = [
+        _fitted(stream, rendition, grid, zero, rate).output(
+            str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
+            **{
+                "c:a": rendition.codec,
+                "b:a": f"{rendition.bitrate_kbps}k",
+                "ac": rendition.channels,
+                "ar": rate,
+                **limit,
+            },
+            **hls_options(
+                rendition.name,
+                SEGMENT_PATTERN,
+                str(profile.segment_s),
+                TIMELINE_START_S - grid.zero + zero,
+                0,
+            ),
+        )
+        for stream, rendition in zip(decoded, renditions, strict=True)
+    ]
+    return compile_command(ffmpeg, source, outputs, progress=True, threads=1) + read_all_streams(facts)
+
+
+def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> list[Any]:
+    """Decode the tracks of an input, each once, and return the stream of each rendition."""
+    uses = Counter(track for rendition in renditions for track in rendition.tracks)
+    branches: dict[AudioTrack, list[Any]] = {}
+    for track, count in uses.items():
+        stream = opened[str(track.index)]
+        # Before the resampler, which would give all of them the channels that one asks for.
+        split = stream.filter_multi_output("asplit", count) if count > 1 else [stream]
+        # Gaps in a recording are filled with silence, so that audio and video stay in sync.
+        branches[track] = [
+            split[number].filter("aresample", rate, min_hard_comp=_MAX_AUDIO_OFFSET_S, **{"async": 1})
+            for number in range(count)
+        ]
+    streams = []
+    for rendition in renditions:
+        parts = [branches[track].pop() for track in rendition.tracks]
+        joined = {"channel_layout": "stereo", "map": "0.0-FL|1.0-FR"}
+        streams.append(parts[0] if len(parts) == 1 else compiler.filter(parts, "join", **joined))
+    return streams
+
+
+def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, rate: int) -> Any:
+    """Mix decoded sound down to the channels of a rendition, and cut or fill it up to the grid.
+
+    Args:
+        zero: the source time at which its timestamps start.
+    """
+    if rendition.downmixed:
+        # The sum of several channels may exceed full scale: 5.1 mixed to stereo by 7.7 dB.
+        stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
+        stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
+    first_s, end_s, begins = rendition.track.first_s, rendition.track.end_s, grid.zero
+    if first_s is None or first_s > begins:
+        # The only remaining gap is at the start; the second filter fills it to the sample.
+        first = _samples(begins - zero, rate)
+        stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
+    elif first_s < begins - UNEVEN_S:
+        stream = stream.filter("atrim", start_pts=_samples(begins - zero, rate))
+    if end_s is None:
+        return stream
+    ends = begins + grid.total_frames / grid.fps
+    missing = max(Fraction(0), ends - Fraction(end_s))
+    if grid.exact:
+        missing += MAX_REPAIRED_S
+    if samples := _samples(missing, rate):
+        stream = stream.filter("apad", pad_len=samples)
+    if not grid.exact:
+        return stream
+    if ends < end_s <= ends + UNEVEN_S:
+        ends = Fraction(end_s)
+    return stream.filter("atrim", end_pts=_samples(ends - zero, rate))
+
+
+def subtitle_command(
+    ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, renditions: Sequence[SubtitleRendition]
+) -> list[str]:
+    """Build the command that writes each subtitle rendition as one file, `NAME.vtt`.
+
+    Its times are those of the source, `SUBTITLE_OFFSET_S` later.
+    """
+    # One byte that is no UTF-8 must not drop a line.
+    opened = open_input(1, facts, sub_charenc_mode="ignore")
+    options = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
+    outputs = [
+        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **options)
+        for rendition in renditions
+    ]
+    return compile_command(ffmpeg, source, outputs, progress=True, threads=0) + read_all_streams(facts)
+
+
+def _samples(seconds: Fraction, rate: int) -> int:
+    return round(seconds * rate)
