@@ -325,11 +325,11 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines += doc.fact("playlist", readable(published["master"]), width)
     lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
     for rendition in published["renditions"]:
-        line = doc.start(width).cell(rendition["name"], 18, palette.strong, right=True).gap(2)
+        line = doc.start(width).cell(rendition["name"], 17, palette.strong, right=True).gap()
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
-        line.cell(pixels or channels_word(rendition["channels"]) or rendition["kind"], 11, palette.text)
-        line.cell(fmt.bitrate(rendition["average_bps"]), 11, palette.dim, right=True).gap(2)
-        line.cell(units.size(rendition["size"]), 7, palette.dim, right=True).gap(2)
+        line.cell(pixels or channels_word(rendition["channels"]) or rendition["kind"], 10, palette.text)
+        line.cell(fmt.bitrate(rendition["average_bps"]), 9, palette.dim, right=True).gap()
+        line.cell(units.size(rendition["size"]), 7, palette.dim, right=True).gap()
         lines.append(line.add(rendition["codecs"], palette.faint).strip())
     return [*lines, doc.blank(width)]
 
