@@ -293,7 +293,7 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     (folder / "my own.toml").write_text('extends = "web"\n[video]\ncrf = 30\n')
     assert here("doctor", "--json") == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert checks["profiles"]["detail"] == "fast, my own, web (default)"
+    assert checks["profiles"]["detail"] == "apple, archive, fast, my own, web (default)"
 
     (folder / "bad.toml").write_text('extends = "web"\n[video]\ncrf = 99\n')
     (folder / "lost.toml").write_text('extends = "nothing"\n')
@@ -310,7 +310,7 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     assert here("doctor") == 1
     output = capsys.readouterr().out
     assert "FAIL  profile bad" in output
-    assert "a whole number from 1 to 51" in output
+    assert "a whole number from 1 to 63" in output
 
 
 def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,10 +363,47 @@ def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> 
     profiles = {p["name"]: p for p in json.loads(capsys.readouterr().out)["profiles"]}
     assert profiles["fast"]["rungs"] == ["720p", "480p", "360p"]
     assert profiles["web"]["origin"] == "shipped"
-    assert profiles["web"]["codec"] == "h264 medium crf 22, aac"
+    assert profiles["web"]["codec"] == "h264 medium crf 22"
     assert [name for name in profiles if profiles[name]["default"]] == ["web"]
     assert here("profile", "list") == 0
     assert "web (default)" in capsys.readouterr().out
+
+
+def test_a_profile_is_created_checked_and_shown(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "home" / "profiles" / "mine.toml"
+    assert here("profile", "new", "mine", "--from", "fast") == 0
+    assert here("profile", "new", "mine") == 4
+    assert here("profile", "new", "../mine") == 2
+    assert here("profile", "new", "other", "--from", "nothing") == 2
+    assert os.listdir(file.parent) == ["mine.toml"]
+    for name in ("mine", str(file)):
+        assert here("profile", "check", name) == 0
+    file.write_text(file.read_text().replace("# crf = 23 ", "crf = 30 "))
+    capsys.readouterr()
+    assert here("profile", "show", "mine") == 0
+    copy = tmp_path / "copy.toml"
+    copy.write_text(capsys.readouterr().out)
+    assert "crf = 30\n" in copy.read_text()
+    assert here("profile", "check", str(copy)) == 0
+    copy.write_text('extends = "fast"\n[video]\ncrf = 99\n')
+    assert here("profile", "check", str(copy)) == 2
+    assert f"{copy}: video.crf: 99" in capsys.readouterr().err
+    assert here("profile", "check", str(tmp_path / "missing.toml")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("missing.mp4", "SOURCE_MISSING"), ("words.mp4", "NO_MEDIA"), ("empty.mp4", "SOURCE_EMPTY")],
+)
+def test_a_plan_needs_a_video(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, code: str
+) -> None:
+    (tmp_path / "words.mp4").write_text("words")
+    (tmp_path / "empty.mp4").touch()
+    assert here("plan", str(tmp_path / name)) == 2
+    assert capsys.readouterr().err.startswith(f"error: {code}: ")
 
 
 def test_a_broken_profile_does_not_hide_the_others(

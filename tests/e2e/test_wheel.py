@@ -76,7 +76,7 @@ def _run(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedPr
 def test_themes_and_profiles_are_in_it(installed: Path, tmp_path: Path) -> None:
     found = json.loads(_run(installed, tmp_path, "-c", _LIST).stdout)
     assert Path(found["package"]) == installed / "tqstudio", "it is the installed one that was asked"
-    assert set(found["profiles"]) == {"web", "fast"}
+    assert set(found["profiles"]) == {"web", "fast", "archive", "apple"}
     assert all(found["profiles"].values())
     assert found["themes"] == sorted(path.stem for path in (ROOT / "themes").glob("*.toml"))
     assert len(found["themes"]) >= 2

@@ -13,8 +13,8 @@ import pytest
 
 from harness import Worker
 from tqstudio import paths
-from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.protocol import calls
 from waiting import until

@@ -199,6 +199,8 @@ def pictures(stream: bytes) -> list[tuple[int, int]]:
 
 def _number(frame: av.VideoFrame) -> int:
     """Read the bars in the middle row of the picture."""
+    if frame.format.name != "yuv420p":
+        frame = frame.reformat(format="yuv420p")
     luma = frame.planes[0]
     middle = frame.height // 2 * luma.line_size
     row = bytes(luma)[middle : middle + frame.width]

@@ -115,7 +115,7 @@ def ten_bit(make: Make, name: str, patches: Sequence[RGB], tags: str) -> Path:
 
 def published(encode: MakeEncode, source: Path, **changes: object) -> bytes:
     """Init and segments of the one quality that is made of a source."""
-    made = encode(source, rungs=RUNG, poster=False, **changes)
+    made = encode(source, **({"rungs": RUNG, "poster": False} | changes))
     run_to_end(made)
     assert (made.state, made.error) == ("done", None)
     return streams(made)["144p"]
@@ -238,6 +238,19 @@ def test_the_picture_and_its_container_carry_the_tags(
     run_ffmpeg(ffmpeg, "-i", str(whole), "-c", "copy", str(bare))
     frame = first_frame(bare.read_bytes(), tmp_path)
     assert (frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("codec", ["hevc", "av1"])
+def test_every_codec_has_the_colours_of_the_source(
+    make: Make, encode: MakeEncode, tmp_path: Path, codec: str
+) -> None:
+    options, shape, expected = SOURCES["ten-bit.mp4"]
+    rungs = [replace(RUNG[0], codec=codec, crf=10)]
+    stream = published(encode, make("ten-bit.mp4", *options, **shape), rungs=rungs)
+    assert b"colrnclx" + struct.pack(">HHHB", 1, 1, 1, 0) in stream
+    frame = first_frame(stream, tmp_path)
+    assert (frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range) == (1, 1, 1, 1)
+    assert_like(patches_of(frame), expected)
 
 
 def test_primaries_near_bt709_keep_their_values_and_their_name(

@@ -44,15 +44,26 @@ def test_what_does_not_change_a_rendition_does_not_change_its_key(changed: dict[
 
 
 @pytest.mark.parametrize(
-    "changed", [{"crf": 23}, {"preset": "fast"}, {"bufsize_factor": 1.0}, {"gop_s": 3}, {"segment_s": 4}]
+    "changed",
+    [
+        {"crf": 23},
+        {"preset": "fast"},
+        {"codec": "hevc"},
+        {"bufsize_factor": 1.0},
+        {"gop_s": 3},
+        {"segment_s": 4},
+    ],
 )
 def test_what_changes_a_rendition_changes_its_key(changed: dict[str, object]) -> None:
-    assert settings_hash("content", replace(WEB, **changed), RUNG, FACTS) != KEY
+    profile = replace(WEB, **changed)
+    assert settings_hash("content", profile, build_ladder(FACTS, profile)[2], FACTS) != KEY
 
 
 def test_one_changed_rung_dirties_one_rendition() -> None:
     assert settings_hash("content", WEB, replace(RUNG, maxrate_kbps=5000), FACTS) != KEY
     assert settings_hash("content", WEB, replace(RUNG, required=False), FACTS) == KEY
+    assert settings_hash("content", WEB, replace(RUNG, crf=30), FACTS) != KEY
+    assert settings_hash("content", WEB, replace(RUNG, codec="av1"), FACTS) != KEY
     assert settings_hash("other", WEB, RUNG, FACTS) != KEY
 
 

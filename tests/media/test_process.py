@@ -250,6 +250,7 @@ NO_MEMORY = "[mpeg4 @ 0x1] Error: Cannot allocate memory\nConversion failed!\n"
         (255, NVENC_NO_DRIVER, ErrorCode.ENCODER_EXIT),
         (183, "file:x.mp4: Invalid data found when processing input", ErrorCode.ENCODER_EXIT),
         (8, "[AVFilterGraph @ 0x1] No such filter: 'zscale'\n", ErrorCode.FFMPEG_MISSING),
+        (8, "[vost#0:0 @ 0x1] Unknown encoder 'libx265'\n", ErrorCode.FFMPEG_MISSING),
         (1, "", ErrorCode.ENCODER_EXIT),
         (256 - errno.EAGAIN, "", ErrorCode.SYSTEM_LIMIT),
         (256 - errno.EMFILE, "", ErrorCode.SYSTEM_LIMIT),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tqstudio import toml_files
 from tqstudio.engine.media.plan import profiles
-from tqstudio.engine.media.plan.profile_catalogue import catalogue
+from tqstudio.engine.media.plan.profile_catalogue import as_toml, catalogue, template
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import names as rung_names
 from tqstudio.errors import ErrorCode, TqError
 
 
@@ -52,7 +55,7 @@ def test_a_user_profile_extends_a_shipped_one(tmp_path: Path) -> None:
     mine = profiles.load("mine", tmp_path)
     assert (mine.name, mine.crf, mine.preset) == ("mine", 30, "veryfast")
     assert not mine.prefer_gpu
-    assert set(profiles.available(tmp_path)) == {"web", "fast", "mine"}
+    assert set(profiles.available(tmp_path)) == {"web", "fast", "archive", "apple", "mine"}
 
 
 def test_a_user_profile_may_extend_the_shipped_one_it_hides(tmp_path: Path) -> None:
@@ -75,17 +78,25 @@ def test_a_broken_profile_is_not_offered(tmp_path: Path) -> None:
     (tmp_path / "stray.toml").write_text('extends = "nowhere"')
     with pytest.raises(TqError) as caught:
         profiles.load("nope", tmp_path)
-    assert caught.value.hint == "choose one of: fast, mine, web"
+    assert caught.value.hint == "choose one of: apple, archive, fast, mine, web"
 
 
 @pytest.mark.parametrize(
     ("text", "key", "allowed"),
     [
-        ("[video]\ncrf = 99", "video.crf", "1 to 51"),
-        ("[video]\ncrf = true", "video.crf", "1 to 51"),
-        ('[video]\ncrf = "22"', "video.crf", "1 to 51"),
+        ("[video]\ncrf = 99", "video.crf", "1 to 63"),
+        ("[video]\ncrf = true", "video.crf", "1 to 63"),
+        ('[video]\ncrf = "22"', "video.crf", "1 to 63"),
         ('[video]\npreset = "p5"', "video.preset", '"medium"'),
-        ('[video]\ncodec = "hevc"', "video.codec", '"h264"'),
+        ('[video]\ncodec = "vp9"', "video.codec", '"h264"'),
+        ("[video]\ncrf = 60", "video.crf", "1 to 51"),
+        ('[video]\npixel_format = "yuv420p10le"', "video.pixel_format", '"yuv420p"'),
+        ("[video]\nrungs = [{ short_side = 720, maxrate_kbps = 900, codec = 1 }]", "video.rungs", '"av1"'),
+        (
+            "[video]\nrungs = [" + 2 * "{ short_side = 720, maxrate_kbps = 900 }," + "]",
+            "video.rungs",
+            "one of them",
+        ),
         ("[video]\ncfr = 22", "video.cfr", "video.crf"),
         ("rungs = []", "rungs", "video.rungs"),
         ("[video]\nrungs = []", "video.rungs", "short_side"),
@@ -201,3 +212,38 @@ def test_a_change_that_python_cannot_read_is_refused(value: str) -> None:
     with pytest.raises(TqError) as caught:
         profiles.override(profiles.load("web"), {"crf": value})
     assert caught.value.code == ErrorCode.BAD_CONFIG
+
+
+def test_another_codec_brings_its_own_preset_and_crf(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "fast"\n[video]\ncodec = "av1"\n')
+    (tmp_path / "finer.toml").write_text('extends = "mine"\n[video]\ncrf = 20\n')
+    mine, finer = profiles.load("mine", tmp_path), profiles.load("finer", tmp_path)
+    assert (mine.codec, mine.preset, mine.crf) == ("av1", "medium", 28)
+    assert (finer.codec, finer.preset, finer.crf) == ("av1", "medium", 20)
+    once = profiles.override(profiles.load("fast"), {"video.codec": "hevc", "preset": "slow"})
+    assert (once.codec, once.preset, once.crf) == ("hevc", "slow", 22)
+
+
+def test_qualities_of_the_same_size_have_names_of_their_own() -> None:
+    names = list(rung_names(profiles.load("apple")).values())
+    assert len(set(names)) == len(names) == 21
+    assert names[:4] == ["2160p-hevc", "2160p-hevc-11600k", "1440p-hevc", "1080p"]
+    assert {"1080p-6000k", "1080p-hevc-4500k", "234p"} < set(names)
+
+
+@pytest.mark.parametrize("name", ["apple", "archive", "fast", "web"])
+def test_a_profile_that_was_written_is_the_same(tmp_path: Path, name: str) -> None:
+    profile = profiles.override(profiles.load(name), {"description": r'"é \" \u007f \U0001F600 # \n"'})
+    (tmp_path / f"{name}.toml").write_text(as_toml(profile))
+    assert profiles.load(name, tmp_path) == profile
+
+
+@pytest.mark.parametrize("name", ["apple", "web"])
+def test_a_new_file_changes_nothing_until_a_line_is_made_valid(tmp_path: Path, name: str) -> None:
+    profile = profiles.load(name)
+    written = template(profile)
+    head, _, settings = written.partition(f'extends = "{name}"\n')
+    assert head
+    for file, text in (("same", written), ("all", re.sub(r"^# ", "", settings, flags=re.MULTILINE))):
+        (tmp_path / f"{file}.toml").write_text(text)
+        assert replace(profiles.load(file, tmp_path), name=name) == profile

@@ -279,7 +279,7 @@ def profile(name: str, **more: Any) -> Any:
         "description": f"the profile {name}",
         "origin": "shipped",
         "rungs": ["1080p", "720p", "480p"],
-        "codec": "h264 medium crf 22, aac",
+        "codec": "h264 medium crf 22",
         "default": name == "web",
         "error": None,
     } | more

@@ -22,6 +22,7 @@ VERBS: Verbs = {
     "status": "studio.status:status",
     "add": "jobs.add:add",
     "process": "jobs.process:process",
+    "plan": "jobs.plan:plan",
     "queue": (
         "Act on the whole queue: status, process, retry, clear, pause.",
         {
@@ -71,7 +72,15 @@ VERBS: Verbs = {
             "run": "studio.workers:run",
         },
     ),
-    "profile": ("List encoding profiles.", {"list": "studio.profiles:list_profiles"}),
+    "profile": (
+        "List, show, check and create encoding profiles.",
+        {
+            "list": "studio.profiles:list_profiles",
+            "show": "studio.profiles:show",
+            "check": "studio.profiles:check",
+            "new": "studio.profiles:new",
+        },
+    ),
     "verify": "jobs.verify:verify",
     "backup": "studio.backup:backup",
     "doctor": "studio.doctor:doctor",

@@ -553,7 +553,7 @@ class ProfileView(TypedDict):
     rungs: list[str]
     """Largest first; empty if the profile is invalid."""
     codec: str
-    """A summary for display: `h264 medium crf 22, aac`."""
+    """A summary for display: `h264 medium crf 22`."""
     default: bool
     """Used if no profile is named."""
     error: ErrorView | None

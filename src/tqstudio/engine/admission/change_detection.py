@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import outputs
-from tqstudio.engine.media.plan.expected import expected_hashes
+from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts

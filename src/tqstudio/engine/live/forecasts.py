@@ -11,7 +11,7 @@ from typing import Literal
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, is_measurable, work_of
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow

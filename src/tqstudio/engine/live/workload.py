@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.facts import SourceFacts
 
 _SOURCE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
@@ -46,7 +47,7 @@ def workload(
     """Computes the remaining work of a source's ladder.
 
     Args:
-        encoder: ffmpeg's name, such as `libx264`.
+        encoder: of the worker, see `video_codecs.encoder_for`.
         requested: requested qualities; None for all.
         kept: qualities kept from an earlier ladder.
         done: finished share of each quality (0 … 1).
@@ -58,7 +59,8 @@ def workload(
     for rung in build_ladder(facts, profile, requested):
         left = 1 - min(1.0, done.get(rung.name, 0.0))
         if not rung.skipped and rung.name not in kept and left > 0:
-            key = f"{encoder} {profile.codec} {profile.preset} {source} {rung.name}"
+            used = encoder_for(rung.codec, encoder)
+            key = f"{used} {rung.codec} {rung.preset} {source} {rung.name}"
             encode.append(Piece(key, rung.pixels * pictures * left / 1e6))
     # All qualities share one decode, which starts where the first of them resumes.
     left = max((1 - min(1.0, done.get(piece.key.rpartition(" ")[2], 0.0)) for piece in encode), default=0.0)

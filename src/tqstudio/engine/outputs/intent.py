@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.media.plan.expected import expected_hashes
+from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.generation import rows_of

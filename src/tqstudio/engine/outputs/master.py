@@ -108,7 +108,8 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
         for row in sorted(rows, key=lambda row: row.name)
         if row.kind == "subtitles"
     ]
-    captions = any(row.kind == "video" and row.role == "captions" for row in rows)
+    # Players allow no difference between qualities.
+    captions = {row.role for row in rows if row.kind == "video"} == {"captions"}
     return master_playlist(variants, audio, subtitles, captions=captions).encode()
 
 

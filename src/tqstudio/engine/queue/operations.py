@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.rungs import build_ladder, names
 from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
@@ -24,6 +25,8 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
 from tqstudio.protocol.answers import ActionResult, ErrorView
 from tqstudio.protocol.requests import ActionRequest
+
+_SIZE = re.compile(r"(\d+)p\b")
 
 
 class Actions:
@@ -191,13 +194,13 @@ def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, enco
 
 
 def _rungs(profile_json: str) -> set[str]:
-    return {f"{rung['short_side']}p" for rung in json.loads(profile_json).get("rungs", [])}
+    return set(names(Profile.from_json(json.loads(profile_json))).values())
 
 
 def _by_size(names: Iterable[str]) -> list[str]:
     """Sorts video renditions from largest to smallest, then the others."""
-    sizes = {name: int(name[:-1]) if name.endswith("p") and name[:-1].isdecimal() else 0 for name in names}
-    return sorted(names, key=lambda name: (-sizes[name], name))
+    sizes = {name: _SIZE.match(name) for name in names}
+    return sorted(sizes, key=lambda name: (-int(found[1]) if (found := sizes[name]) else 0, name))
 
 
 def _refused(job: int, status: JobStatus, reason: str, *, see: int | None = None) -> ActionResult:

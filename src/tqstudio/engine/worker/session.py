@@ -19,7 +19,7 @@ from tqstudio import __version__
 from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities, encoding_problem
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
 from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
 from tqstudio.engine.worker.job import pipeline

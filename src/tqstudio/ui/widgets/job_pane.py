@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")
+_BESIDE_NAME = 40
+"""Columns of a quality in a narrow pane, besides its name."""
 ROOMY = 72
 """From this width wide columns are used."""
 
@@ -186,20 +188,26 @@ class JobPane(LineView):
     def _qualities(self, row: JobRow, width: int) -> list[Strip]:
         lines: list[Strip] = []
         # Skipped qualities come last.
+        widest = max((len(each["name"]) for each in row["renditions"]), default=0)
         for rendition in sorted(row["renditions"], key=lambda each: each["status"] == "skipped"):
-            lines += self.quality(rendition, row["status"], width)
+            lines += self.quality(rendition, row["status"], width, widest)
         if not lines and row["status"] == "in_progress":
             text = "qualities are known in a moment"
             lines.append(self._start(width).gap().add(text, self.studio.palette.faint).strip())
         return lines
 
-    def quality(self, rendition: RenditionView, job: str, width: int) -> list[Strip]:
-        """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line."""
+    def quality(self, rendition: RenditionView, job: str, width: int, widest: int = 0) -> list[Strip]:
+        """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line.
+
+        Args:
+            widest: length of the longest name below each other.
+        """
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
         state, word = quality_look(rendition, job, stale=stale)
         roomy = width >= ROOMY and not self.beside
-        line = self._start(width).cell(rendition["name"], 7 if roomy else 6, palette.strong, right=True)
-        line.gap(2 if roomy else 1)
+        column = max(7, widest) if roomy else max(6, min(widest, width - _BESIDE_NAME))
+        name = fit(rendition["name"], column, glyphs.ellipsis)
+        line = self._start(width).cell(name, column, palette.strong, right=True).gap(2 if roomy else 1)
         word = f"{glyphs.states[state]} {word}"
         remark = rendition["error"] or rendition["reason"]
         if rendition["status"] == "skipped" or (remark and state == "failed"):
@@ -216,7 +224,7 @@ class JobPane(LineView):
             line.cell(text, cells, palette.dim if cells != 5 else None, right=True)
         if not self.beside:
             return [line.strip()]
-        below = self._start(width).gap(7)
+        below = self._start(width).gap(column + 1)
         add_bar(below, rendition, max(4, below.room - 1), state, glyphs, palette)
         return [line.strip(), below.strip()]
 

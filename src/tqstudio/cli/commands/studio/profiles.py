@@ -1,19 +1,29 @@
-"""`profile list`: lists the encoding profiles."""
+"""Encoding profiles: `profile list|show|check|new`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from tqstudio import path_checks
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.paths import absolute, display, readable
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
+    from tqstudio.engine.media.plan.profiles import Profile
     from tqstudio.home import Home
     from tqstudio.protocol.answers import ProfileView
+
+Named = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile's name, or a file.")]
+_SUFFIX = ".toml"
 
 
 def list_profiles(as_json: JsonFlag = False) -> int:
@@ -40,10 +50,75 @@ def list_profiles(as_json: JsonFlag = False) -> int:
     return printing.exit_code(broken[0]["code"]) if broken else 0
 
 
+def show(name: Named, as_json: JsonFlag = False) -> int:
+    """Print all settings of a profile, with those it inherits, as a file that can be edited."""
+    from tqstudio.engine.media.plan.profile_catalogue import as_toml
+
+    profile = _load(name)
+    if as_json:
+        printing.out_json(profile.to_json())
+    else:
+        printing.out(as_toml(profile).rstrip())
+    return 0
+
+
+def check(name: Named) -> int:
+    """Check a profile, or a file that is to become one; names the wrong key and what it allows."""
+    from tqstudio.engine.media.plan.rungs import names
+
+    profile = _load(name)
+    printing.out(f"{readable(profile.name)} is valid: {', '.join(names(profile).values())}")
+    return 0
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new profile.")],
+    extends: Annotated[
+        str, typer.Option("--from", metavar="PROFILE", help="The profile whose settings it starts with.")
+    ] = "web",
+) -> int:
+    """Create a profile in the home, with every key and what it allows as comments."""
+    from tqstudio.engine.media.plan.profile_catalogue import template
+
+    home = current_home()
+    if name in ("", ".", "..") or name != os.path.basename(name) or name.startswith("."):
+        reason = f"{readable(name)} is no name of a profile"
+        raise TqError(ErrorCode.BAD_REQUEST, reason, "use letters and digits")
+    text = template(_load(extends))
+    file = home.profiles / f"{name}{_SUFFIX}"
+    shown = display(os.fsencode(file))
+    try:
+        home.profiles.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise TqError(ErrorCode.REFUSED, f"{shown} exists", "edit it, or choose another name") from None
+    except OSError as error:
+        raise path_checks.refused(file, error) from None
+    printing.out(f"{shown} was created; edit it, then: tqstudio profile check {name}")
+    return 0
+
+
+def _load(name: str) -> Profile:
+    """Read a profile by its name, or by its file, beside which those that it extends are searched first."""
+    from tqstudio.engine.media.plan import profiles
+
+    if name.endswith(_SUFFIX) or os.sep in name:
+        file = Path(absolute(name))
+        if file.suffix != _SUFFIX or not path_checks.is_there(file):
+            reason = f"there is no profile {display(os.fsencode(file))}"
+            raise TqError(ErrorCode.BAD_CONFIG, reason, f"name a {_SUFFIX} file")
+        return profiles.load(file.stem, file.parent)
+    return profiles.load(name, current_home().profiles)
+
+
 def _line(profile: ProfileView) -> tuple[str, ...]:
     return (
         f"{profile['name']} (default)" if profile["default"] else profile["name"],
-        "broken, see below" if profile["error"] else " ".join(profile["rungs"]),
+        # Sizes only: some have several codecs and bit rates.
+        "broken, see below"
+        if profile["error"]
+        else " ".join(dict.fromkeys(name.partition("-")[0] for name in profile["rungs"])),
         profile["codec"],
         profile["origin"],
         profile["description"],

@@ -28,8 +28,8 @@ from tqstudio.engine.media.encode.values import (
 )
 from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.missing_runs import plan
+from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, on_cpu
 from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -85,7 +85,7 @@ class LadderEncode:
 
     @property
     def fraction(self) -> float:
-        """Progress of the video, weighted by pixels: 0 … 1."""
+        """Progress of the video, weighted by cost: 0 … 1."""
         return self._board.fraction
 
     @property
@@ -404,11 +404,12 @@ class LadderEncode:
             # Neither another encoder nor separate runs would help.
             self._fail(error)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
+            encoder = on_cpu(task.encoder)
             self._warn(
                 WarningCode.GPU_FAILED,
-                f"{task.encoder} failed, the rest was encoded with {CPU_ENCODER}: {error.message}",
+                f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}",
             )
-            self._batches.append(Batch(task.batch.names, CPU_ENCODER))
+            self._batches.append(Batch(task.batch.names, encoder))
         elif len(names) > 1:
             # A failing output ends the whole run. In separate runs only that rendition fails.
             self.notes.append(f"{', '.join(names)} are encoded one by one: {error.message}")

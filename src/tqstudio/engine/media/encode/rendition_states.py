@@ -48,11 +48,11 @@ class Board:
 
     @property
     def fraction(self) -> float:
-        """Progress of the video, weighted by pixels, or of the rest if there is none: 0 … 1."""
-        pixels = sum(state.pixels for state in self.video)
-        if not pixels:
+        """Progress of the video, weighted by cost, or of the rest if there is none: 0 … 1."""
+        weight = sum(state.weight for state in self.video)
+        if not weight:
             return sum(state.fraction for state in self.states) / max(1, len(self.states))
-        return sum(state.fraction * state.pixels for state in self.video) / pixels
+        return sum(state.fraction * state.weight for state in self.video) / weight
 
     def look_up(self) -> None:
         """Read the states of all renditions from the store."""

@@ -16,9 +16,9 @@ from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, start
 from tqstudio.engine.media.ffmpeg.track_commands import audio_command, subtitle_command
-from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
+from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import source_file

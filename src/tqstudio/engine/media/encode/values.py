@@ -12,7 +12,6 @@ from tqstudio.engine.files import durable
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.keys import (
     audio_settings_hash,
@@ -24,6 +23,7 @@ from tqstudio.engine.media.plan.missing_runs import Stored
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, encoder_for
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -68,6 +68,7 @@ class EncodeSpec:
     log_dir: Path
     """Receives one log per ffmpeg run."""
     encoder: str = CPU_ENCODER
+    """Of the worker, see `video_codecs.encoder_for`."""
     device: str | None = None
     """Index of the GPU for a GPU encoder."""
     memory_limit: int | None = None
@@ -143,8 +144,8 @@ class RenditionState:
     error: TqError | None
     check: RenditionCheck | None
     """The result of its verification, once completed."""
-    pixels: int
-    """Its weight in the progress; 0 for audio and subtitles."""
+    weight: float
+    """In the progress; 0 for audio and subtitles."""
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
@@ -179,13 +180,14 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
     """Read the state of a video rendition from the store.
 
     Args:
-        encoder: the encoder whose stream to read; by default that of `spec`, or the CPU encoder if its stream
-            is further, as after a fallback from the GPU.
+        encoder: the encoder whose stream to read; by default that of the worker, or the CPU encoder if its
+            stream is further, as after a fallback from the GPU.
     """
     key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
-    candidates = [encoder] if encoder else list(dict.fromkeys((spec.encoder, CPU_ENCODER)))
+    choice = [encoder] if encoder else [encoder_for(rung.codec, each) for each in (spec.encoder, CPU_ENCODER)]
+    candidates = list(dict.fromkeys(choice))
     states = [
-        _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.pixels)
+        _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.weight)
         for candidate in candidates
     ]
     return max(
@@ -212,7 +214,7 @@ def _look_up(
     required: bool,
     encoder: str,
     key: str,
-    pixels: int,
+    weight: float,
 ) -> RenditionState:
     joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns)
     store = SegmentStore(spec.store_root / name / joint)
@@ -237,7 +239,7 @@ def _look_up(
         speed=None,
         error=None,
         check=complete.check if complete else None,
-        pixels=pixels,
+        weight=weight,
         prefix=prefix,
     )
 

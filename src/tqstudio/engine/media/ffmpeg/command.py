@@ -27,7 +27,6 @@ from tqstudio.engine.media.ffmpeg.command_line import (
 )
 from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options
 from tqstudio.engine.media.plan.file_names import (
-    CPU_ENCODER,
     FRAGMENT_PATTERN,
     PLAYLIST_NAME,
     POSTER_NAME,
@@ -35,6 +34,7 @@ from tqstudio.engine.media.plan.file_names import (
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -69,7 +69,7 @@ def video_command(
     decodes from the start of the source; frames and timestamps are the same.
 
     Args:
-        encoder: `libx264` or `h264_nvenc`.
+        encoder: of the codec of the rungs.
         stop: None encodes to the end of the source.
         device: index of the GPU for a GPU encoder.
         early: seek with a margin even if the source has an index.

@@ -20,7 +20,7 @@ _GPU_SESSION = (
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _AT_LIMIT = re.compile(r"Too many open files|Resource temporarily unavailable")
 _NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
-_NO_FILTER = re.compile(r"No such filter: '(\w+)'")
+_NOT_BUILT_IN = re.compile(r"(?:No such (filter): |Unknown (encoder) )'([\w-]+)'")
 _STATUS_OF_SIGNAL = 255
 _HANDLED_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z", re.MULTILINE)
 _COMPLAINT = re.compile(
@@ -62,10 +62,10 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not allocate memory: {reason}")
     if status_errno in errnos.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
         return TqError(ErrorCode.SYSTEM_LIMIT, f"ffmpeg could not start a thread or open a file: {reason}")
-    if missing := _NO_FILTER.search(log_tail):
+    if missing := _NOT_BUILT_IN.search(log_tail):
         return TqError(
             ErrorCode.FFMPEG_MISSING,
-            f"this ffmpeg was built without the filter {missing[1]}",
+            f"this ffmpeg was built without the {missing[1] or missing[2]} {missing[3]}",
             "install one that has it, or unset TQSTUDIO_FFMPEG to use the one that comes with tqstudio",
         )
     return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg exited with status {returncode}: {reason}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
 from tqstudio.engine.media.ffmpeg.errors import classify_exit
 from tqstudio.engine.media.ffmpeg.process import start
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")

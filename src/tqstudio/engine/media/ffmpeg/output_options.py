@@ -6,10 +6,11 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER, INIT_NAME
+from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.video_codecs import PRESETS
 
 # NVENC's legacy preset names, which are names of x264 presets too.
 _NVENC_PRESETS = {
@@ -18,7 +19,10 @@ _NVENC_PRESETS = {
     "veryfast": "fast",
     "slow": "slow",
     "slower": "slow",
+    "veryslow": "slow",
 }
+# SVT-AV1 numbers its presets; `medium` is its own default for films.
+_SVT_PRESETS = dict(zip(PRESETS, (12, 11, 10, 9, 8, 6, 5, 4, 3), strict=True))
 
 
 def encoder_options(
@@ -26,27 +30,48 @@ def encoder_options(
 ) -> dict[str, Any]:
     """The options of a video encoder for one rung.
 
+    Key frames are at the first frame of each GOP only, and every GOP is closed.
+
     Raises:
         ValueError: the encoder is not supported.
     """
-    rate = {
+    common = {
+        "c:v": encoder,
         "maxrate": f"{rung.maxrate_kbps}k",
         "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
+        "g": grid.gop,
+        "flags": "+cgop",
     }
-    gop = {"g": grid.gop, "flags": "+cgop"}
-    common = {"c:v": encoder, "profile:v": profile.video_profile, **rate, **gop}
-    if encoder == CPU_ENCODER:
+    if encoder == "libx264":
         return common | {
-            "preset": profile.preset,
-            "crf": profile.crf,
+            "profile:v": profile.video_profile,
+            "preset": rung.preset,
+            "crf": rung.crf,
             "keyint_min": grid.gop,
             "sc_threshold": 0,
         }
+    if encoder == "libx265":
+        return common | {
+            "preset": rung.preset,
+            "crf": rung.crf,
+            "x265-params": f"keyint={grid.gop}:min-keyint={grid.gop}:scenecut=0:open-gop=0:log-level=warning",
+            # Closed captions; x264 carries them by default.
+            "a53cc": 1,
+            # Apple's players accept HEVC under this name only.
+            "tag:v": "hvc1",
+        }
+    if encoder == "libsvtav1":
+        return common | {
+            "preset": _SVT_PRESETS[rung.preset],
+            "crf": rung.crf,
+            "svtav1-params": "scd=0:mbr-overshoot-pct=0",
+        }
     if encoder == "h264_nvenc":
         return common | {
-            "preset": _NVENC_PRESETS.get(profile.preset, "medium"),
+            "profile:v": profile.video_profile,
+            "preset": _NVENC_PRESETS.get(rung.preset, "medium"),
             "rc": "vbr",
-            "cq": profile.crf,
+            "cq": rung.crf,
             "b:v": 0,
             "forced-idr": 1,
             "no-scenecut": 1,

@@ -1,4 +1,4 @@
-"""File and encoder names shared by commands, the segment store and playlists. Cheap to import."""
+"""File names shared by commands, the segment store and playlists. Cheap to import."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ FRAGMENT_PATTERN = "frag_%05d.m4s"
 FRAGMENTS_NAME = "fragments"
 """The folder, within that of a stream, for the fragments of incomplete segments."""
 POSTER_NAME = "poster.jpg"
-
-CPU_ENCODER = "libx264"
-GPU_ENCODERS = ("h264_nvenc",)
-"""Supported GPU encoders, as ffmpeg names them."""
 
 
 def segment_name(k: int) -> str:

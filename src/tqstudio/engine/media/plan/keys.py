@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
-from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
+from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition, audio_renditions
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import Rung
-from tqstudio.engine.media.plan.subtitles import SubtitleRendition
+from tqstudio.engine.media.plan.rungs import Rung, build_ladder
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
 from tqstudio.engine.media.source.colour import to_bt709
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -40,10 +40,10 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "kind": "video",
             "content": content_id,
             "stream": facts.video.index,
-            "codec": profile.codec,
-            "preset": profile.preset,
-            "crf": profile.crf,
-            "profile": profile.video_profile,
+            "codec": rung.codec,
+            "preset": rung.preset,
+            "crf": rung.crf,
+            "profile": profile.video_profile if rung.codec == "h264" else "",
             "pixel_format": profile.pixel_format,
             "bufsize_factor": profile.bufsize_factor,
             "size": [rung.width, rung.height],
@@ -98,6 +98,25 @@ def subtitle_settings_hash(
             "stream": rendition.track.index,
             "segment": [str(grid.fps), grid.seg_frames],
             "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
+        }
+    )
+
+
+def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
+    """The settings hash of each rendition of the full ladder, by name."""
+    return (
+        {
+            rung.name: settings_hash(content_id, profile, rung, facts)
+            for rung in build_ladder(facts, profile)
+            if not rung.skipped
+        }
+        | {
+            audio.name: audio_settings_hash(content_id, profile, audio, facts)
+            for audio in audio_renditions(facts, profile)
+        }
+        | {
+            each.name: subtitle_settings_hash(content_id, profile, each, facts)
+            for each in subtitle_renditions(facts, profile)
         }
     )
 

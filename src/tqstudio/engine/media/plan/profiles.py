@@ -1,4 +1,4 @@
-"""Reads profiles, the encoding settings of a ladder, from TOML files. `_KEYS` lists all accepted keys."""
+"""Reads profiles, the encoding settings of a ladder, from TOML files; `profile_keys.py` has their keys."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from tqstudio import path_checks, toml_files
+from tqstudio.engine.media.plan.profile_keys import KEYS, SECTIONS
+from tqstudio.engine.media.plan.profile_keys import RungSpec as RungSpec
+from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display, readable
 
 SHIPPED_DIR = Path(__file__).resolve().parents[3] / "profiles"
 
 _EAC3_RATES = (32_000, 44_100, 48_000)
-PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
-
-
-@dataclass(frozen=True, slots=True)
-class RungSpec:
-    """One quality of a profile."""
-
-    short_side: int
-    """Pixels of the shorter side; the rung is named after it."""
-    maxrate_kbps: int
-    required: bool = True
-    """Whether a failure of this rung fails the job; otherwise it only adds a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +32,12 @@ class Profile:
     encoder: str
     """`auto`: on a GPU if available; `cpu`: never on a GPU."""
     codec: str
+    """Of the rungs that name no other."""
     preset: str
-    """An x264 preset; GPU encoders use their nearest equivalent."""
+    """One of `PRESETS`."""
     crf: int
     video_profile: str
+    """Of H.264; those of other codecs follow from the pixel format."""
     pixel_format: str
     segment_s: int
     """Nominal segment length in seconds, a multiple of `gop_s`."""
@@ -71,7 +65,19 @@ class Profile:
     @property
     def prefer_gpu(self) -> bool:
         """Whether jobs of this profile are offered to GPU workers first."""
-        return self.encoder == "auto"
+        return self.encoder == "auto" and any(CODECS[self.codec_of(rung)].gpu_encoders for rung in self.rungs)
+
+    def codec_of(self, rung: RungSpec) -> str:
+        """The codec of a rung."""
+        return rung.codec or self.codec
+
+    def encoding_of(self, rung: RungSpec) -> tuple[str, str, int]:
+        """Codec, preset and CRF of a rung."""
+        codec = self.codec_of(rung)
+        preset, crf = self.preset, self.crf
+        if codec != self.codec:
+            preset, crf = DEFAULT_PRESET, CODECS[codec].crf
+        return codec, rung.preset or preset, rung.crf or crf
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a dict of JSON values."""
@@ -131,7 +137,7 @@ def _usable(user_dir: Path | None) -> list[str]:
 def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> Profile:
     """As `load`; `choice` lists the usable profiles, for the error if one does not exist."""
     shipped, all_files = available(), available(user_dir)
-    settings: dict[str, Any] = {}
+    chain: list[dict[str, Any]] = []
     seen: set[Path] = set()
     wanted: str | None = name
     extended_by: Path | None = None
@@ -148,9 +154,20 @@ def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> 
             raise _unknown(wanted, choice(), extended_by)
         seen.add(file)
         own, wanted = _read(file)
-        settings = own | settings
+        chain.append(own)
         extended_by = file
-    return _build(name, all_files[name], settings)
+    return _build(name, all_files[name], reduce(_changed, reversed(chain), {}))
+
+
+def _changed(settings: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Apply the settings of a file to those it extends.
+
+    Numbers for one codec mean nothing for another: with a new codec come its default preset and CRF.
+    """
+    if "codec" in own and own["codec"] != settings.get("codec"):
+        defaults = {"preset": DEFAULT_PRESET, "crf": CODECS[own["codec"]].crf}
+        return settings | defaults | own
+    return settings | own
 
 
 def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
@@ -161,15 +178,15 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
     """
     fields: dict[str, Any] = {}
     for given, text in changes.items():
-        matching = [key for key in _KEYS if given in (key, key.rpartition(".")[2])]
+        matching = [key for key in KEYS if given in (key, key.rpartition(".")[2])]
         if len(matching) != 1:
             raise TqError(
                 ErrorCode.BAD_CONFIG,
                 f"a profile has no key {given!r}" if not matching else f"{given!r} is ambiguous",
-                "the keys are: " + ", ".join(matching or sorted(_KEYS)),
+                "the keys are: " + ", ".join(matching or sorted(KEYS)),
             )
         key = matching[0]
-        field, allowed, read = _KEYS[key]
+        field, allowed, read = KEYS[key]
         try:
             value: Any = toml_files.parse(f"value = {text}")["value"]
         except toml_files.Unusable:
@@ -179,7 +196,8 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
     asked = ", ".join(f"{key}={text}" for key, text in changes.items())
-    return _checked(replace(profile, **fields), readable(f"profile {profile.name} with {asked}"))
+    changed = replace(profile, **_changed({"codec": profile.codec}, fields))
+    return _checked(changed, readable(f"profile {profile.name} with {asked}"))
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str | None]:
@@ -199,9 +217,9 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
         raise _bad(file, "extends", _shown(extends), "the name of another profile")
     settings: dict[str, Any] = {}
     for key, value in _flatten(document):
-        if key not in _KEYS:
-            raise _bad(file, key, "no such key", "one of " + ", ".join(_KEYS))
-        field, allowed, read = _KEYS[key]
+        if key not in KEYS:
+            raise _bad(file, key, "no such key", "one of " + ", ".join(KEYS))
+        field, allowed, read = KEYS[key]
         try:
             settings[field] = read(value)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -211,9 +229,9 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
 
 def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
     optional = {field.name for field in fields(Profile) if field.default is not MISSING}
-    missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings and field not in optional]
+    missing = [key for key, (field, _, _) in KEYS.items() if field not in settings and field not in optional]
     if missing:
-        raise _bad(file, missing[0], "missing", f'{_KEYS[missing[0]][1]}; or begin with extends = "web"')
+        raise _bad(file, missing[0], "missing", f'{KEYS[missing[0]][1]}; or begin with extends = "web"')
     return _checked(Profile(name=name, **settings), f"profile {_path(file)}")
 
 
@@ -227,19 +245,43 @@ def _checked(profile: Profile, what: str) -> Profile:
             f"{what}: video.segment_s: {segment_s} is not a whole number of GOPs of {gop_s} s",
             f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
         )
+    rungs = [(profile.codec_of(rung), rung) for rung in profile.rungs]
+    if len({(codec, rung.short_side, rung.maxrate_kbps) for codec, rung in rungs}) < len(rungs):
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: video.rungs: two rungs have the same size, codec and bit rate",
+            "remove one of them",
+        )
+    if profile.pixel_format != "yuv420p" and any(codec == "h264" for codec, _ in rungs):
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: video.pixel_format: players have no decoder for H.264 of 10 bits",
+            'choose video.pixel_format = "yuv420p", or video.codec = "hevc" or "av1"',
+        )
+    too_high = [codec for codec, rung in rungs if profile.encoding_of(rung)[2] > CODECS[codec].most_crf]
+    if too_high:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: video.crf: too high for {too_high[0]}",
+            f"allowed: a whole number from 1 to {CODECS[too_high[0]].most_crf}",
+        )
     if profile.audio_surround == "eac3" and profile.audio_sample_rate not in _EAC3_RATES:
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"{what}: E-AC-3 cannot have a sample rate of {profile.audio_sample_rate}",
             'choose audio.sample_rate = 48000, or audio.surround = "aac"',
         )
-    return profile
+    # Largest first; of one size, the profile's own codec first, and the highest bit rate.
+    rungs.sort(
+        key=lambda pair: (-pair[1].short_side, pair[0] != profile.codec, pair[0], -pair[1].maxrate_kbps)
+    )
+    return replace(profile, rungs=tuple(rung for _, rung in rungs))
 
 
 def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for key, value in document.items():
-        if isinstance(value, dict) and key in _SECTIONS:
+        if isinstance(value, dict) and key in SECTIONS:
             pairs += [(f"{key}.{inner}", inner_value) for inner, inner_value in value.items()]
         else:
             pairs.append((key, value))
@@ -267,93 +309,3 @@ def _path(file: Path) -> str:
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 _shown = _SHORT.repr
-
-
-def _whole(low: int, high: int) -> tuple[str, Callable[[Any], int]]:
-    def read(value: Any) -> int:
-        # bool is a subclass of int, but true is not an accepted number.
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError
-        return value
-
-    return f"a whole number from {low} to {high}", read
-
-
-def _number(low: float, high: float) -> tuple[str, Callable[[Any], float]]:
-    def read(value: Any) -> float:
-        if type(value) not in (int, float) or not low <= value <= high:
-            raise ValueError
-        return float(value)
-
-    return f"a number from {low:g} to {high:g}", read
-
-
-def _one_of(*words: str) -> tuple[str, Callable[[Any], str]]:
-    def read(value: Any) -> str:
-        if value not in words:
-            raise ValueError
-        return str(value)
-
-    return " or ".join(f'"{word}"' for word in words), read
-
-
-_MOST_TEXT = 500
-
-
-def _text() -> tuple[str, Callable[[Any], str]]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > _MOST_TEXT:
-            raise ValueError
-        return value
-
-    return f"a text of at most {_MOST_TEXT} characters", read
-
-
-def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
-    side, rate = _whole(32, 8640)[1], _whole(16, 500_000)[1]
-
-    def read(value: Any) -> tuple[RungSpec, ...]:
-        rungs = []
-        for entry in value:
-            required = entry.get("required", True)
-            if set(entry) - {"short_side", "maxrate_kbps", "required"} or type(required) is not bool:
-                raise ValueError
-            short_side = side(entry["short_side"])
-            if short_side % 2:
-                raise ValueError
-            rungs.append(RungSpec(short_side, rate(entry["maxrate_kbps"]), required))
-        if not rungs or len({rung.short_side for rung in rungs}) < len(rungs):
-            raise ValueError
-        return tuple(sorted(rungs, key=lambda rung: -rung.short_side))
-
-    return (
-        "a list of { short_side = even 32 … 8640, maxrate_kbps = 16 … 500000, required = true or false },"
-        " each short_side once",
-        read,
-    )
-
-
-# Key in the file → field of Profile, allowed values (for messages), converter.
-_KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
-    "description": ("description", *_text()),
-    "encoder": ("encoder", *_one_of("auto", "cpu")),
-    "video.codec": ("codec", *_one_of("h264")),
-    "video.preset": ("preset", *_one_of(*PRESETS)),
-    "video.crf": ("crf", *_whole(1, 51)),
-    "video.profile": ("video_profile", *_one_of("high", "main")),
-    "video.pixel_format": ("pixel_format", *_one_of("yuv420p")),
-    "video.segment_s": ("segment_s", *_whole(1, 30)),
-    "video.gop_s": ("gop_s", *_whole(1, 30)),
-    "video.bufsize_factor": ("bufsize_factor", *_number(0.5, 10)),
-    "video.rungs": ("rungs", *_rungs()),
-    "audio.codec": ("audio_codec", *_one_of("aac")),
-    "audio.bitrate_kbps": ("audio_bitrate_kbps", *_whole(32, 512)),
-    "audio.channels": ("audio_channels", *_whole(1, 8)),
-    "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
-    "audio.tracks": ("audio_tracks", *_one_of("all", "default")),
-    "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
-    "subtitles.tracks": ("subtitle_tracks", *_one_of("all", "none")),
-    "poster.position": ("poster_position", *_number(0, 1)),
-    "poster.height": ("poster_height", *_whole(16, 4320)),
-}
-_SECTIONS = ("video", "audio", "subtitles", "poster")

@@ -6,6 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
 from tqstudio.engine.media.source.facts import SourceFacts
 
 ABOVE_SOURCE = "above source"
@@ -27,7 +28,7 @@ class Rung:
     """One rendition of a ladder."""
 
     name: str
-    """The short side of the rung, such as `1080p`, in landscape and portrait."""
+    """See `names`."""
     width: int
     """Even; 0 for a rung above the source."""
     height: int
@@ -35,6 +36,9 @@ class Rung:
     required: bool = True
     skipped_reason: str | None = None
     """Why it is not encoded, or None."""
+    codec: str = "h264"
+    preset: str = DEFAULT_PRESET
+    crf: int = CODECS["h264"].crf
 
     @property
     def skipped(self) -> bool:
@@ -43,8 +47,13 @@ class Rung:
 
     @property
     def pixels(self) -> int:
-        """Width × height, used as its weight in the progress of a job."""
+        """Width × height."""
         return self.width * self.height
+
+    @property
+    def weight(self) -> float:
+        """Its weight in the progress of a job: pixels, times the cost of its codec."""
+        return self.pixels * CODECS[self.codec].cost
 
 
 def build_ladder(
@@ -66,9 +75,10 @@ def build_ladder(
     else:
         width, height = facts_or_size
     short = min(width, height)
-    rungs = [_rung(width, height, spec, requested) for spec in profile.rungs]
+    rungs = [_rung(width, height, spec, name, profile, requested) for spec, name in names(profile).items()]
     if all(rung.skipped_reason == ABOVE_SOURCE for rung in rungs):
-        lowest = profile.rungs[-1]
+        of_main = [spec for spec in profile.rungs if profile.codec_of(spec) == profile.codec]
+        lowest = (of_main or profile.rungs)[-1]
         scale = (short / lowest.short_side) ** (2 * _RATE_EXPONENT)
         own_width, own_height = _even(width), _even(height)
         name = f"{min(own_width, own_height)}p"
@@ -80,23 +90,41 @@ def build_ladder(
                 max(_LEAST_MAXRATE_KBPS, round(lowest.maxrate_kbps * scale)),
                 lowest.required,
                 _unless_requested(name, requested),
+                *profile.encoding_of(lowest),
             )
         )
     return tuple(rungs)
 
 
-def _rung(width: int, height: int, spec: RungSpec, requested: Set[str] | None) -> Rung:
-    name = f"{spec.short_side}p"
+def names(profile: Profile) -> dict[RungSpec, str]:
+    """The name of each rung of a profile, largest first: `1080p`, in landscape and portrait.
+
+    Rungs of another codec than the profile's have it added, and of several with the same size and codec all
+    but the first their bit rate: `1080p-hevc-4500k`.
+    """
+    found: dict[str, RungSpec] = {}
+    for spec in profile.rungs:
+        codec = profile.codec_of(spec)
+        name = f"{spec.short_side}p" + ("" if codec == profile.codec else f"-{codec}")
+        found[f"{name}-{spec.maxrate_kbps}k" if name in found else name] = spec
+    return {spec: name for name, spec in found.items()}
+
+
+def _rung(
+    width: int, height: int, spec: RungSpec, name: str, profile: Profile, requested: Set[str] | None
+) -> Rung:
+    encoding = profile.encoding_of(spec)
     short = min(width, height)
     if short * 100 < spec.short_side * _STANDS_FOR_PERCENT:
-        return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE)
+        return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding)
     if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT:
         size = _even(width), _even(height)
     elif width >= height:
         size = _scaled(width, spec.short_side, short), spec.short_side
     else:
         size = spec.short_side, _scaled(height, spec.short_side, short)
-    return Rung(name, *size, spec.maxrate_kbps, spec.required, _unless_requested(name, requested))
+    reason = _unless_requested(name, requested)
+    return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding)
 
 
 def _unless_requested(name: str, requested: Set[str] | None) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
+from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
@@ -44,6 +45,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(subtitles, 'subtitle track')} {_is(subtitles)} left out: {_named(subtitles)}",
             )
         )
+    if facts.captions and (lost := _without_captions(profile)):
+        text = f"closed captions are left out, because {lost} cannot carry them"
+        found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     if facts.chapters:
         left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
@@ -94,6 +98,12 @@ def _of_colours(video: VideoTrack) -> list[JobWarning]:
             )
         )
     return found
+
+
+def _without_captions(profile: Profile) -> str:
+    """The encoders of the profile that drop closed captions."""
+    used = {profile.codec_of(rung) for rung in profile.rungs}
+    return ", ".join(sorted(CODECS[codec].encoder for codec in used if not CODECS[codec].captions))
 
 
 def _counted(tracks: Sequence[object], noun: str) -> str:

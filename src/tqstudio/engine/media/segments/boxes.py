@@ -155,16 +155,15 @@ def fragment(moof: bytes) -> Segment:
 
 
 def track(moov: bytes) -> Init:
-    """Read the first track of a `moov`: H.264 video, AAC or E-AC-3 audio."""
+    """Read the first track of a `moov`: H.264, HEVC or AV1 video, AAC or E-AC-3 audio."""
     mdia = _children(_child(_children(_child(_children(moov), b"trak")), b"mdia"))
     mdhd = _child(mdia, b"mdhd")
     (timescale,) = struct.unpack_from(">I", mdhd, 20 if mdhd[0] == 1 else 12)
     stsd = _child(_children(_child(_children(_child(mdia, b"minf")), b"stbl")), b"stsd")
     entry_kind, entry = next(iter(_children(stsd, 8).items()), (b"", b""))
-    if entry_kind == b"avc1":
+    if entry_kind in _VIDEO:
         width, height = struct.unpack_from(">HH", entry, 24)
-        avcc = _child(_children(entry, 78), b"avcC")
-        return Init(timescale, f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}", width, height)
+        return Init(timescale, _VIDEO[entry_kind](_children(entry, 78)), width, height)
     if entry_kind == b"mp4a":
         return Init(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
     if entry_kind == b"ec-3":
@@ -246,3 +245,29 @@ def _aac_codec(esds: bytes) -> str:
         else:
             offset += length
     raise Damage("no decoder configuration in esds")
+
+
+def _avc_codec(entry: dict[bytes, bytes]) -> str:
+    avcc = _child(entry, b"avcC")
+    return f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}"
+
+
+def _hevc_codec(entry: dict[bytes, bytes]) -> str:
+    """The codec string of ISO/IEC 14496-15 annex E: profile, compatibility, tier and level, constraints."""
+    hvcc = _child(entry, b"hvcC")
+    space = ("", "A", "B", "C")[hvcc[1] >> 6]
+    compatible = int(f"{int.from_bytes(hvcc[2:6], 'big'):032b}"[::-1], 2)
+    tier = "H" if hvcc[1] & 0x20 else "L"
+    constraints = "".join(f".{byte:X}" for byte in hvcc[6:12].rstrip(b"\0"))
+    return f"hvc1.{space}{hvcc[1] & 0x1F}.{compatible:X}.{tier}{hvcc[12]}{constraints}"
+
+
+def _av1_codec(entry: dict[bytes, bytes]) -> str:
+    """The codec string of the AV1 ISOBMFF binding: profile, level and tier, bit depth."""
+    av1c = _child(entry, b"av1C")
+    tier = "H" if av1c[2] & 0x80 else "M"
+    depth = 8 if not av1c[2] & 0x40 else 12 if av1c[2] & 0x20 else 10
+    return f"av01.{av1c[1] >> 5}.{av1c[1] & 0x1F:02d}{tier}.{depth:02d}"
+
+
+_VIDEO = {b"avc1": _avc_codec, b"hvc1": _hevc_codec, b"av01": _av1_codec}

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.video_codecs import CODECS, GPU_ENCODERS, encoder_for
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.errors import ErrorCode, TqError
 
@@ -36,15 +36,19 @@ class TimeLimit:
         """The time limit of an encode in seconds.
 
         Args:
-            rungs: the rungs to encode; the largest one decides.
+            rungs: the rungs to encode; the largest one of each codec decides.
         """
-        pixels = max((rung.pixels for rung in rungs), default=0)
-        weight = max(_LEAST_WEIGHT, pixels / _REFERENCE_PIXELS) * (
-            _GPU_SHARE if encoder in GPU_ENCODERS else 1
-        )
+        largest: dict[str, float] = {}
+        for rung in rungs:
+            used = encoder_for(rung.codec, encoder)
+            cost = _GPU_SHARE if used in GPU_ENCODERS else CODECS[rung.codec].cost
+            weight = max(_LEAST_WEIGHT, rung.pixels / _REFERENCE_PIXELS) * cost
+            largest[rung.codec] = max(largest.get(rung.codec, 0), weight)
         if not facts.duration_s:
             return self.most_s
-        return min(self.most_s, max(self.least_s, facts.duration_s * self.factor * weight))
+        # The codecs are encoded one after the other.
+        weights = sum(largest.values()) or _LEAST_WEIGHT
+        return min(self.most_s, max(self.least_s, facts.duration_s * self.factor * weights))
 
 
 class Deadline:

@@ -14,6 +14,7 @@ from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
+from tqstudio.engine.media.plan.video_codecs import CODECS, VideoCodec
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import languages
@@ -52,11 +53,12 @@ def build(
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
     tracks: dict[str, AudioRendition | SubtitleRendition] = {each.name: each for each in choice.audio}
     tracks |= {each.name: each for each in choice.subtitles}
+    codecs = {rung.name: CODECS[rung.codec] for rung in choice.make}
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
             _rendition(sink, state, found, tracks.get(state.name), check)
-            | (_video(found, grid, facts) if state.kind == "video" else {})
+            | (_video(found, grid, facts, codecs[state.name]) if state.kind == "video" else {})
             for state, found in completed
         ],
         "keep": sorted(choice.keep),
@@ -110,13 +112,12 @@ def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -
     }
 
 
-def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts) -> dict[str, Any]:
+def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts, codec: VideoCodec) -> dict[str, Any]:
     return {
         "width": check.width,
         "height": check.height,
         "frame_rate": float(grid.fps),
-        # The encoders carry closed captions over.
-        "role": "captions" if facts.captions else "",
+        "role": "captions" if facts.captions and codec.captions else "",
     }
 
 

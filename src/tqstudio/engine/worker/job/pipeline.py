@@ -28,9 +28,9 @@ from tqstudio.engine.media.encode.values import EncodeSpec
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan import warnings
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.job import manifest

@@ -13,6 +13,7 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
 from tqstudio.engine.media.plan.track_names import without_surround
+from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
@@ -116,7 +117,7 @@ def rows(
 
     Args:
         states: of the renditions that are encoded, by name.
-        gpu: the intended GPU encoder; renditions encoded by another one get a reason.
+        gpu: the GPU encoder of the worker; renditions that it should have encoded get a reason.
     """
     return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
 
@@ -142,7 +143,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
         return row
     return row | {
         "status": state.status,
-        "reason": f"encoded with {state.encoder} instead of {gpu}" if gpu and state.encoder != gpu else None,
+        "reason": _fallback(rung, state, gpu),
         "encoder": state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
         "kept": round(min(100.0, state.kept * 100), 2),
@@ -153,3 +154,9 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
         "stream_key": state.stream_key,
         "error": None if state.error is None else printable(state.error.message)[:MAX_ERROR_TEXT],
     }
+
+
+def _fallback(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
+    if gpu is None or encoder_for(rung.codec, gpu) == state.encoder:
+        return None
+    return f"encoded with {state.encoder} instead of {gpu}"

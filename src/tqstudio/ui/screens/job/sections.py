@@ -104,9 +104,10 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     attempt = newest_attempt(job)
     kept = attempt["resumed_from"] or 0 if attempt else 0
     lines = [doc.heading("Qualities", width, _legend(job, kept, glyphs))]
+    column = max([8, *(len(each["name"]) for each in job["renditions"])])
     for rendition in sorted(job["renditions"], key=lambda each: each["status"] == "skipped"):
         key, word = quality_look(rendition, job["status"], stale=stale)
-        line = doc.start(width).cell(rendition["name"], 8, palette.strong, right=True).gap(2)
+        line = doc.start(width).cell(rendition["name"], column, palette.strong, right=True).gap(2)
         remark = fmt.plain(rendition["error"] or rendition["reason"] or "")
         if rendition["status"] == "skipped":
             text = f"{glyphs.states[key]} {word}: {remark}".rstrip(": ")
@@ -127,12 +128,13 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
                 line.add(f"{part} ", palette.faint)
         lines.append(line.strip())
         if total:
-            strip = doc.start(width).gap(10)
+            strip = doc.start(width).gap(column + 2)
             add_segments(strip, rendition, strip.room - 2, glyphs, palette, resumed_from=kept, state=key)
             lines.append(strip.strip())
         if remark:
             style = palette.error if key == "failed" else palette.warning
-            lines += [doc.start(width).gap(10).add(part, style).strip() for part in wrap(remark, width - 12)]
+            parts = wrap(remark, width - column - 4)
+            lines += [doc.start(width).gap(column + 2).add(part, style).strip() for part in parts]
     if not job["renditions"]:
         problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
         text = "no quality was started" if ended else "known once a worker has started the job"

@@ -1,0 +1,149 @@
+"""`plan`: reports what a file would become, without encoding it. Works without a supervisor."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tqstudio import path_checks, units
+from tqstudio.cli import options, printing
+from tqstudio.config import load_settings
+from tqstudio.home import Home, current_home
+from tqstudio.paths import absolute, display, encode
+from tqstudio.words import format as fmt
+
+if TYPE_CHECKING:
+    from tqstudio.engine.media.plan.profiles import Profile
+    from tqstudio.engine.media.source.facts import SourceFacts
+    from tqstudio.protocol.answers import EtaView
+
+
+def plan(
+    path: Annotated[str, typer.Argument(metavar="FILE", help="A video.", show_default=False)],
+    profile: options.ProfileName = None,
+    settings: options.Settings = None,
+    as_json: options.JsonFlag = False,
+) -> int:
+    """Show what a file would become, how much space it takes at most and how long it takes.
+
+    Nothing is queued or encoded. The whole file is read once.
+    """
+    from tqstudio.engine.media.plan import profiles
+    from tqstudio.engine.media.plan.warnings import of_source
+    from tqstudio.engine.media.source.probe import probe
+
+    home = current_home()
+    chosen = profiles.load(profile or load_settings(home).profile, home.profiles)
+    if changes := options.overrides(settings):
+        chosen = profiles.override(chosen, changes)
+    source = absolute(path)
+    facts = probe(os.fsencode(source))
+    made, above = _renditions(facts, chosen)
+    view: dict[str, Any] = {
+        "source": display(os.fsencode(source)),
+        "source_b64": encode(source),
+        "duration_s": facts.duration_s,
+        "profile": chosen.name,
+        "renditions": made,
+        "skipped": above,
+        "warnings": [{"code": each.code.value, "text": each.text} for each in of_source(facts, chosen)],
+        "most_size": sum(each["most_size"] for each in made),
+        "eta": _time(home, facts, chosen),
+    }
+    if as_json:
+        printing.out_json(view)
+    else:
+        _print(view, facts)
+    return 0
+
+
+def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, Any]], list[str]]:
+    """What would be encoded, and the names of the qualities above the source."""
+    from tqstudio.engine.media.plan.audio import audio_renditions
+    from tqstudio.engine.media.plan.rungs import build_ladder
+    from tqstudio.engine.media.plan.subtitles import subtitle_renditions
+
+    ladder = build_ladder(facts, profile)
+    made = [
+        _row(rung.name, "video", f"{rung.width}×{rung.height}", rung.codec, rung.maxrate_kbps, facts)
+        for rung in ladder
+        if not rung.skipped
+    ]
+    for sound in audio_renditions(facts, profile):
+        shape = fmt.counted(sound.channels, "channel")
+        made.append(_row(sound.name, "audio", shape, sound.codec, sound.bitrate_kbps, facts))
+    for text in subtitle_renditions(facts, profile):
+        made.append(_row(text.name, "subtitles", "", "webvtt", 0, facts))
+    return made, [rung.name for rung in ladder if rung.skipped]
+
+
+def _row(name: str, kind: str, shape: str, codec: str, most_kbps: int, facts: SourceFacts) -> dict[str, Any]:
+    most_size = round(most_kbps * 125 * facts.duration_s)
+    return {
+        "name": name,
+        "kind": kind,
+        "shape": shape,
+        "codec": codec,
+        "most_kbps": most_kbps,
+        "most_size": most_size,
+    }
+
+
+def _time(home: Home, facts: SourceFacts, profile: Profile) -> EtaView | None:
+    """The time on a CPU worker, by what earlier jobs took; None if there is nothing to compare with."""
+    if not path_checks.is_there(home.database):
+        return None
+    from contextlib import closing
+
+    from sqlalchemy.exc import DBAPIError
+
+    from tqstudio.engine.live.speed_model import Estimates
+    from tqstudio.engine.live.workload import workload
+    from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
+    from tqstudio.engine.store.db.connection import connect
+    from tqstudio.engine.store.machine import speeds
+
+    try:
+        with closing(connect(home.database, read_only=True)) as db:
+            estimates = Estimates(speeds.load(db), speeds.last_outcomes(db))
+    except DBAPIError:
+        return None  # an earlier schema, or damage: the next start of the supervisor reports which
+    prediction = estimates.predict(workload(facts, profile, CPU_ENCODER))
+    if prediction.seconds is None:
+        return None
+    low_s, high_s = estimates.range_s(prediction.seconds, prediction.doubt)
+    return {"eta_s": prediction.seconds, "low_s": low_s, "high_s": high_s}
+
+
+def _print(view: dict[str, Any], facts: SourceFacts) -> None:
+    video = facts.video
+    about = (
+        f"{video.width}×{video.height}",
+        f"{float(video.fps):.4g} fps",
+        fmt.clock_duration(facts.duration_s),
+        units.size(facts.size),
+    )
+    printing.out(f"{view['source']}: {', '.join(about)}")
+    printing.table(
+        (view["profile"].upper(), "SHAPE", "CODEC", "AT MOST", "SPACE"),
+        [
+            (
+                each["name"],
+                each["shape"],
+                each["codec"],
+                f"{each['most_kbps']} kb/s" if each["most_kbps"] else "",
+                units.size(each["most_size"]) if each["most_kbps"] else "",
+            )
+            for each in view["renditions"]
+        ],
+        right=(3, 4),
+    )
+    if view["skipped"]:
+        printing.out(f"above the source: {', '.join(view['skipped'])}")
+    printing.out(f"space: at most {units.size(view['most_size'])}")
+    took = "unknown until a similar job is done" if view["eta"] is None else fmt.with_range(view["eta"])
+    printing.out(f"time: {took}")
+    for warning in view["warnings"]:
+        printing.err(printing.warning_lines(warning["code"], warning["text"], ""))
