@@ -107,7 +107,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
-        WarningCode.SOURCE_INCOMPLETE: "the source ends early without declaring its length",
+        WarningCode.SOURCE_INCOMPLETE: "the source was cut off, and is published as far as it goes",
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
@@ -151,7 +151,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _FATAL, "the source cannot be read as a video", "check that it plays elsewhere; copy it again"
         ),
         ErrorCode.SOURCE_TRUNCATED: Meaning(
-            _FATAL, "the source ends before the length it declares", "copy the whole file again, then retry"
+            _FATAL,
+            "the source ends before the length it declares",
+            "copy the whole file again, or add it with --set on_damage=accept to publish what is there",
         ),
         ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video", "remove or replace it"),
         ErrorCode.PERMISSION: Meaning(

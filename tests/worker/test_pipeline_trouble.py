@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +15,11 @@ import psutil
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.worker.job.limits import TimeLimit
 from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, WarningCode
 
 from .conftest import MakeJob, RecordingReport, run
 
@@ -125,6 +127,40 @@ def test_bad_sources(
     assert "odd [red]name\\n.mp4" in outcome.text
     assert outcome.hint
     assert str(code) in Path(make_job(source)["log"]).read_text()
+
+
+@pytest.mark.fault(
+    "A source ends before the length it declares",
+    '`SOURCE_TRUNCATED` with the time, or with `on_damage = "accept"` a warning on what is published',
+    area="resume",
+)
+def test_a_cut_source_is_refused_unless_that_is_accepted(
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, small: Profile, tmp_path: Path
+) -> None:
+    source = tmp_path / "cut.mp4"
+    command = [
+        bench.ffmpeg.path,
+        "-v",
+        "error",
+        "-i",
+        str(long_clip),
+        "-c",
+        "copy",
+        "-movflags",
+        "+faststart",
+    ]
+    subprocess.run([*command, str(source)], check=True, timeout=60)
+    os.truncate(source, source.stat().st_size // 2)
+    refused = run(make_job(source), bench, RecordingReport())
+    assert isinstance(refused, Failed)
+    assert refused.code is ErrorCode.SOURCE_TRUNCATED
+    assert re.search(r"cut\.mp4 breaks off at 0:\d\d of \d:\d\d$", refused.text)
+    accepts = override(small, {"on_damage": "accept"})
+    done = run(make_job(source, epoch=2, profile=accepts.to_json()), bench, RecordingReport())
+    assert isinstance(done, Done)
+    codes = {each["code"] for each in done.manifest["warnings"]}
+    assert WarningCode.SOURCE_INCOMPLETE in codes
+    assert codes <= {WarningCode.SOURCE_INCOMPLETE, WarningCode.SOURCE_DAMAGED}
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
 KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "description": ("description", *_text()),
     "encoder": ("encoder", *_one_of("auto", "cpu")),
+    "source.on_damage": ("on_damage", *_one_of("refuse", "accept")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),
     "video.crf": ("crf", *_whole(1, 63)),
@@ -126,4 +127,4 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "poster.height": ("poster_height", *_whole(16, 4320)),
 }
 """Key in the file → field of Profile, allowed values for messages, converter."""
-SECTIONS = ("video", "audio", "subtitles", "poster")
+SECTIONS = ("source", "video", "audio", "subtitles", "poster")

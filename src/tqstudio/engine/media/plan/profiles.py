@@ -61,6 +61,8 @@ class Profile:
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
     subtitle_tracks: str = "all"
     """`all` or `none`."""
+    on_damage: str = "refuse"
+    """Whether a source that ends before the length it declares is refused, or published as far as it goes."""
 
     @property
     def prefer_gpu(self) -> bool:

@@ -56,7 +56,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
 
 def of_damage(damage: Damage) -> JobWarning:
     """The warning about one kind of damage."""
-    at = _clock(damage.at_s)
+    at = clock_of(damage.at_s)
     match damage.kind:
         case "hole":
             text = f"the source has a gap at {at}: {damage.length_s:.1f} s are missing"
@@ -67,12 +67,13 @@ def of_damage(damage: Damage) -> JobWarning:
         case "sound":
             text = f"sound of the source could not be decoded without errors, the first at about {at}"
         case "cut":
-            text = f"the source was cut off at {at}: it is incomplete"
+            lacks = f"{damage.length_s:.1f} s are missing" if damage.length_s else "it is incomplete"
+            text = f"the source was cut off at {at}: {lacks}"
             return JobWarning(WarningCode.SOURCE_INCOMPLETE, text)
     return JobWarning(WarningCode.SOURCE_DAMAGED, text)
 
 
-def _clock(seconds: float) -> str:
+def clock_of(seconds: float) -> str:
     """`0:07`, `1:02:03`."""
     whole = max(0, int(seconds))
     hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"

@@ -112,7 +112,7 @@ class Damage:
     at_s: float
     """Its start in seconds from the first picture; for decoding errors accurate to about a second."""
     length_s: float = 0.0
-    """Length of a hole in seconds; 0 for other kinds."""
+    """Of a hole, or of what a truncated file lacks of the length it declares, in seconds; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,10 @@ from av.stream import Stream
 from av.video.stream import VideoStream
 
 from tqstudio.engine.media.source.cut import is_cut
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock
 from tqstudio.engine.media.source.picture_shapes import PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
-from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import display
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -82,8 +80,7 @@ def measure(
         check: called often; its exceptions abort the reading.
 
     Raises:
-        TqError: SOURCE_TRUNCATED if the packets end before the declared end; as `require_readable` if the
-            file cannot be read to its end.
+        TqError: as `require_readable` if the file cannot be read to its end.
     """
     stream = next(s for s in container.streams.video if s.index == facts.video.index)
     times = {s.index: PacketTimes(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
@@ -113,7 +110,7 @@ def measure(
             elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
     times[stream.index].close()
-    _require_whole(path, facts, clock, times[stream.index], reached)
+    missing = _missing(path, facts, clock, times[stream.index], reached)
     rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
     video = shapes.apply(_video(facts, clock, times[stream.index], stream))
     return replace(
@@ -127,7 +124,10 @@ def measure(
             for track in facts.audio
         ),
         linear=facts.linear or _jumps(facts, clock),
-        damage=faults.damage(steady=not video.vfr, cut=is_cut(path, facts.container)),
+        damage=(
+            *missing,
+            *faults.damage(steady=not video.vfr, cut=not missing and is_cut(path, facts.container)),
+        ),
         measured=True,
     )
 
@@ -268,33 +268,32 @@ def _decodes(packet: Packet[Stream]) -> bool:
     return False
 
 
-def _require_whole(
+def _missing(
     path: bytes, facts: SourceFacts, clock: StreamClock, times: PacketTimes, reached: Fraction
-) -> None:
-    """Compare the end of the packets with the declared duration.
+) -> tuple[Damage, ...]:
+    """Compare the end of the packets with the declared duration; returns what a truncated file lacks.
 
     Some containers declare the time of the end instead of a duration: a file that starts late may match
     either. A stream without its own duration may end early, if another stream reaches the end.
 
     Raises:
-        TqError: SOURCE_TRUNCATED; as `require_readable` if the file cannot be read to its end.
+        TqError: as `require_readable` if the file cannot be read to its end.
     """
     declared_s = facts.video.duration_s
     if not declared_s or _jumps(facts, clock):
-        return
+        return ()
     slack_s = tolerance_s(declared_s, linear=False)
     # The first pictures of a recording may not be decodable.
     first_s = float(min(facts.video.first_pts_s, times.first if times.first is not None else math.inf))
     own_end = float(times.end) if times.end is not None else first_s
     end_s = own_end if facts.video.own_duration else max(own_end, float(reached))
     if end_s - first_s >= declared_s - slack_s or abs(end_s - declared_s) <= slack_s:
-        return
+        return ()
     # ffmpeg reports a read error as the end of the file.
     require_readable(path)
-    raise TqError(
-        ErrorCode.SOURCE_TRUNCATED,
-        f"{display(path)} declares {declared_s:.1f} s of video but has {max(0, own_end - first_s):.1f} s",
-    )
+    has_s = max(0.0, own_end - first_s)
+    lacks_s = declared_s - has_s
+    return (Damage("cut", has_s, lacks_s - first_s if lacks_s > first_s > 0 else lacks_s),)
 
 
 def _in_range(rate: Fraction) -> Fraction:

@@ -84,7 +84,7 @@ def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
         check: called often; its exceptions abort the probe.
 
     Raises:
-        TqError: as `probe_head`; SOURCE_TRUNCATED if the packets end before the declared end.
+        TqError: as `probe_head`, and as `require_readable` if the file cannot be read to its end.
     """
     facts = probe_head(path)
     with open_source(path) as container:
@@ -159,7 +159,7 @@ def _first_picture(
     first = next(pictures, None)
     if first is None:
         if container.format.name == "mpegts" and _is_scrambled(path):
-            raise _encrypted(path)
+            raise _encrypted(path, "a transport stream with conditional access")
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     # Some containers drop negative timestamps: count back from the first picture that has one.
@@ -186,10 +186,10 @@ def _is_scrambled(path: bytes) -> bool:
     )
 
 
-def _encrypted(path: bytes) -> TqError:
+def _encrypted(path: bytes, scheme: str) -> TqError:
     return TqError(
         ErrorCode.UNSUPPORTED,
-        f"{display(path)} is encrypted: its pictures cannot be decoded without a key",
+        f"{display(path)} is encrypted ({scheme}): its pictures cannot be decoded without a key",
         "add a copy that is not encrypted",
     )
 
@@ -198,8 +198,10 @@ def _pictures(path: bytes, container: InputContainer, stream: VideoStream) -> It
     """Decode pictures of a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
     for number, packet in enumerate(container.demux(stream)):
         if packet.has_sidedata("encryption_info"):
-            # Decoding would at best give noise.
-            raise _encrypted(path)
+            # Decoding would at best give noise. The data begin with the scheme, such as `cenc`.
+            raise _encrypted(
+                path, bytes(packet.get_sidedata("encryption_info"))[:4].decode("ascii", "replace")
+            )
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:

@@ -143,6 +143,7 @@ class _Work:
             )
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
+            source.require_accepted(profile)
             choice = choose(
                 source.facts,
                 profile,

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.warnings import clock_of
 from tqstudio.engine.media.source import fingerprint, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.source_file import FileId
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import display
 
 if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob
@@ -29,6 +33,19 @@ class ExaminedSource:
             TqError: as `source_file.require_same`.
         """
         source_file.require_same(self.path, self.identity)
+
+    def require_accepted(self, profile: Profile) -> None:
+        """
+        Raises:
+            TqError: SOURCE_TRUNCATED, with the time at which it breaks off, unless the profile accepts that.
+        """
+        for damage in self.facts.damage:
+            if damage.kind == "cut" and damage.length_s and profile.on_damage == "refuse":
+                declared = clock_of(damage.at_s + damage.length_s)
+                raise TqError(
+                    ErrorCode.SOURCE_TRUNCATED,
+                    f"{display(self.path)} breaks off at {clock_of(damage.at_s)} of {declared}",
+                )
 
 
 def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> ExaminedSource:
