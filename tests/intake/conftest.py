@@ -128,11 +128,11 @@ def make_row(root: Path | bytes, *, output: Path, **rules: Any) -> FolderRow:
     return replace(row, **rules)
 
 
-def scanner_of(root: Path) -> Scanner:
+def scanner_of(root: Path, rules: Rules | None = None) -> Scanner:
     """Looks of its own at a folder, without an intake."""
     return Scanner(
         os.fsencode(root),
-        Rules(()),
+        rules or Rules(()),
         recursive=True,
         excluded=(),
         is_done=lambda *_: False,

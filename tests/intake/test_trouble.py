@@ -353,8 +353,8 @@ def test_what_shows_the_state_of_the_system_is_not_entered(
         # Only what lies at the root.
         return entries(directory, *rest) if directory == b"/" else []
 
-    entries = scanner._entries
-    monkeypatch.setattr(scanner, "_entries", enter)
+    entries = scanner._list
+    monkeypatch.setattr(scanner, "_list", enter)
     scanner.everything()
     assert os.path.join(b"/", os.fsencode(tmp_path).split(b"/")[1]) in entered
     assert not {b"/proc", b"/sys", b"/dev"} & set(entered)

@@ -23,6 +23,7 @@ RULES: dict[str, Any] = {
     "priority": 0,
     "autorestart_limit": 0,
     "autorestart_delay_s": 0,
+    "exclude": [],
 }
 
 

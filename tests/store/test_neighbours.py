@@ -37,6 +37,7 @@ FOLDER: dict[str, Any] = {
     "priority": 0,
     "autorestart_limit": 0,
     "autorestart_delay_s": 0,
+    "exclude": [],
 }
 
 

@@ -293,6 +293,7 @@ def sample_folders() -> list[Any]:
         "enabled": True,
         "recursive": True,
         "patterns": [],
+        "exclude": [],
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
     }

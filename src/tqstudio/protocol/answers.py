@@ -331,6 +331,7 @@ class FolderView(TypedDict):
     enabled: bool
     recursive: bool
     patterns: list[str]
+    exclude: list[str]
     settle_s: float
     priority: int
     autorestart: int

@@ -128,12 +128,23 @@ class ActionRequest(Message):
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
+def _excludes(value: str) -> str:
+    if not value.strip("/ ") or value.startswith("!"):
+        raise PydanticCustomError("no_glob", "not the glob of a name; exceptions go into a .tqignore file")
+    return value
+
+
+Patterns = list[Annotated[str, StringConstraints(max_length=200)]]
+Exclude = list[Annotated[str, StringConstraints(max_length=200), AfterValidator(_excludes)]]
+
+
 class FolderRequest(Message):
     path_b64: PathB64
     output_b64: PathB64 | None = None
     profile: ProfileName | None = None
     recursive: bool = True
-    patterns: list[Annotated[str, StringConstraints(max_length=200)]] = Field(default_factory=list)
+    patterns: Patterns = Field(default_factory=list)
+    exclude: Exclude = Field(default_factory=list)
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -145,7 +156,8 @@ class FolderChange(Message):
     output_b64: PathB64 | None = None
     profile: ProfileName | None = None
     recursive: bool | None = None
-    patterns: list[Annotated[str, StringConstraints(max_length=200)]] | None = None
+    patterns: Patterns | None = None
+    exclude: Exclude | None = None
     settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None

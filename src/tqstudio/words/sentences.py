@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING
 from tqstudio.errors import in_one_line
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
+from tqstudio.paths import readable
 from tqstudio.words.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import AutorestartView, EventView, GateView, JobError, JobRow
+    from tqstudio.protocol.answers import (
+        AutorestartView,
+        EventView,
+        FolderView,
+        GateView,
+        JobError,
+        JobRow,
+    )
 
 EVENTS: dict[str, tuple[str, str]] = {
     EventKind.CREATE: ("pending", "queued"),
@@ -218,3 +226,11 @@ def autorestart_words(rule: AutorestartView, now: datetime) -> str:
         case "denied":
             return "not restarted automatically: retrying cannot fix this error"
     return ""
+
+
+def folder_rules(folder: FolderView) -> list[str]:
+    """The rules of a drop folder that are off by default, one phrase each."""
+    rules = []
+    if folder["exclude"]:
+        rules.append(f"without {', '.join(map(readable, folder['exclude']))}")
+    return rules

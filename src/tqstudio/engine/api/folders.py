@@ -75,6 +75,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "watch": request.watch,
         "recursive": int(request.recursive),
         "patterns": request.patterns,
+        "exclude": request.exclude,
         "settle_s": request.settle_s,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,

@@ -20,6 +20,7 @@ from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.intake import problems
 from tqstudio.engine.intake.file_states import FileStates
 from tqstudio.engine.intake.hints import Hints
+from tqstudio.engine.intake.ignore_files import IGNORE_NAME
 from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
@@ -94,7 +95,7 @@ class FolderIntake:
         self._halt = threading.Event()
         self._scanner = Scanner(
             row.path,
-            Rules(row.patterns),
+            Rules(row.patterns, row.exclude),
             recursive=row.recursive,
             excluded=excluded,
             is_done=self._states.is_done,
@@ -211,7 +212,7 @@ class FolderIntake:
     async def _round(self) -> None:
         now = time.monotonic()
         hinted = self._hints.take()
-        self._scan_due |= hinted.rescan
+        self._scan_due |= hinted.rescan or any(os.path.basename(path) == IGNORE_NAME for path in hinted.files)
         if self._scan_due and now >= self._earliest_scan:
             findings = await self._scan_all()
         else:

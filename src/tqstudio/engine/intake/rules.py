@@ -22,14 +22,20 @@ class Rules:
         patterns: globs relative to the folder, compared without case. `*` and `?` stay within one path
             component, `**` spans any number of them; a pattern without `/` is matched against the file's
             name at any depth. None at all means every video extension.
+        exclude: such globs of files and directories that are not taken.
     """
 
-    def __init__(self, patterns: tuple[str, ...]) -> None:
+    def __init__(self, patterns: tuple[str, ...], exclude: tuple[str, ...] = ()) -> None:
         self._patterns = [_Pattern(pattern) for pattern in patterns if pattern.strip("/ ")]
+        self._exclude = [_Pattern(pattern) for pattern in exclude]
+
+    def excludes(self, relative: bytes) -> bool:
+        """Whether a file or directory is excluded by itself, not by one above it."""
+        return any(pattern.matches(relative) for pattern in self._exclude)
 
     def choose(self, relative: bytes) -> Choice:
         name = os.path.basename(relative)
-        if is_temporary(name):
+        if is_temporary(name) or self.excludes(relative):
             return Choice.IGNORE
         video = is_video_name(name)
         if self._patterns:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_within, system_devices
+from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, Unusable
 from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
@@ -38,7 +40,7 @@ class Findings:
     odd: dict[bytes, Problem] = field(default_factory=dict)
     """Skipped paths, and why."""
     problem: Problem | None = None
-    """Why the folder as a whole cannot be read."""
+    """Why the folder as a whole, or a part of it with an unusable ignore file, cannot be read."""
 
     def leave_out(self, path: bytes, why: Problem) -> None:
         if len(self.odd) < _MAX_ODD:
@@ -116,82 +118,111 @@ class Scanner:
     def part(self, paths: Iterable[bytes]) -> Findings:
         """Check these files below the folder."""
         findings = Findings()
-        entered: dict[bytes, bool] = {}
+        entered: dict[bytes, Ignored | None] = {}
         excluded = self._excluded_identities()
+        found: dict[bytes, os.stat_result] = {}
         for path in paths:
-            try:
-                there = os.lstat(path)
-                if self._enters(os.path.dirname(path), excluded, entered) and not is_head_at(path):
-                    self._classify(path, there, findings)
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                found[path] = os.lstat(path)
+        # An ignore file is read after the files were seen, so that it counts for those that came after it.
+        for path, there in found.items():
+            with contextlib.suppress(OSError):
+                ignored = self._enter(os.path.dirname(path), excluded, entered)
+                if ignored is not None and not is_head_at(path):
+                    self._classify(path, there, ignored, findings)
         return findings
 
     def concerns(self, path: bytes, is_directory: bool) -> bool:
         """Whether an entry below the folder may be or contain a source, judged by its path alone."""
         relative = path[len(self._prefix) :]
+        folder, name = os.path.split(relative)
         excluded = (other for other in self.excluded if other.startswith(self._prefix))
-        if b"/." in b"/" + relative or any(is_within(path, other) for other in excluded):
+        if b"/." in b"/" + folder or any(is_within(path, other) for other in excluded):
             return False
+        if name.startswith(b"."):
+            return name == IGNORE_NAME
         return is_directory or self._rules.choose(relative) is not Choice.IGNORE
 
-    def _enters(self, directory: bytes, excluded: set[FileKey], known: dict[bytes, bool]) -> bool:
-        """Whether the full scan lists this directory, and those above it.
+    def _enter(
+        self, directory: bytes, excluded: set[FileKey], known: dict[bytes, Ignored | None]
+    ) -> Ignored | None:
+        """The ignore files that apply in a directory; None if the full scan does not list it.
 
         Args:
             known: results during one scan, so that each directory is checked once.
         """
         if directory not in known:
-            known[directory] = len(directory) <= len(self._root) or (
-                self._recursive
-                and not os.path.basename(directory).startswith(b".")
-                and self._enters(os.path.dirname(directory), excluded, known)
-                and self._is_part(os.lstat(directory), excluded)
-                and not is_ladder_at(directory)
-            )
+            known[directory] = None
+            with contextlib.suppress(Unusable):
+                known[directory] = self._entered(directory, excluded, known)
         return known[directory]
 
-    def _is_part(self, there: os.stat_result, excluded: set[FileKey]) -> bool:
+    def _entered(
+        self, directory: bytes, excluded: set[FileKey], known: dict[bytes, Ignored | None]
+    ) -> Ignored | None:
+        if len(directory) <= len(self._root):
+            return Ignored().below(directory)
+        if not self._recursive or os.path.basename(directory).startswith(b"."):
+            return None
+        above = self._enter(os.path.dirname(directory), excluded, known)
+        if above is None or is_ladder_at(directory):
+            return None
+        if not self._is_part(directory, os.lstat(directory), excluded, above):
+            return None
+        return above.below(directory)
+
+    def _is_part(
+        self, directory: bytes, there: os.stat_result, excluded: set[FileKey], ignored: Ignored
+    ) -> bool:
         return (
             stat.S_ISDIR(there.st_mode)
             and there.st_dev not in self._system
             and (there.st_dev, there.st_ino) not in excluded
+            and not self._rules.excludes(directory[len(self._prefix) :])
+            and not ignored.excludes(directory, is_folder=True)
         )
 
     def _walk(self, findings: Findings) -> None:
         excluded = self._excluded_identities()
-        pending = [self._root]
+        pending = [(self._root, Ignored())]
         while pending and not self._halt.is_set():
+            directory, above = pending.pop()
+            entries = self._list(directory, findings)
+            try:
+                # After the listing, so that it counts for every file that came after it.
+                ignored = above.below(directory)
+            except Unusable as error:
+                findings.problem = findings.problem or error.problem
+                continue
             below = []
-            for path, there in self._entries(pending.pop(), findings):
+            for entry in entries:
+                try:
+                    there = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
                 if not stat.S_ISDIR(there.st_mode):
-                    self._classify(path, there, findings)
-                elif self._recursive and self._is_part(there, excluded):
-                    below.append(path)
+                    self._classify(entry.path, there, ignored, findings)
+                elif self._recursive and self._is_part(entry.path, there, excluded, ignored):
+                    below.append((entry.path, ignored))
             pending.extend(reversed(below))
 
-    def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
+    def _list(self, directory: bytes, findings: Findings) -> Sequence[os.DirEntry[bytes]]:
         try:
             with os.scandir(directory) as listing:
-                entries = candidates(listing, named=directory == self._root)
+                return candidates(listing, named=directory == self._root)
         except PermissionError:
             findings.leave_out(directory, CLOSED_DIRECTORY)
-            return
         except OSError:
-            return
-        for entry in entries:
-            try:
-                yield entry.path, entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
+            pass
+        return ()
 
-    def _classify(self, path: bytes, there: os.stat_result, findings: Findings) -> None:
+    def _classify(self, path: bytes, there: os.stat_result, ignored: Ignored, findings: Findings) -> None:
         """Add an entry that is not a directory to the findings."""
         regular = stat.S_ISREG(there.st_mode)
         if regular and self._is_done(path, (there.st_size, there.st_mtime_ns)):
             return
         choice = self._rules.choose(path[len(self._prefix) :])
-        if choice is Choice.IGNORE:
+        if choice is Choice.IGNORE or ignored.excludes(path, is_folder=False):
             return
         if not regular:
             if why := ODD_KINDS.get(stat.S_IFMT(there.st_mode)):

@@ -17,6 +17,7 @@ from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
 from tqstudio.ui.screens.dialogs.dialogs import Confirm
 from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import folder_rules
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView, SkippedFile
@@ -124,6 +125,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         problem = folder["problem"]
         rules = ["with subfolders" if folder["recursive"] else "without subfolders"]
         rules += [f"only {', '.join(folder['patterns'])}"] if folder["patterns"] else []
+        rules += folder_rules(folder)
         rules += [f"complete after {folder['settle_s']:g} s without change", f"priority {folder['priority']}"]
         again = folder["autorestart"]
         delay = fmt.short_duration(folder["autorestart_delay_s"])

@@ -13,6 +13,7 @@ from tqstudio.cli.supervisor_session import SupervisorSession, client, session, 
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls
+from tqstudio.words.sentences import folder_rules
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
@@ -24,6 +25,10 @@ Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="In
 Patterns = Annotated[
     list[str] | None,
     typer.Option("--pattern", metavar="GLOB", help="Only file names like this, such as '*.mov'; repeatable."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="Leave out such files and sub-folders; repeatable."),
 ]
 Settle = Annotated[
     float | None,
@@ -49,6 +54,7 @@ def add(
     profile: options.ProfileName = None,
     recursive: Sub = None,
     pattern: Patterns = None,
+    exclude: Exclude = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -70,6 +76,7 @@ def add(
             profile=profile,
             recursive=recursive,
             patterns=pattern,
+            exclude=exclude,
             settle_s=settle,
             priority=priority,
             watch=watch,
@@ -109,6 +116,8 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         elastic=(7, 6),
     )
     for folder in folders:
+        if rules := folder_rules(folder):
+            printing.out(f"folder {folder['id']}: {', '.join(rules)}")
         _print_problems(folder)
     return 0
 
@@ -130,6 +139,7 @@ def edit(
     profile: options.ProfileName = None,
     recursive: Sub = None,
     pattern: Patterns = None,
+    exclude: Exclude = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -139,14 +149,18 @@ def edit(
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Start or stop watching it.")
     ] = None,
+    no_exclude: Annotated[bool, typer.Option("--no-exclude", help="Exclude nothing any more.")] = False,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Change the rules of a drop folder; existing jobs keep the old ones."""
+    if exclude and no_exclude:
+        raise TqError(ErrorCode.BAD_REQUEST, "--exclude and --no-exclude exclude each other", "give one")
     changes: dict[str, Any] = {
         "output_b64": options.output_b64(output),
         "profile": profile,
         "recursive": recursive,
         "patterns": pattern or None,
+        "exclude": [] if no_exclude else exclude or None,
         "settle_s": settle,
         "priority": priority,
         "watch": watch,

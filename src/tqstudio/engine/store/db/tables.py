@@ -143,6 +143,7 @@ class Folder(SQLModel, table=True):
     autorestart_limit: int = _int()
     """How often a failed job of this folder is restarted automatically; 0: never."""
     autorestart_delay_s: float = _float()
+    exclude: str = _text(default="[]")
 
 
 class Video(SQLModel, table=True):

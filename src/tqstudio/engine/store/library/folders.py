@@ -33,6 +33,7 @@ class FolderRow:
     settle_s: float | None
     priority: int
     autorestart: AutorestartRule
+    exclude: tuple[str, ...] = ()
 
 
 def _row(row: Any) -> FolderRow:
@@ -48,12 +49,19 @@ def _row(row: Any) -> FolderRow:
         settle_s=row.settle_s,
         priority=row.priority,
         autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
+        exclude=tuple(json.loads(row.exclude)),
     )
+
+
+def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts the lists among the values of a folder to JSON."""
+    lists = {key: json.dumps(list(values[key])) for key in ("patterns", "exclude") if key in values}
+    return {**values, **lists}
 
 
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Adds a folder; None if its path is already watched."""
-    values = {**values, "patterns": json.dumps(list(values["patterns"])), "created_at": now}
+    values = {**_stored(values), "created_at": now}
     new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(tables.folder)
     row = db.execute(new, values).first()
     if row is None:
@@ -69,6 +77,7 @@ _CHANGEABLE = (
     "enabled",
     "recursive",
     "patterns",
+    "exclude",
     "settle_s",
     "priority",
     "autorestart_limit",
@@ -78,9 +87,7 @@ _CHANGEABLE = (
 
 def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Changes rules of a folder; None if it does not exist."""
-    given = {key: value for key, value in changes.items() if key in _CHANGEABLE}
-    if "patterns" in given:
-        given["patterns"] = json.dumps(list(given["patterns"]))
+    given = _stored({key: value for key, value in changes.items() if key in _CHANGEABLE})
     changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
     row = db.execute(changed.returning(tables.folder)).first()
     if row is None:

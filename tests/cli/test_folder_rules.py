@@ -1,0 +1,94 @@
+"""The rules of drop folders, from the command to what becomes of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import QUICK, Program, ProgramInside
+from tqstudio import paths
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
+from waiting import until
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A running supervisor whose worker is disabled."""
+    home = tmp_path_factory.mktemp("up") / "home"
+    shell = Program(home, **QUICK)
+    assert shell("up", "--detach").code == 0
+    shell("worker", "disable", "cpu-0")
+    yield ProgramInside(home, **QUICK)
+    assert shell("down").code == 0
+
+
+@pytest.fixture
+def drop(up: Program, tmp_path: Path) -> Iterator[Path]:
+    """A directory to watch, which is forgotten after the test."""
+    drop = tmp_path / "drop"
+    drop.mkdir()
+    yield drop
+    up("folder", "remove", str(drop))
+
+
+def queued(up: Program) -> set[str]:
+    return {job["name"] for job in Client(up.home.socket).send(calls.jobs(limit=500))["jobs"]}
+
+
+def arrive(folder: Path, name: str) -> None:
+    """Put a finished file into a folder."""
+    (folder / f"{name}.part").write_bytes(name.encode())
+    (folder / f"{name}.part").rename(folder / name)
+
+
+def test_excluded_files_get_no_job_until_nothing_is_excluded(up: Program, drop: Path) -> None:
+    (drop / "raw").mkdir()
+    arrive(drop / "raw", "below.mp4")
+    given = ("--exclude", "raw", "--exclude", "no*.mp4")
+    added = up("folder", "add", str(drop), *given, "--json")
+    assert (added.code, added.json()["exclude"]) == (0, ["raw", "no*.mp4"])
+    arrive(drop, "no.mp4")
+    arrive(drop, "yes.mp4")
+    until(lambda: "yes.mp4" in queued(up), "the file beside it is queued")
+    assert not {"no.mp4", "below.mp4"} & queued(up)
+    listed = up("folder", "list")
+    assert "without raw, no*.mp4" in listed.out
+    assert listed.err == ""
+
+    edited = up("folder", "edit", str(drop), "--exclude", "yes.mp4", "--json").json()
+    assert edited["exclude"] == ["yes.mp4"]
+    until(lambda: {"no.mp4", "below.mp4"} <= queued(up), "they are taken now")
+    assert "yes.mp4" in queued(up), "its job stays"
+    assert up("folder", "edit", str(drop), "--no-exclude", "--json").json()["exclude"] == []
+
+
+@pytest.mark.parametrize("wrong", ["", "/", "!raw"])
+def test_what_excludes_nothing_is_refused(up: Program, drop: Path, wrong: str) -> None:
+    refused = up("folder", "add", str(drop), "--exclude", wrong, "--json")
+    assert (refused.code, refused.last_line()["error"]["code"]) == (2, "BAD_REQUEST")
+    assert refused.last_line()["error"]["hint"]
+    assert not listed(up, drop)
+
+
+def test_contradictions_are_refused(up: Program, drop: Path) -> None:
+    up("folder", "add", str(drop))
+    refused = up("folder", "edit", str(drop), "--exclude", "x", "--no-exclude", "--json")
+    assert (refused.code, refused.last_line()["error"]["code"]) == (2, "BAD_REQUEST")
+    assert listed(up, drop)[0]["exclude"] == []
+
+
+def test_an_unusable_ignore_file_is_a_problem_of_the_folder(up: Program, drop: Path) -> None:
+    (drop / ".tqignore").write_text("!\n")
+    up("folder", "add", str(drop))
+    until(lambda: listed(up, drop)[0]["problem"], "the problem is found")
+    assert listed(up, drop)[0]["problem"]["code"] == "BAD_CONFIG"
+    assert ".tqignore has no valid pattern in line 1" in up("folder", "list").err
+
+
+def listed(up: Program, folder: Path) -> list[Any]:
+    folders = Client(up.home.socket).send(calls.folders())["folders"]
+    return [each for each in folders if each["path_b64"] == paths.encode(folder)]
