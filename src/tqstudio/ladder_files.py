@@ -1,7 +1,7 @@
 """Names the files of a published ladder, and recognises a ladder by them.
 
     OUT/<slug>/.owner, master.m3u8
-    OUT/<slug>/v<N>/<quality>/index.m3u8, init.mp4, seg_00000.m4s …
+    OUT/<slug>/v<N>/<quality>/index.m3u8, iframes.m3u8, init.mp4, seg_00000.m4s …
 
 A ladder may be anywhere, because outputs change and people copy files. So only the names decide.
 """
@@ -16,6 +16,7 @@ OWNER_NAME = ".owner"
 """Names the store and video that own the folder, because others may use the same name below one output."""
 INIT_NAME = "init.mp4"
 PLAYLIST_NAME = "index.m3u8"
+IFRAMES_NAME = "iframes.m3u8"
 
 _MARKS = (os.fsencode(OWNER_NAME), os.fsencode(MASTER_NAME))
 _INIT, _PLAYLIST, _SEGMENT_SUFFIX = os.fsencode(INIT_NAME), os.fsencode(PLAYLIST_NAME), b".m4s"

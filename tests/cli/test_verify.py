@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
+import m3u8
 import pytest
 from blake3 import blake3
 
@@ -19,7 +23,7 @@ from harness import Program
 from .test_with_supervisor import QUICKER
 
 LADDER = (
-    *("--set", "video.segment_s=2", "--set", "video.gop_s=1", "--set", "video.preset=ultrafast"),
+    *("--set", "video.segment_s=2", "--set", "video.gop_s=1", "--set", "video.preset=superfast"),
     "--set",
     "video.rungs=[{short_side=180,maxrate_kbps=400},{short_side=120,maxrate_kbps=250}]",
 )
@@ -73,6 +77,58 @@ def test_every_byte_is_as_published(verify: Verify, ladder: Path) -> None:
     assert set(named) == there - {"BLAKE3SUMS"}
     for name, digest in named.items():
         assert blake3((sums.parent / name).read_bytes()).hexdigest() == digest
+
+
+def test_every_range_of_an_iframe_playlist_decodes_to_the_key_frame_at_its_time(ladder: Path) -> None:
+    master = m3u8.load(str(ladder / "master.m3u8"))
+    assert [entry.uri for entry in master.iframe_playlists] == [
+        "v1/180p/iframes.m3u8",
+        "v1/120p/iframes.m3u8",
+    ]
+    for entry in master.iframe_playlists:
+        folder = (ladder / entry.uri).parent
+        init = (folder / "init.mp4").read_bytes()
+        expected = _key_frames(init + b"".join(path.read_bytes() for path in sorted(folder.glob("*.m4s"))))
+        playlist = m3u8.load(str(ladder / entry.uri))
+        assert playlist.is_i_frames_only
+        assert [part.uri for part in playlist.segment_map] == ["init.mp4"]
+        found, at = [], expected[0][0]
+        for part in playlist.segments:
+            size, offset = map(int, part.byterange.split("@"))
+            content = (folder / part.uri).read_bytes()[offset : offset + size]
+            assert len(content) == size
+            (picture,) = _key_frames(init + content)
+            found.append(picture)
+            assert float(picture[0]) == pytest.approx(float(at), abs=1e-5)
+            at += Fraction(part.duration)
+        # One a second for seven seconds, at 30000/1001.
+        assert len(found) == 7
+        assert found == expected
+        info = entry.iframe_stream_info
+        assert info.resolution == {"180p": (320, 180), "120p": (214, 120)}[folder.name]
+        assert (info.codecs, info.video_range) == (_codecs(master, folder.name), "SDR")
+        sizes = [int(part.byterange.split("@")[0]) * 8 / part.duration for part in playlist.segments]
+        assert 0 < info.average_bandwidth <= info.bandwidth == round(max(sizes))
+
+
+def _key_frames(content: bytes) -> list[tuple[Fraction, str]]:
+    """Time and digest of every key frame that a decoder finds."""
+    found = []
+    with av.open(io.BytesIO(content)) as container:
+        for frame in container.decode(video=0):
+            if frame.key_frame:
+                rows = [
+                    bytes(plane)[y * plane.line_size : y * plane.line_size + plane.width]
+                    for plane in frame.planes
+                    for y in range(plane.height)
+                ]
+                found.append((frame.pts * frame.time_base, blake3(b"".join(rows)).hexdigest()))
+    return found
+
+
+def _codecs(master: Any, name: str) -> str:
+    (entry,) = [each for each in master.playlists if Path(each.uri).parent.name == name]
+    return str(entry.stream_info.codecs.split(",")[0])
 
 
 def test_a_byte_that_changed_within_a_picture(verify: Verify, ladder: Path) -> None:
@@ -137,6 +193,8 @@ def _change(path: Path, pattern: str, new: str) -> None:
 def _drop_last(folder: Path) -> None:
     (folder / "seg_00003.m4s").unlink()
     _change(folder / "index.m3u8", r"#EXTINF:[0-9.]+,\nseg_00003.m4s\n", "")
+    if (iframes := folder / "iframes.m3u8").exists():
+        _change(iframes, r"#EXTINF:[0-9.]+,\n#EXT-X-BYTERANGE:[0-9@]+\nseg_00003.m4s\n", "")
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
@@ -193,6 +251,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
         lambda at: _change(at / "master.m3u8", "BANDWIDTH=[0-9]+", "BANDWIDTH=5"),
         "180p",
         "announced with 5 bit/s",
+    ),
+    "no I-frames": (lambda at: _in(at, "180p/iframes.m3u8").unlink(), "180p", "has no iframes.m3u8"),
+    "I-frames of another quality": (
+        lambda at: shutil.copy(_in(at, "180p/iframes.m3u8"), _in(at, "120p/iframes.m3u8")),
+        "120p",
+        "does not list the key frames",
+    ),
+    "announced bit rate of I-frames": (
+        lambda at: _change(
+            at / "master.m3u8", "I-FRAME-STREAM-INF:BANDWIDTH=[0-9]+", "I-FRAME-STREAM-INF:BANDWIDTH=5"
+        ),
+        "180p",
+        "the I-frames of 180p is announced with 5 bit/s",
     ),
     "elsewhere": (
         lambda at: _change(at / "master.m3u8", "v1/180p/index.m3u8", "../../etc/index.m3u8"),

@@ -27,9 +27,9 @@ class Bench:
     made: list[dict[str, Any]] = field(default_factory=list)
 
     def rendition(
-        self, name: str, settings_hash: str, *, segments: int = 3, text: str = ""
+        self, name: str, settings_hash: str, *, segments: int = 3, text: str = "", iframes: bool = False
     ) -> dict[str, Any]:
-        """Make a rendition's files; `text` goes into each."""
+        """Make a rendition's files; `text` goes into each. Their key frames are listed with `iframes`."""
         folder = self.sink / "segments" / str(self.video) / name / settings_hash
         folder.mkdir(parents=True, exist_ok=True)
         audio = name.startswith("audio")
@@ -40,6 +40,8 @@ class Bench:
             (folder / segment_name(k)).write_bytes(content)
             digest = blake3(content).hexdigest()
             files.append({"name": segment_name(k), "size": len(content), "duration_s": 6.0, "blake3": digest})
+            if iframes and not audio:
+                files[-1]["iframes"] = [[0, len(content), 6.0]]
         made: dict[str, Any] = {
             "name": name,
             "kind": "audio" if audio else "video",

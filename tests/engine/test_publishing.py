@@ -14,7 +14,13 @@ import pytest
 
 import tiny_media
 from tqstudio.engine import outputs
-from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
+from tqstudio.engine.media.plan.file_names import (
+    IFRAMES_NAME,
+    INIT_NAME,
+    PLAYLIST_NAME,
+    POSTER_NAME,
+    segment_name,
+)
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.generation import rows_of
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
@@ -85,6 +91,70 @@ def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> No
             assert ((place.folder / playlist).parent / segment.uri).stat().st_size > 0
     assert outputs.intact(place, 1, rows)
     assert [p.name for p in place.folder.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_ladder_without_iframes_is_written_as_it_was(place: Place, bench: Bench) -> None:
+    """Its playlists are compared byte by byte with what its rows give, and it must not be made again."""
+    for name in ("360p", "audio-en"):
+        bench.rendition(name, f"one-{name}")
+    bench.made[1]["segments"][2]["duration_s"] = 7.0
+    publish(place, bench)
+    head = "#EXTM3U\n#EXT-X-VERSION:7\n"
+    assert place.master.read_text() == (
+        f"{head}#EXT-X-INDEPENDENT-SEGMENTS\n"
+        '#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,'
+        'CHANNELS="2",URI="v1/audio-en/index.m3u8"\n'
+        '#EXT-X-STREAM-INF:BANDWIDTH=240000,AVERAGE-BANDWIDTH=200000,CODECS="avc1.64001F,mp4a.40.2",'
+        'RESOLUTION=640x360,FRAME-RATE=29.970,VIDEO-RANGE=SDR,CLOSED-CAPTIONS=NONE,AUDIO="audio"\n'
+        "v1/360p/index.m3u8\n"
+    )
+    for name, last, target in (("360p", 6, 6), ("audio-en", 7, 7)):
+        assert (place.generation(1) / name / PLAYLIST_NAME).read_text() == (
+            f"{head}#EXT-X-TARGETDURATION:{target}\n#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n"
+            '#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI="init.mp4"\n'
+            f"#EXTINF:6.000000,\nseg_00000.m4s\n#EXTINF:6.000000,\nseg_00001.m4s\n"
+            f"#EXTINF:{last}.000000,\nseg_00002.m4s\n#EXT-X-ENDLIST\n"
+        )
+        assert not (place.generation(1) / name / IFRAMES_NAME).exists()
+
+
+def test_the_playlists_of_a_ladder_with_iframes_share_the_target_duration(place: Place, bench: Bench) -> None:
+    for name in ("360p", "audio-en"):
+        bench.rendition(name, f"one-{name}", iframes=True)
+    bench.made[1]["segments"][2]["duration_s"] = 7.0
+    rows = publish(place, bench)
+    assert outputs.intact(place, 1, rows)
+    master = m3u8.load(str(place.master))
+    assert [entry.uri for entry in master.iframe_playlists] == [f"v1/360p/{IFRAMES_NAME}"]
+    for name in ("360p", "audio-en"):
+        assert m3u8.load(str(place.generation(1) / name / PLAYLIST_NAME)).target_duration == 7
+    iframes = m3u8.load(str(place.generation(1) / "360p" / IFRAMES_NAME))
+    assert [(part.uri, part.byterange, part.duration) for part in iframes.segments] == [
+        (file["name"], f"{file['size']}@0", 6.0) for file in bench.made[0]["segments"]
+    ]
+
+
+@pytest.mark.parametrize("name", [PLAYLIST_NAME, IFRAMES_NAME])
+def test_a_playlist_that_was_edited_is_noticed(place: Place, bench: Bench, name: str) -> None:
+    bench.rendition("360p", "one", iframes=True)
+    rows = publish(place, bench)
+    with (place.generation(1) / "360p" / name).open("a") as file:
+        file.write("#")
+    assert not outputs.intact(place, 1, rows)
+    assert outputs.damaged(place, 1, rows, lambda: False) == {"360p"}
+
+
+def test_qualities_of_an_earlier_version_are_kept_beside_those_with_iframes(
+    place: Place, bench: Bench
+) -> None:
+    old = first(place, bench)
+    bench.rendition("360p", "two", iframes=True)
+    rows = put_in_place(bench.sink, place, 2, bench.manifest(), old, place.generation(1))
+    assert outputs.intact(place, 2, rows)
+    master = m3u8.load(str(place.master))
+    assert [entry.uri for entry in master.iframe_playlists] == [f"v2/360p/{IFRAMES_NAME}"]
+    outputs.undo(place, 2, rows, None)
+    assert not place.generation(2).exists()
 
 
 def test_segments_are_links_and_what_ffmpeg_may_overwrite_is_not(place: Place, bench: Bench) -> None:

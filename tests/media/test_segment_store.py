@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import threading
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segments.store import Complete, SegmentStore
+from tqstudio.engine.media.segments.checked import CheckedSegment, IFrame, RenditionCheck
+from tqstudio.engine.media.segments.store import COMPLETE_NAME, Complete, SegmentStore
 
 CHECK = RenditionCheck(
     frames=60,
@@ -20,7 +21,10 @@ CHECK = RenditionCheck(
     width=64,
     height=64,
     codecs="avc1.64000A",
-    segments=(CheckedSegment("seg_00000.m4s", 5, 1.0, 25), CheckedSegment("seg_00001.m4s", 5, 1.4, 35)),
+    segments=(
+        CheckedSegment("seg_00000.m4s", 5, 1.0, 25, (IFrame(0, 4, 1.0),)),
+        CheckedSegment("seg_00001.m4s", 5, 1.4, 35),
+    ),
     peak_bps=40,
     avg_bps=40,
 )
@@ -104,6 +108,20 @@ def test_complete_needs_every_file(store: SegmentStore, scratch: Path) -> None:
     assert store.completed() == Complete("libx264", CHECK)
     (store.root / "seg_00001.m4s").write_bytes(b"1234")
     assert store.completed() is None
+
+
+def test_a_record_of_an_earlier_version_lists_no_iframes(store: SegmentStore, scratch: Path) -> None:
+    store.put_init(write(scratch, "init.mp4", b"one"))
+    for name in ("seg_00000.m4s", "seg_00001.m4s"):
+        store.put(write(scratch, name))
+    store.mark_complete(Complete("libx264", CHECK))
+    record = json.loads((store.root / COMPLETE_NAME).read_bytes())
+    for segment in record["check"]["segments"]:
+        del segment["iframes"]
+    (store.root / COMPLETE_NAME).write_text(json.dumps(record))
+    completed = store.completed()
+    assert completed is not None
+    assert [segment.iframes for segment in completed.check.segments] == [(), ()]
 
 
 def test_a_fragment_comes_while_another_worker_tidies_up(store: SegmentStore, scratch: Path) -> None:

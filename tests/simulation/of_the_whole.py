@@ -6,8 +6,8 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
-from tqstudio.engine.outputs import is_whole
+from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
+from tqstudio.engine.outputs import torn
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import connect
 from tqstudio.engine.store.jobs.claims import Token
@@ -91,13 +91,13 @@ def the_ladder_is_whole(audit: Audit, number: int) -> None:
             _playlist_is_whole(place.folder / uri)
     if generation is not None:
         folder = place.generation(generation.number)
-        torn = [row.name for row in generation.renditions if not is_whole(folder, row)]
-        if torn or not place.master.exists():
-            raise Violation(f"{folder} is recorded and not whole: {torn}")
+        broken = list(torn(folder, generation.renditions))
+        if broken or not place.master.exists():
+            raise Violation(f"{folder} is recorded and not whole: {broken}")
 
 
 def _playlist_is_whole(playlist: Path) -> None:
-    if playlist.name != PLAYLIST_NAME or not playlist.exists():
+    if playlist.name not in (PLAYLIST_NAME, IFRAMES_NAME) or not playlist.exists():
         raise Violation(f"a master names {playlist}, which is not there")
     for name in re.findall(r"^([^#\s]\S*)$|URI=\"([^\"]+)\"", playlist.read_text(), re.MULTILINE):
         if not (playlist.parent / (name[0] or name[1])).exists():

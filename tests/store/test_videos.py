@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import URL
 
+from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
@@ -365,6 +367,21 @@ def published(name: str) -> PublishedRow:
         is_default=True,
         files=(PublishedFile("seg_00000.m4s", 3, 6.0, "0" * 64), PublishedFile("seg_00001.m4s", 3, 6.0)),
     )
+
+
+def test_the_iframes_of_a_file_are_stored_and_files_of_earlier_versions_have_none(queue: Queue) -> None:
+    video = queue.video()
+    iframes = (IFrame(44, 900, 2.0), IFrame(5000, 800, 2.002))
+    files = (PublishedFile("seg_00000.m4s", 9000, 4.002, "0" * 64, iframes),)
+    row = replace(published("360p"), files=files)
+    generations.record(queue.db, video, 1, settings_hash="h", poster=None, renditions=[row], now=queue.now)
+    found = generations.current(queue.db, video)
+    assert found is not None
+    assert found.renditions == (row,)
+    queue.db.execute("""UPDATE published SET files = '[["a.m4s", 3, 6.0], ["b.m4s", 3, 6.0, null]]'""")
+    found = generations.current(queue.db, video)
+    assert found is not None
+    assert found.renditions[0].files == (PublishedFile("a.m4s", 3, 6.0), PublishedFile("b.m4s", 3, 6.0))
 
 
 def record(queue: Queue, video: int, number: int) -> int:

@@ -306,6 +306,8 @@ class ManifestFile(Message):
     size: int = Field(gt=0, lt=2**63)
     duration_s: float = Field(gt=0, le=1e12)
     blake3: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    iframes: list[tuple[Count, Count, Annotated[float, Field(gt=0, le=1e12)]]] = Field(default_factory=list)
+    """Of video: offset and size of each key frame with the header of its fragment, seconds until the next."""
 
 
 class ManifestRendition(Message):

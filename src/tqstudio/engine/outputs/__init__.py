@@ -9,7 +9,7 @@
 """
 
 from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, sweep
-from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, is_whole
+from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, torn
 from tqstudio.engine.outputs.master import named, point
 from tqstudio.engine.outputs.place import Place, own, unwritable
 from tqstudio.engine.outputs.rollback import undo
@@ -21,13 +21,13 @@ __all__ = [
     "first_free",
     "intact",
     "is_sound",
-    "is_whole",
     "name_it",
     "named",
     "own",
     "point",
     "remove",
     "sweep",
+    "torn",
     "undo",
     "unwritable",
 ]

@@ -8,14 +8,15 @@ verified it and lists it in its manifest.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode import poster as pictures
-from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
+from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME, POSTER_NAME
+from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.outputs import integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
@@ -62,11 +63,12 @@ def build(
     building = place.building(number)
     building.mkdir()
     made = {rendition.name: rendition for rendition in manifest.renditions}
+    target = master.target_of(rows)
     for row in rows:
         rendition = made.get(row.name)
         source = _in_store(sink, rendition) if rendition else _in_generation(kept_from, row)
         integrity.require_files(source, row)
-        _fill(source, building / row.name, row)
+        _fill(source, building / row.name, row, master.playlists(row, target))
         failpoints.reach("publish.building")
     _poster(sink, building, manifest.poster, kept_from)
     durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())
@@ -133,7 +135,13 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
         role=rendition.role,
         surround_of=rendition.surround_of,
         files=tuple(
-            PublishedFile(segment.name, segment.size, segment.duration_s, segment.blake3)
+            PublishedFile(
+                segment.name,
+                segment.size,
+                segment.duration_s,
+                segment.blake3,
+                tuple(IFrame(*each) for each in segment.iframes),
+            )
             for segment in rendition.segments
         ),
     )
@@ -154,13 +162,14 @@ def _in_generation(kept_from: Path | None, row: PublishedRow) -> Path:
     return kept_from / row.name
 
 
-def _fill(source: Path, target: Path, row: PublishedRow) -> None:
+def _fill(source: Path, target: Path, row: PublishedRow, playlists: Mapping[str, bytes]) -> None:
     target.mkdir()
     for file in row.files:
         durable.link(source / file.name, target / file.name)
     if row.init_size:
         durable.write(target / INIT_NAME, durable.read(source / INIT_NAME))
-    durable.write(target / PLAYLIST_NAME, master.playlist(row))
+    for name, content in playlists.items():
+        durable.write(target / name, content)
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
@@ -179,7 +188,7 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
     sums: dict[str, str] = {}
     for row in rows:
         folder = building / row.name
-        written = (INIT_NAME, PLAYLIST_NAME) if row.init_size else (PLAYLIST_NAME,)
+        written = [name for name in (INIT_NAME, PLAYLIST_NAME, IFRAMES_NAME) if (folder / name).exists()]
         sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in written}
         for file in row.files:
             sums[f"{row.name}/{file.name}"] = file.blake3 or digests.of_file(folder / file.name)
@@ -190,6 +199,5 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
 
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
     """Read a built generation back and compare it with its rows."""
-    for row in rows:
-        if not integrity.is_whole(folder, row):
-            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} differs from what was written")
+    for name in integrity.torn(folder, rows):
+        raise TqError(ErrorCode.PUBLISH_FAILED, f"{name} differs from what was written")

@@ -7,12 +7,12 @@ frame. The supervisor does not, because damaged files may crash the parser.
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.media.source.fingerprint import Stopped
@@ -44,7 +44,7 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
         return (
             bool(rows)
             and place.master.read_bytes() == master.text(number, rows)
-            and all(is_whole(place.generation(number), row, Depth.HEADERS) for row in rows)
+            and not any(torn(place.generation(number), rows, Depth.HEADERS))
         )
     except OSError:
         return False
@@ -61,19 +61,30 @@ def damaged(
     Raises:
         Stopped: by `stop`.
     """
-    folder = place.generation(number)
-    return frozenset(row.name for row in rows if not is_whole(folder, row, Depth.DIGESTS, stop))
+    return frozenset(torn(place.generation(number), rows, Depth.DIGESTS, stop))
 
 
-def is_whole(
-    generation: Path, row: PublishedRow, depth: Depth = Depth.NAMES, stop: Callable[[], bool] = _never
-) -> bool:
-    """Whether a rendition is as published, its playlist too."""
+def torn(
+    generation: Path,
+    rows: Sequence[PublishedRow],
+    depth: Depth = Depth.NAMES,
+    stop: Callable[[], bool] = _never,
+) -> Iterator[str]:
+    """The names of the renditions of a generation that are not as published, with their playlists."""
+    target = master.target_of(rows)
+    for row in rows:
+        if not _has_playlists(generation, row, target) or not is_sound(generation, row, depth, stop):
+            yield row.name
+
+
+def _has_playlists(generation: Path, row: PublishedRow, target: int | None) -> bool:
     try:
-        same = (generation / row.name / PLAYLIST_NAME).read_bytes() == master.playlist(row)
+        return all(
+            (generation / row.name / name).read_bytes() == content
+            for name, content in master.playlists(row, target).items()
+        )
     except OSError:
         return False
-    return same and is_sound(generation, row, depth, stop)
 
 
 def is_sound(

@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tqstudio.engine.files import durable
-from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
+from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.segments.playlists import (
     AUDIO_GROUP,
     SURROUND_GROUP,
     AudioEntry,
+    IFrameEntry,
     SubtitleEntry,
     Variant,
+    iframe_playlist,
+    iframe_rates,
     master_playlist,
     media_playlist,
+    target_duration,
 )
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
@@ -61,11 +66,34 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     replace(place)
 
 
-def playlist(row: PublishedRow) -> bytes:
-    """The playlist of a rendition as it is published."""
+def target_of(rows: Sequence[PublishedRow]) -> int | None:
+    """The target duration of all playlists of a generation; None if each has its own.
+
+    That is so in a generation without I-frames: an earlier tqstudio wrote its playlists.
+    """
+    if not any(_iframes(row) for row in rows):
+        return None
+    return target_duration(file.duration_s for row in rows for file in row.files)
+
+
+def playlists(row: PublishedRow, target: int | None) -> dict[str, bytes]:
+    """The playlists of a rendition as they are published: file name → content.
+
+    Args:
+        target: `target_of` its generation.
+    """
     durations = [file.duration_s for file in row.files]
     names = [file.name for file in row.files]
-    return media_playlist(durations, names, has_init=bool(row.init_size)).encode()
+    has_init = bool(row.init_size)
+    written = {PLAYLIST_NAME: media_playlist(durations, names, target=target, has_init=has_init)}
+    if iframes := _iframes(row):
+        written[IFRAMES_NAME] = iframe_playlist(iframes)
+    return {name: content.encode() for name, content in written.items()}
+
+
+def _iframes(row: PublishedRow) -> list[tuple[str, IFrame]]:
+    """The I-frames of a rendition, each with its file."""
+    return [(file.name, iframe) for file in row.files for iframe in file.iframes]
 
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
@@ -79,6 +107,7 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
             codec=row.codecs,
             peak_bps=row.peak_bps,
             average_bps=row.average_bps,
+            iframes=_iframe_entry(number, row),
         )
         for row in rows
         if row.kind == "video"
@@ -111,6 +140,11 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
     # Players allow no difference between qualities.
     captions = {row.role for row in rows if row.kind == "video"} == {"captions"}
     return master_playlist(variants, audio, subtitles, captions=captions).encode()
+
+
+def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:
+    iframes = _iframes(row)
+    return IFrameEntry(f"v{number}/{row.name}/{IFRAMES_NAME}", *iframe_rates(iframes)) if iframes else None
 
 
 def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow, default: bool) -> AudioEntry:

@@ -265,7 +265,7 @@ def _point_if_whole(publication: Publication) -> bool:
         return False
     with publication.place.hold() as place:
         folder = place.generation(number)
-        if place.building(number).exists() or not all(outputs.is_whole(folder, row) for row in rows):
+        if place.building(number).exists() or any(outputs.torn(folder, rows)):
             return False
         if outputs.named(place) != number:
             _require_same_source(publication)

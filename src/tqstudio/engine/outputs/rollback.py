@@ -42,7 +42,7 @@ def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gen
     # its files differ.
     final = place.generation(number)
     named = not place.building(number).exists()
-    if named and rows and all(integrity.is_whole(final, row) for row in rows):
+    if named and rows and not any(integrity.torn(final, rows)):
         generation.remove(place, number)
     durable.discard(place.trash(number))
     generation.sweep(place)

@@ -19,6 +19,7 @@ from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_
 from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.playlists import iframe_playlist, iframe_rates
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
@@ -86,20 +87,30 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
+    iframes = {str(Path(entry.uri).parent): entry for entry in playlist.iframe_playlists}
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
-        yield _check(master, uri, "video", entry.stream_info, every_byte)
+        listed = iframes.get(str(Path(uri).parent))
+        yield _check(master, uri, "video", entry.stream_info, listed, every_byte)
     for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
-        yield _check(master, uri, medium.type.lower(), None, every_byte)
+        yield _check(master, uri, medium.type.lower(), None, None, every_byte)
 
 
-def _check(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:
+def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byte: bool) -> Finding:
+    """Check one rendition.
+
+    Args:
+        info: of its entry in the master playlist; None unless it is video.
+        iframes: the entry of its I-frames; None if it has none.
+    """
     name = Path(unquote(uri)).parent.name or uri
     try:
         index = _resolve(master, uri)
         check = _rendition(index, name, kind)
         if info is not None:
-            _require_as_announced(name, info, check)
+            _require_as_announced(name, info, check, check.peak_bps)
+        if iframes is not None:
+            _require_iframes(name, _resolve(master, iframes.uri), iframes.iframe_stream_info, check)
         compared = every_byte and _compare(index.parent)
     except TqError as error:
         return Finding(name, kind, None, TqError(error.code, error.message, _HINT))
@@ -169,14 +180,27 @@ def _rendition(index: Path, name: str, kind: str) -> RenditionCheck:
     return check
 
 
-def _require_as_announced(name: str, info: Any, check: RenditionCheck) -> None:
+def _require_as_announced(name: str, info: Any, check: RenditionCheck, peak_bps: int) -> None:
     if info.resolution and tuple(info.resolution) != (check.width, check.height):
         announced = "×".join(str(side) for side in info.resolution)
         raise _invalid(f"{name} is announced as {announced} and is {check.width}×{check.height}")
     if info.codecs and check.codecs not in info.codecs.split(","):
         raise _invalid(f"{name} is announced as {info.codecs} and is {check.codecs}")
-    if info.bandwidth < check.peak_bps:
-        raise _invalid(f"{name} is announced with {info.bandwidth} bit/s and needs {check.peak_bps}")
+    if info.bandwidth < peak_bps:
+        raise _invalid(f"{name} is announced with {info.bandwidth} bit/s and needs {peak_bps}")
+
+
+def _require_iframes(name: str, path: Path, info: Any, check: RenditionCheck) -> None:
+    """Compare a playlist of I-frames, and its entry in the master playlist, with the segments."""
+    iframes = [(segment.name, iframe) for segment in check.segments for iframe in segment.iframes]
+    try:
+        # Parsing would take longer than all other playlists.
+        same = path.read_bytes() == iframe_playlist(iframes).encode()
+    except FileNotFoundError:
+        raise _invalid(f"{name} has no {path.name}") from None
+    if not same:
+        raise _invalid(f"{name}: {path.name} does not list the key frames of its segments")
+    _require_as_announced(f"the I-frames of {name}", info, check, iframe_rates(iframes)[0])
 
 
 def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:

@@ -14,7 +14,7 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.boxes import Init, Segment
-from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segments.checked import CheckedSegment, IFrame, RenditionCheck
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.playlists import bit_rates
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -69,7 +69,9 @@ def verify_rendition(
         height=init.height,
         codecs=init.codec,
         segments=tuple(
-            CheckedSegment(segment_file, segment.size, duration, segment.frames)
+            CheckedSegment(
+                segment_file, segment.size, duration, segment.frames, _iframes(segment, init) if video else ()
+            )
             for segment_file, segment, duration in zip(names, found, durations, strict=True)
         ),
         peak_bps=peak,
@@ -131,6 +133,15 @@ def _check_cut(label: str, full: int, k: int, segment: Segment, last: bool) -> N
         raise _invalid(label, f"segment {k} does not begin with a key frame")
     if segment.frames > full or (segment.frames < full and not last):
         raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {full}")
+    if sum(key_frame.duration for key_frame in segment.key_frames) != segment.duration:
+        raise _invalid(label, f"a fragment of segment {k} does not begin with a key frame")
+
+
+def _iframes(segment: Segment, init: Init) -> tuple[IFrame, ...]:
+    return tuple(
+        IFrame(key_frame.offset, key_frame.size, key_frame.duration / init.timescale)
+        for key_frame in segment.key_frames
+    )
 
 
 def _check_packets(directory: Path, label: str, names: Sequence[str], frames: int, video: bool) -> None:

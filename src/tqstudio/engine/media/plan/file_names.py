@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tqstudio.ladder_files import IFRAMES_NAME as IFRAMES_NAME
 from tqstudio.ladder_files import INIT_NAME as INIT_NAME
 from tqstudio.ladder_files import PLAYLIST_NAME as PLAYLIST_NAME
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+HEADER_BYTES = 8
+"""Of a box smaller than 4 GiB."""
 # Metadata boxes have a few kB; a larger size than this is damage.
 _LARGEST_META = 64 * 1024 * 1024
 _NON_SYNC = 0x00010000
@@ -20,6 +22,17 @@ _DURATION, _SIZE, _FLAGS, _COMPOSITION = 0x100, 0x200, 0x400, 0x800
 
 class Damage(Exception):
     """A box is malformed."""
+
+
+class KeyFrame(NamedTuple):
+    """A key frame that begins a fragment, and the bytes of the file that suffice to decode it."""
+
+    offset: int
+    """Of its `moof`."""
+    size: int
+    """From there to the end of the picture."""
+    duration: int
+    """Until the next fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,8 @@ class Segment:
     """Smallest presentation time."""
     end_pts: int
     """End of the last picture in presentation order."""
+    key_frames: tuple[KeyFrame, ...] = ()
+    """Of the fragments that begin with one."""
 
     def follows(self, earlier: Segment) -> bool:
         """Whether it continues `earlier` without a gap, in decode and presentation times."""
@@ -73,6 +88,7 @@ class Segment:
             self.keyframe,
             self.first_pts,
             later.end_pts,
+            self.key_frames + later.key_frames,
         )
 
 
@@ -120,8 +136,14 @@ def decode_time(moof: bytes) -> int:
     return _decode_time(_children(_child(_children(moof), b"traf")))
 
 
-def fragment(moof: bytes) -> Segment:
-    """Read a `moof` with one track and one run of samples, as the hls muxer writes it."""
+def fragment(moof: bytes, header: int, media: int) -> Segment:
+    """Read a `moof` with one track and one run of samples, as the hls muxer writes it.
+
+    Args:
+        moof: its payload.
+        header: offset of the box in the file.
+        media: offset of the first sample in the file.
+    """
     traf = _children(_child(_children(moof), b"traf"))
     defaults = _fragment_defaults(_child(traf, b"tfhd"))
     begin = _decode_time(traf)
@@ -143,14 +165,17 @@ def fragment(moof: bytes) -> Segment:
     starts = list(accumulate(durations, initial=begin))
     shifts = columns.get(_COMPOSITION, (0,) * count)
     shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
+    sizes = columns.get(_SIZE, (defaults.size,) * count)
+    duration, is_sync = starts[-1] - begin, not first_flags & _NON_SYNC
     return Segment(
         count,
         begin,
-        starts[-1] - begin,
-        sum(columns[_SIZE]) if _SIZE in columns else defaults.size * count,
-        not first_flags & _NON_SYNC,
+        duration,
+        sum(sizes),
+        is_sync,
         first_pts=min(shown, default=begin),
         end_pts=max(map(sum, zip(shown, durations, strict=True)), default=begin),
+        key_frames=(KeyFrame(header, media + sizes[0] - header, duration),) if is_sync and count else (),
     )
 
 

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 SUBTITLE_CODEC = "wvtt"
+
+
+class IFrame(NamedTuple):
+    """A key frame of a segment, as a byte range for playlists of I-frames."""
+
+    offset: int
+    """Of the header of its fragment."""
+    size: int
+    """Bytes from there to the end of the picture."""
+    duration_s: float
+    """Until the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +30,8 @@ class CheckedSegment:
     duration_s: float
     frames: int
     """Pictures, audio frames, or cues of subtitles."""
+    iframes: tuple[IFrame, ...] = ()
+    """Of video; empty in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +71,10 @@ class RenditionCheck:
             KeyError or TypeError: another version wrote it.
         """
         values = dict(data)
-        segments = tuple(CheckedSegment(**segment) for segment in values.pop("segments"))
+        segments = tuple(
+            CheckedSegment(
+                **segment | {"iframes": tuple(IFrame(*each) for each in segment.get("iframes", ()))}
+            )
+            for segment in values.pop("segments")
+        )
         return cls(**values, segments=segments)

@@ -19,6 +19,8 @@ from tqstudio.engine.media.segments import boxes
 from tqstudio.engine.media.segments.boxes import Init, Segment
 
 _T = TypeVar("_T")
+_Place = tuple[int, int]
+"""Offset and length in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def _segment(file: BinaryIO, size: int) -> Segment | Torn:
     pairs = _pairs(file, size)
     if isinstance(pairs, Torn):
         return pairs
-    fragments = [_fragment(boxes.load(file, *moof), media_bytes) for moof, media_bytes in pairs]
+    fragments = [_fragment(file, moof, mdat) for moof, mdat in pairs]
     return replace(reduce(Segment.with_next, fragments), size=size)
 
 
@@ -107,19 +109,20 @@ def _init(file: BinaryIO, size: int) -> Init | Torn:
     return Torn("no moov box") if moov is None else boxes.track(boxes.load(file, *moov[1:]))
 
 
-def _pairs(file: BinaryIO, size: int) -> list[tuple[tuple[int, int], int]] | Torn:
-    """For each fragment, (offset, length) of the `moof` payload and the length of the `mdat` payload."""
+def _pairs(file: BinaryIO, size: int) -> list[tuple[_Place, _Place]] | Torn:
+    """For each fragment, the places of the payloads of `moof` and `mdat`."""
     found = boxes.top_level(file, size)
     media = [box for box in found if box[0] in (b"moof", b"mdat")]
     if not media:
         return Torn("no moof and no mdat box", empty=bool(found))
     if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
         return Torn("its moof and mdat boxes do not alternate")
-    return [(moof[1:], mdat[2]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
+    return [(moof[1:], mdat[1:]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
 
 
-def _fragment(moof: bytes, media_bytes: int) -> Segment:
-    read = boxes.fragment(moof)
+def _fragment(file: BinaryIO, moof: _Place, mdat: _Place) -> Segment:
+    media, media_bytes = mdat
+    read = boxes.fragment(boxes.load(file, *moof), moof[0] - boxes.HEADER_BYTES, media)
     if read.size != media_bytes:
         raise boxes.Damage(f"its samples declare {read.size} bytes, its mdat has {media_bytes}")
     return read

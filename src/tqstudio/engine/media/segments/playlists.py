@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.segments.checked import IFrame
 
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
@@ -32,6 +33,16 @@ class Variant:
     """Codec of the video without audio, such as `avc1.640028`."""
     peak_bps: int
     """Peak bit rate of the video, see `bit_rates`."""
+    average_bps: int
+    iframes: IFrameEntry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IFrameEntry:
+    """The playlist of the I-frames of a video rendition in the master playlist."""
+
+    uri: str
+    peak_bps: int
     average_bps: int
 
 
@@ -66,17 +77,47 @@ class SubtitleEntry:
     """`forced`, `captions` or empty."""
 
 
-def media_playlist(durations: Sequence[float], names: Sequence[str], *, has_init: bool = True) -> str:
+def target_duration(durations: Iterable[float]) -> int:
+    """The longest of these durations, rounded as in RFC 8216."""
+    return max(1, int(max(durations, default=1.0) + 0.5))
+
+
+def media_playlist(
+    durations: Sequence[float], names: Sequence[str], *, target: int | None = None, has_init: bool = True
+) -> str:
     """Write the media playlist of a complete rendition.
 
     Args:
         durations: of each segment in seconds.
         names: URIs of the segments.
+        target: target duration; by default that of these segments.
         has_init: whether they need an initialisation segment.
     """
-    # The longest segment, rounded as in RFC 8216.
-    target = max(1, int(max(durations, default=1.0) + 0.5))
-    lines = [
+    lines = _head(target or target_duration(durations), has_init)
+    for duration, name in zip(durations, names, strict=True):
+        lines += [f"#EXTINF:{duration:.6f},", name]
+    return "\n".join([*lines, "#EXT-X-ENDLIST", ""])
+
+
+def iframe_playlist(iframes: Sequence[tuple[str, IFrame]]) -> str:
+    """Write the playlist of the I-frames of a video rendition.
+
+    Args:
+        iframes: each with the URI of its segment.
+    """
+    lines = _head(target_duration(iframe.duration_s for _, iframe in iframes), True)
+    lines.append("#EXT-X-I-FRAMES-ONLY")
+    for name, iframe in iframes:
+        lines += [
+            f"#EXTINF:{iframe.duration_s:.6f},",
+            f"#EXT-X-BYTERANGE:{iframe.size}@{iframe.offset}",
+            name,
+        ]
+    return "\n".join([*lines, "#EXT-X-ENDLIST", ""])
+
+
+def _head(target: int, has_init: bool) -> list[str]:
+    return [
         "#EXTM3U",
         f"#EXT-X-VERSION:{VERSION}",
         f"#EXT-X-TARGETDURATION:{target}",
@@ -85,9 +126,6 @@ def media_playlist(durations: Sequence[float], names: Sequence[str], *, has_init
         "#EXT-X-INDEPENDENT-SEGMENTS",
         *([f'#EXT-X-MAP:URI="{INIT_NAME}"'] if has_init else []),
     ]
-    for duration, name in zip(durations, names, strict=True):
-        lines += [f"#EXTINF:{duration:.6f},", name]
-    return "\n".join([*lines, "#EXT-X-ENDLIST", ""])
 
 
 def master_playlist(
@@ -112,7 +150,8 @@ def master_playlist(
     lines += _media(subtitles)
     if captions:
         lines.append(_CAPTIONS)
-    for variant in sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)):
+    variants = sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri))
+    for variant in variants:
         for group, entries in groups.items() or [("", [])]:
             codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
             peak, average = variant.peak_bps, variant.average_bps
@@ -128,7 +167,16 @@ def master_playlist(
                 + (f',SUBTITLES="{SUBTITLE_GROUP}"' if subtitles else "")
             )
             lines.append(variant.uri)
+    lines += [_iframes(variant, variant.iframes) for variant in variants if variant.iframes]
     return "\n".join([*lines, ""])
+
+
+def _iframes(variant: Variant, iframes: IFrameEntry) -> str:
+    return (
+        f"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH={iframes.peak_bps},AVERAGE-BANDWIDTH={iframes.average_bps},"
+        f'CODECS="{variant.codec}",RESOLUTION={variant.width}x{variant.height},VIDEO-RANGE=SDR,'
+        f'URI="{iframes.uri}"'
+    )
 
 
 def _groups(audio: Sequence[AudioEntry]) -> list[str]:
@@ -185,7 +233,7 @@ def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, in
     if not total_s:
         return 0, 0
     average = round(sum(sizes) * 8 / total_s)
-    target = max(1, int(max(durations) + 0.5))
+    target = target_duration(durations)
     peak = average
     for start in range(len(sizes)):
         size, length = 0, 0.0
@@ -197,6 +245,11 @@ def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, in
             if length >= 0.5 * target:
                 peak = max(peak, round(size * 8 / length))
     return peak, average
+
+
+def iframe_rates(iframes: Sequence[tuple[str, IFrame]]) -> tuple[int, int]:
+    """Compute peak and average bits per second of a playlist of I-frames."""
+    return bit_rates([iframe.size for _, iframe in iframes], [iframe.duration_s for _, iframe in iframes])
 
 
 def _quotable(text: str) -> str:

@@ -220,7 +220,8 @@ class Published(SQLModel, table=True):
     channels: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     is_default: int = _int()
     files: str = _text()
-    """JSON [[name, size, duration_s], …] of the segments, in order."""
+    """JSON [[name, size, duration_s, blake3, [[offset, size, duration_s], …]], …] of the segments, in order,
+    with their I-frames."""
     role: str = _text(default="")
     surround_of: str = _text(optional=True)
 

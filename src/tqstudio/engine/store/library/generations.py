@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, insert, select, update
 
+from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
@@ -23,6 +24,8 @@ class PublishedFile(NamedTuple):
     duration_s: float
     blake3: str | None = None
     """64 hex digits; None if an earlier tqstudio published it."""
+    iframes: tuple[IFrame, ...] = ()
+    """Of video; empty if an earlier tqstudio published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,14 @@ _COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 def _published(row: Any) -> PublishedRow:
     values = list(row)
     values[15] = bool(values[15])
-    values[16] = tuple(PublishedFile(*file) for file in json.loads(values[16]))
+    values[16] = tuple(_file(*file) for file in json.loads(values[16]))
     return PublishedRow(*values)
+
+
+def _file(
+    name: str, size: int, duration_s: float, blake3: str | None = None, iframes: Sequence[Any] = ()
+) -> PublishedFile:
+    return PublishedFile(name, size, duration_s, blake3, tuple(IFrame(*each) for each in iframes))
 
 
 _GET = select(tables.generation).where(tables.generation.c.id == bindparam("generation"))

@@ -109,6 +109,7 @@ def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -
         "size": segment.size,
         "duration_s": segment.duration_s,
         "blake3": digests.of_file(folder / segment.name),
+        "iframes": segment.iframes,
     }
 
 
