@@ -10,6 +10,7 @@ from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
+from tqstudio.paths import display
 
 _MOST_NAMED = 4
 
@@ -36,8 +37,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(left_out, 'audio track')} {_is(left_out)} left out: {_named(left_out)}",
             )
         )
-    converted = {each.track.index for each in subtitle_renditions(facts, profile)}
-    if subtitles := [track for track in facts.subtitles if track.index not in converted]:
+    converted = {each.track for each in subtitle_renditions(facts, profile)}
+    if subtitles := [track for track in facts.subtitles if track not in converted]:
         found.append(
             JobWarning(
                 WarningCode.SUBTITLES_LEFT_OUT,
@@ -105,12 +106,15 @@ def _is(tracks: Sequence[object]) -> str:
 
 
 def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
-    """`stream 2 (fr, ac3, "Commentary"), stream 3 (…) and 4 more`."""
+    """`stream 2 (fr, ac3, "Commentary"), film.de.srt (…) and 4 more`."""
     names = []
     for track in tracks[:_MOST_NAMED]:
         language = "" if track.language == "und" else track.language
         title = f'"{track.title}"' if track.title else ""
         about = ", ".join(filter(None, (language, track.codec, title)))
-        names.append(f"stream {track.index}{f' ({about})' if about else ''}")
+        where = f"stream {track.index}"
+        if isinstance(track, SubtitleTrack) and track.sidecar:
+            where = display(track.file)
+        names.append(f"{where}{f' ({about})' if about else ''}")
     more = len(tracks) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

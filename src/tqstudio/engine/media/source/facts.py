@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from tqstudio.paths import decode
+
+_TITLE_LENGTH = 100
+
 
 @dataclass(frozen=True, slots=True)
 class VideoTrack:
@@ -90,9 +94,10 @@ class AudioTrack:
 
 @dataclass(frozen=True, slots=True)
 class SubtitleTrack:
-    """One subtitle stream."""
+    """One subtitle stream, or one subtitle file beside the source."""
 
     index: int
+    """−1 for a file."""
     codec: str
     language: str
     title: str
@@ -101,6 +106,15 @@ class SubtitleTrack:
     """It is text, not bitmaps, and this build can decode it."""
     role: Literal["", "forced", "captions"]
     """Only what is said in foreign languages; or with sounds, for people who do not hear."""
+    sidecar: str = ""
+    """Base64 of the name of its file beside the source; empty for a stream of the source."""
+    digest: str = ""
+    """BLAKE3 of that file: 64 hex digits."""
+
+    @property
+    def file(self) -> bytes:
+        """The name of its file beside the source."""
+        return decode(self.sidecar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +185,10 @@ class SourceFacts:
             damage=tuple(Damage(**each) for each in values.pop("damage")),
             **values,
         )
+
+
+def title_of(text: str) -> str:
+    """Make text from a file safe as a title: one line of at most 100 printable characters."""
+    # Control characters and line separators would break playlists, logs and terminals.
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:_TITLE_LENGTH]

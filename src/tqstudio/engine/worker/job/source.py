@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tqstudio.engine.media.source import fingerprint, source_file
+from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.source_file import FileId
+from tqstudio.errors import JobWarning, WarningCode
 
 if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob
@@ -22,6 +23,9 @@ class ExaminedSource:
     identity: FileId
     content_id: str
     facts: SourceFacts
+    """With the subtitle files beside it."""
+    warnings: tuple[JobWarning, ...] = ()
+    """About subtitle files that cannot be read."""
 
     def require_same(self) -> None:
         """
@@ -48,8 +52,17 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
+    try:
+        beside = sidecars.find(path)
+    except OSError as error:
+        text = f"the folder of the source cannot be searched for subtitle files: {error.strerror}"
+        beside = sidecars.Found((), (JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text),))
     return ExaminedSource(
-        path, source_file.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts
+        path,
+        source_file.identity_of(found),
+        _content_id(job, path, check, unchanged=unchanged),
+        sidecars.with_tracks(facts, beside.tracks),
+        beside.warnings,
     )
 
 
