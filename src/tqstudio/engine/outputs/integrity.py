@@ -43,7 +43,7 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     try:
         return (
             bool(rows)
-            and place.master.read_bytes() == master.text(number, rows)
+            and place.master.read_bytes() == master.text(place, number, rows)
             and all(is_whole(place.generation(number), row, Depth.HEADERS) for row in rows)
         )
     except OSError:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
+from tqstudio.engine.media.segments.chapters import JSON_NAME
 from tqstudio.engine.media.segments.playlists import (
     AUDIO_GROUP,
     SURROUND_GROUP,
@@ -38,7 +39,7 @@ def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     Raises:
         OSError: of the file system.
     """
-    durable.write(place.next_master, text(number, rows))
+    durable.write(place.next_master, text(place, number, rows))
 
 
 def replace(place: Place) -> None:
@@ -68,8 +69,8 @@ def playlist(row: PublishedRow) -> bytes:
     return media_playlist(durations, names, has_init=bool(row.init_size)).encode()
 
 
-def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
-    """The master playlist of a generation as it is published."""
+def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
+    """The master playlist of a generation as it is published; names its chapters if it has any."""
     variants = [
         Variant(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -109,7 +110,9 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
         if row.kind == "subtitles"
     ]
     captions = any(row.kind == "video" and row.role == "captions" for row in rows)
-    return master_playlist(variants, audio, subtitles, captions=captions).encode()
+    has_chapters = (place.generation(number) / JSON_NAME).is_file()
+    chapters = f"v{number}/{JSON_NAME}" if has_chapters else ""
+    return master_playlist(variants, audio, subtitles, captions=captions, chapters=chapters).encode()
 
 
 def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow, default: bool) -> AudioEntry:

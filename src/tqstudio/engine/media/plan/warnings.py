@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
+from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.source import colour
+from tqstudio.engine.media.source.chapters import MOST, within
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
@@ -45,8 +47,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(subtitles, 'subtitle track')} {_is(subtitles)} left out: {_named(subtitles)}",
             )
         )
-    if facts.chapters:
-        left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
+    parts, grid = facts.chapters or (), make_grid(facts, profile)
+    if len(within(parts, grid.zero, grid.length)) < len(parts):
+        left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
     return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video)]
 

@@ -118,6 +118,19 @@ class SubtitleTrack:
 
 
 @dataclass(frozen=True, slots=True)
+class Chapter:
+    """One chapter: in source time, or on the timeline of the published video."""
+
+    start_s: float
+    end_s: float
+    """Not after the start if the source does not state it."""
+    title: str
+    """Empty if it has none."""
+    language: str
+    """BCP 47 tag of the title; `und` if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Damage:
     """One kind of damage in the data of a source."""
 
@@ -146,7 +159,8 @@ class SourceFacts:
     video: VideoTrack
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
-    chapters: int = 0
+    chapters: tuple[Chapter, ...] | None = ()
+    """In the order of their starts; None if they were only counted, by an earlier version."""
     captions: bool = False
     """The video carries closed captions (CEA-608 or 708)."""
     linear: bool = False
@@ -164,6 +178,7 @@ class SourceFacts:
         data["audio"] = list(data["audio"])
         data["subtitles"] = list(data["subtitles"])
         data["damage"] = list(data["damage"])
+        data["chapters"] = None if self.chapters is None else list(data["chapters"])
         return data
 
     @classmethod
@@ -177,12 +192,15 @@ class SourceFacts:
         video = dict(values.pop("video"))
         video["fps"] = Fraction(video["fps"])
         video["first_pts_s"] = Fraction(video["first_pts_s"])
+        listed = values.pop("chapters")
+        chapters = tuple(Chapter(**each) for each in listed) if isinstance(listed, list) else None
         video["aspects"] = tuple((at, aspect) for at, aspect in video["aspects"])
         return cls(
             video=VideoTrack(**video),
             audio=tuple(AudioTrack(**track) for track in values.pop("audio")),
             subtitles=tuple(SubtitleTrack(**track) for track in values.pop("subtitles")),
             damage=tuple(Damage(**each) for each in values.pop("damage")),
+            chapters=() if listed == 0 else chapters,
             **values,
         )
 

@@ -19,7 +19,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.source import colour, languages, source_file
+from tqstudio.engine.media.source import chapters, colour, languages, source_file
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack, title_of
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
 from tqstudio.engine.media.source.picture_shapes import display_size
@@ -137,7 +137,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         audio=tuple(_audio_track(audio) for audio in container.streams.audio),
         subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
         linear=reordered,
-        chapters=len(container.chapters()),
+        chapters=chapters.read(container),
         captions=_has_captions(path, stream.index),
     )
 

@@ -90,5 +90,5 @@ def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:
         facts = SourceFacts.from_json(job["facts"])
     except (KeyError, TypeError, ValueError):
         return None  # recorded by another version
-    # The background probe reads only the header; a job needs measured facts.
-    return facts if facts.size == size and facts.measured else None
+    # The background probe reads only the header; a job needs measured facts, and all chapters.
+    return facts if facts.size == size and facts.measured and facts.chapters is not None else None
