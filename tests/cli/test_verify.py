@@ -28,17 +28,21 @@ LADDER = (
     "video.rungs=[{short_side=180,maxrate_kbps=400},{short_side=120,maxrate_kbps=250}]",
 )
 
+CHAPTERS = ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1\nSTART=0\nEND=3\ntitle=one\n"
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An output with one real ladder: two qualities and sound, three segments and a short one."""
+    """An output with one real ladder: two qualities, sound and chapters, three segments and a short one."""
     from tqstudio.engine.media.ffmpeg.binary import locate
 
     root = tmp_path_factory.mktemp("made")
     picture = ("-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=7")
     sound = ("-f", "lavfi", "-i", "sine=r=48000:d=7", "-shortest")
     codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
-    command = [locate().path, "-v", "error", "-y", *picture, *sound, *codecs, f"file:{root}/clip.mp4"]
+    (root / "chapters").write_text(CHAPTERS)
+    inputs = ("-i", f"{root}/chapters", *picture, *sound, "-map_metadata", "0")
+    command = [locate().path, "-v", "error", "-y", *inputs, *codecs, f"file:{root}/clip.mp4"]
     subprocess.run(command, check=True)
     shell = Program(root / "home", **QUICKER)
     done = shell("process", "-i", f"{root}/clip.mp4", "-o", f"{root}/out", *LADDER)
@@ -143,6 +147,29 @@ def test_a_byte_that_changed_within_a_picture(verify: Verify, ladder: Path) -> N
     assert broken["name"] == "120p"
     assert broken["error"]["code"] == "OUTPUT_INVALID"
     assert "120p/seg_00001.m4s" in broken["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found_by"),
+    [
+        ("chapters.json", None, ()),
+        ("chapters.json", "[{}]", ()),
+        ("chapters.json", "[", ()),
+        ("chapters.json", "[]", ("--full",)),
+        ("chapters.vtt", "WEBVTT\n", ("--full",)),
+        ("chapters.vtt", None, ("--full",)),
+    ],
+)
+def test_chapters_that_are_missing_or_changed(
+    verify: Verify, ladder: Path, name: str, content: str | None, found_by: tuple[str, ...]
+) -> None:
+    (path,) = ladder.glob(f"v*/{name}")
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    assert not found_by or verify(ladder)[0] == 0
+    code, answer = verify(ladder, *found_by)
+    assert (code, answer["ladders"][0]["error"]["code"]) == (1, "OUTPUT_INVALID")
 
 
 def test_a_ladder_without_digests_is_checked_as_far_as_can_be(verify: Verify, ladder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -299,6 +300,30 @@ def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     assert (place.generation(1) / POSTER_NAME).read_bytes() == picture
     put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
     assert (place.generation(2) / POSTER_NAME).read_bytes() == picture, "that of the generation before"
+
+
+PARTS = [{"start_s": 0.0, "end_s": 1.5, "title": "one", "language": "en"}]
+
+
+def test_chapters_are_named_by_the_master_of_their_generation(place: Place, bench: Bench) -> None:
+    bench.rendition("360p", "one")
+    rows = publish(place, bench, chapters=PARTS)
+    [data] = m3u8.load(str(place.master)).session_data
+    assert (data.data_id, data.uri) == ("com.apple.hls.chapters", "v1/chapters.json")
+    assert json.loads((place.folder / data.uri).read_bytes()) == [
+        {"chapter": 1, "start-time": 0.0, "duration": 1.5, "titles": [{"language": "en", "title": "one"}]}
+    ]
+    cue = "WEBVTT\n\n1\n00:00:00.000 --> 00:00:01.500\none\n"
+    assert (place.generation(1) / "chapters.vtt").read_text() == cue
+    assert outputs.intact(place, 1, rows)
+    before = tree(place.folder)
+    later = put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
+    assert m3u8.load(str(place.master)).session_data == []
+    assert outputs.intact(place, 2, later)
+    outputs.undo(place, 2, later, recorded(rows))
+    assert tree(place.folder) == before
+    (place.generation(1) / "chapters.json").unlink()
+    assert not outputs.intact(place, 1, rows)
 
 
 @pytest.mark.fault("The poster is cut short", "It is not published", area="publishing")

@@ -25,6 +25,7 @@ from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.segments import boxes
 from tqstudio.engine.media.segments.collector import NewSegment
+from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.media.source.source_file import identity_of
 
@@ -87,7 +88,7 @@ def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncod
 
     def make(source: Path | bytes, profile: Profile = small, **changes: object) -> LadderEncode:
         path = os.fsencode(source)
-        facts = probe(path)
+        facts = sidecars.renewed(probe(path), path)
         scratch = tmp_path / f"scratch-{len(made)}"
         scratch.mkdir()
         values: dict[str, object] = {

@@ -16,7 +16,7 @@ import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan import profiles, warnings
-from tqstudio.engine.media.source.facts import Damage, SourceFacts
+from tqstudio.engine.media.source.facts import Chapter, Damage, SourceFacts
 from tqstudio.engine.media.source.probe import grid_rate, probe
 from tqstudio.errors import ErrorCode, TqError
 
@@ -322,7 +322,7 @@ def test_titles_and_languages_are_fit_to_be_published(ffmpeg: FFmpeg, clip: Make
     )
 
 
-def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+def test_chapters_and_captions_are_found(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
     chapters = tmp_path / "chapters.txt"
     one = "[CHAPTER]\nTIMEBASE=1/1\nSTART={}\nEND={}\ntitle=part\n"
     chapters.write_text(";FFMETADATA1\n" + one.format(0, 1) + one.format(1, 2))
@@ -340,8 +340,11 @@ def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_p
         str(path),
     )
     facts = probed(path)
-    assert (facts.chapters, facts.captions) == (2, False)
-    assert warned(path) == [("CHAPTERS_LEFT_OUT", "2 chapters are left out")]
+    assert (facts.chapters, facts.captions) == (
+        (Chapter(0, 1, "part", "und"), Chapter(1, 2, "part", "und")),
+        False,
+    )
+    assert warned(path) == []
     # An SEI message with closed captions in front of the first picture, as broadcasters send it.
     raw = tmp_path / "raw.h264"
     run_ffmpeg(ffmpeg, "-i", str(clip("plain25.mp4")), "-map", "0:v", "-c", "copy", str(raw))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -12,11 +13,12 @@ import pytest
 from tqstudio import paths
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import start
-from tqstudio.engine.media.source import fingerprint, source_file
+from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.job.pipeline import WorkerConfig
+from tqstudio.engine.worker.job.source import examine
 from tqstudio.engine.worker.outcome import Done, Failed
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, WarningCode
 
 from .conftest import MakeJob, RecordingReport, run
 
@@ -119,3 +121,21 @@ def test_a_pipe_or_a_file_that_is_gone_is_named(drop: Path) -> None:
         with pytest.raises(TqError) as caught, source_file.keep_open(path, below):
             source_file.check(path)
         assert caught.value.code is code
+
+
+def test_a_folder_that_cannot_be_listed_costs_its_subtitle_files_alone(
+    drop: Path, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = drop / "inner" / "film.mp4"
+    (drop / "inner" / "film.de.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nhallo\n")
+    job, path = make_job(film), os.fsencode(film)
+    whole = examine(job, path)
+
+    def fail(_: int) -> list[str]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "listdir", fail)
+    rest = examine(job, path)
+    assert [track.language for track in whole.facts.subtitles] == ["de"]
+    assert rest.facts == sidecars.with_tracks(whole.facts, ())
+    assert [warning.code for warning in rest.warnings] == [WarningCode.SUBTITLES_LEFT_OUT]

@@ -272,6 +272,17 @@ def test_facts_of_another_version_or_file_are_read_again(
         assert report.seen[1].content_id not in (None, "of the old content")
 
 
+def test_chapters_that_an_earlier_version_only_counted_are_read(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig
+) -> None:
+    report = RecordingReport()
+    run(make_job(clip), bench, report)
+    facts = next(state.facts for state in report.seen if state.facts)
+    again = RecordingReport()
+    run(make_job(clip, epoch=2, facts=facts | {"chapters": 2}), bench, again)
+    assert next(state.facts for state in again.seen if state.facts) == facts
+
+
 def test_nothing_is_kept_of_content_that_differs_between_the_samples(
     clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:

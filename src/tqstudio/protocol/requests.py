@@ -344,6 +344,15 @@ class ManifestRendition(Message):
         return self
 
 
+class ManifestChapter(Message):
+    """A chapter, in seconds from the start of the video."""
+
+    start_s: Amount
+    end_s: Amount
+    title: Annotated[str, StringConstraints(max_length=100)]
+    language: Annotated[str, StringConstraints(max_length=20)]
+
+
 class SourceIdentity(Message):
     """Identifies the file that was transcoded, as opposed to another one of the same name."""
 
@@ -361,6 +370,7 @@ class Manifest(Message):
     """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""
+    chapters: list[ManifestChapter] = Field(default_factory=list, max_length=1000)
     settings_hash: ShortText
     source: SourceIdentity | None = None
     """The source when work on it began; if another file is there now, nothing is published."""

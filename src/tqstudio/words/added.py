@@ -35,7 +35,7 @@ _SENTENCES = {
 }
 _CHANGED = {
     "source": "the file changed; queued as job {job}, its present ladder stays playable",
-    "settings": "the settings changed; queued as job {job}, its present ladder stays playable",
+    "settings": "settings or subtitle files changed; queued as job {job}, its present ladder stays playable",
     "ladder": "its ladder is incomplete; queued as job {job} to encode what is missing",
     "asked": "queued as job {job} to be encoded again, its present ladder stays playable",
 }

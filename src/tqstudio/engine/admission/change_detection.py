@@ -13,6 +13,7 @@ from enum import Enum
 from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
@@ -116,7 +117,7 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
     if look.shows_change(video) or video.facts is None or video.quick_hash is None:
         return False
     try:
-        facts = SourceFacts.from_json(video.facts)
+        facts = sidecars.renewed(SourceFacts.from_json(video.facts), video.source)
     except (KeyError, TypeError, ValueError):
         return False
     published = {row.name: row.settings_hash for row in generation.renditions}

@@ -16,7 +16,9 @@ from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME, POSTER_NAME
+from tqstudio.engine.media.segments import chapters
 from tqstudio.engine.media.segments.checked import IFrame
+from tqstudio.engine.media.source.facts import Chapter
 from tqstudio.engine.outputs import integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
@@ -71,6 +73,8 @@ def build(
         _fill(source, building / row.name, row, master.playlists(row, target))
         failpoints.reach("publish.building")
     _poster(sink, building, manifest.poster, kept_from)
+    for name, content in _chapters(manifest).items():
+        durable.write(building / name, content)
     durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())
     durable.sync_tree(building)
     _verify(building, rows)
@@ -183,6 +187,10 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
             return
 
 
+def _chapters(manifest: Manifest) -> dict[str, bytes]:
+    return chapters.files([Chapter(**chapter.model_dump()) for chapter in manifest.chapters])
+
+
 def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
     """Digests of all files of a generation; those of its segments are reported by the worker."""
     sums: dict[str, str] = {}
@@ -192,8 +200,9 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
         sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in written}
         for file in row.files:
             sums[f"{row.name}/{file.name}"] = file.blake3 or digests.of_file(folder / file.name)
-    if (poster := building / POSTER_NAME).exists():
-        sums[POSTER_NAME] = digests.of_file(poster)
+    for name in (POSTER_NAME, chapters.WEBVTT_NAME, chapters.JSON_NAME):
+        if (building / name).exists():
+            sums[name] = digests.of_file(building / name)
     return sums
 
 

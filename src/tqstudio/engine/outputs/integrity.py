@@ -43,7 +43,7 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     try:
         return (
             bool(rows)
-            and place.master.read_bytes() == master.text(number, rows)
+            and place.master.read_bytes() == master.text(place, number, rows)
             and not any(torn(place.generation(number), rows, Depth.HEADERS))
         )
     except OSError:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.segments.chapters import JSON_NAME
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.segments.playlists import (
     AUDIO_GROUP,
@@ -43,7 +44,7 @@ def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     Raises:
         OSError: of the file system.
     """
-    durable.write(place.next_master, text(number, rows))
+    durable.write(place.next_master, text(place, number, rows))
 
 
 def replace(place: Place) -> None:
@@ -96,8 +97,8 @@ def _iframes(row: PublishedRow) -> list[tuple[str, IFrame]]:
     return [(file.name, iframe) for file in row.files for iframe in file.iframes]
 
 
-def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
-    """The master playlist of a generation as it is published."""
+def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
+    """The master playlist of a generation as it is published; names its chapters if it has any."""
     variants = [
         Variant(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -139,7 +140,9 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
     ]
     # Players allow no difference between qualities.
     captions = {row.role for row in rows if row.kind == "video"} == {"captions"}
-    return master_playlist(variants, audio, subtitles, captions=captions).encode()
+    has_chapters = (place.generation(number) / JSON_NAME).is_file()
+    chapters = f"v{number}/{JSON_NAME}" if has_chapters else ""
+    return master_playlist(variants, audio, subtitles, captions=captions, chapters=chapters).encode()
 
 
 def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:

@@ -17,9 +17,9 @@ import m3u8
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
-from tqstudio.engine.media.segments import webvtt
+from tqstudio.engine.media.segments import chapters, webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
-from tqstudio.engine.media.segments.playlists import iframe_playlist, iframe_rates
+from tqstudio.engine.media.segments.playlists import CHAPTERS_ID, iframe_playlist, iframe_rates
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
@@ -83,7 +83,8 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
     sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
-    return LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
+    mismatch = _difference(videos) or _uneven(videos, sounds)
+    return LadderReport(master, findings, mismatch or _of_chapters(master, playlist, every_byte))
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
@@ -225,6 +226,37 @@ def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]
                 side = "before" if short_s > 0 else "after"
                 return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
     return None
+
+
+def _of_chapters(master: Path, playlist: Any, every_byte: bool) -> TqError | None:
+    """Check the chapters that a master playlist names."""
+    for data in playlist.session_data:
+        if data.data_id != CHAPTERS_ID:
+            continue
+        try:
+            path = _resolve(master, data.uri or "")
+            if not chapters.is_valid(path.read_bytes()):
+                return _invalid(f"{path.name} is not a list of chapters")
+            if every_byte:
+                _compare_chapters(path.parent)
+        except TqError as error:
+            return error
+        except OSError as error:
+            return _invalid(f"the chapters cannot be read: {error.strerror}")
+    return None
+
+
+def _compare_chapters(folder: Path) -> None:
+    """Compare the files of the chapters with their digests, if there are any."""
+    try:
+        sums = digests.read(folder / digests.SUMS_NAME)
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+    for name in (chapters.WEBVTT_NAME, chapters.JSON_NAME):
+        if digests.of_file(folder / name) != sums.get(name):
+            raise _invalid(f"{name} is not what was published: its content has changed")
 
 
 def _load(path: Path) -> Any:

@@ -17,7 +17,7 @@ from typing import Literal
 from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
-from tqstudio.engine.media.encode.subtitles import take_subtitles
+from tqstudio.engine.media.encode.subtitles import changed_sidecars, sidecar_content, take_subtitles
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
     Mode,
@@ -108,8 +108,11 @@ class LadderEncode:
         for encoder in dict.fromkeys(state.encoder for state in missing):
             names = tuple(state.name for state in missing if state.encoder == encoder)
             self._batches.append(Batch(names, encoder))
+        files = {each.name for each in self.spec.subtitles if each.track.sidecar}
+        texts = self._board.missing("subtitles")
         self._beside += [
-            ("subtitles", self._board.missing("subtitles")),
+            ("subtitles", tuple(name for name in texts if name not in files)),
+            *(("subtitles", (name,)) for name in texts if name in files),
             ("audio", self._board.missing("audio")),
         ]
         try:
@@ -186,11 +189,12 @@ class LadderEncode:
             if kind == "audio" and names:
                 self._watch(self._launcher.audio({name: self._store(name) for name in names}))
             elif names:
-                self._watch(self._launcher.subtitles(names))
+                self._start_subtitles(names)
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self.tasks and not self._batches and not self._beside:
-            for name, error in self._board.drop_shorter().items():
+            errors = self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions)
+            for name, error in errors.items():
                 self._rendition_failed(name, error)
             self.error = self._board.failure()
             self.state = "failed" if self.error else "done"
@@ -215,6 +219,14 @@ class LadderEncode:
             self._watch(self._launcher.video(todo.runs[0], stores, batch))
             for name in todo.runs[0].names:
                 self._board.update(name, status="in_progress")
+
+    def _start_subtitles(self, names: tuple[str, ...]) -> None:
+        try:
+            content = sidecar_content(self.spec, names[0])
+        except TqError as error:
+            self._rendition_failed(names[0], error)
+        else:
+            self._watch(self._launcher.subtitles(names, content))
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
@@ -436,7 +448,8 @@ class LadderEncode:
     def _rendition_failed(self, name: str, error: TqError) -> None:
         self._board.fail(name, error)
         if not self._board[name].required:
-            self._warn(WarningCode.RENDITION_LEFT_OUT, f"{name} was left out: {error.message}")
+            label = next((each.label for each in self.spec.subtitles if each.name == name), name)
+            self._warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
 
     def _warn(self, code: WarningCode, text: str) -> None:
         self.warnings.append(JobWarning(code, text))

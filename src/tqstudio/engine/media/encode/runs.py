@@ -15,13 +15,18 @@ from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, start
-from tqstudio.engine.media.ffmpeg.track_commands import audio_command, subtitle_command
+from tqstudio.engine.media.ffmpeg.track_commands import (
+    SIDECAR_NAMES,
+    audio_command,
+    sidecar_command,
+    subtitle_command,
+)
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
-from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
@@ -165,13 +170,22 @@ class Launcher:
         encoders = ", ".join(sorted({sound.codec for sound in sounds}))
         return self._launch(label, "audio", argv, encoders, stores)
 
-    def subtitles(self, names: Sequence[str]) -> Task:
-        """Start one run that writes each of these subtitle renditions as one file."""
+    def subtitles(self, names: Sequence[str], content: bytes | None = None) -> Task:
+        """Start one run that writes each of these subtitle renditions as one file.
+
+        Args:
+            content: of the file beside the source from which the only one of them is made.
+        """
         spec = self.spec
         chosen = [each for each in spec.subtitles if each.name in names]
-        argv = subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
         label = "subtitles" if len(chosen) > 1 else chosen[0].name
-        return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
+        if content is None:
+            argv = subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
+            return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
+        argv = sidecar_command(spec.ffmpeg, chosen[0])
+        track = chosen[0].track
+        given = (SIDECAR_NAMES[track.codec], text_encoding.decode(content, track.language))
+        return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names), given=given)
 
     def poster(self, picture: PosterPicture) -> Task:
         """Start the run that extracts the poster."""
@@ -195,7 +209,13 @@ class Launcher:
         planned: VideoRun | None = None,
         batch: Batch | None = None,
         names: tuple[str, ...] = (),
+        given: tuple[str, str] | None = None,
     ) -> Task:
+        """Start a run in a new directory.
+
+        Args:
+            given: name and text of a file to write there first.
+        """
         spec, number = self.spec, len(self.records)
         spec.require_output()
         directory = spec.scratch / f"run-{number}"
@@ -204,6 +224,8 @@ class Launcher:
             directory.mkdir()
             for name in stores:
                 (directory / name).mkdir()
+            if given is not None:
+                (directory / given[0]).write_text(given[1], encoding="utf-8")
         except OSError as error:
             raise from_output_error(error, f"cannot create the directory of the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"

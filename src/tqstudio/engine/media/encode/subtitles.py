@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from tqstudio.engine.media.encode.values import EncodeSpec
+from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
-from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source import sidecars, source_file
+from tqstudio.engine.media.source.facts import SubtitleTrack
 from tqstudio.errors import ErrorCode, TqError
 
 _LARGEST = 64 * 1024 * 1024
@@ -20,8 +22,30 @@ _LARGEST = 64 * 1024 * 1024
 _DRAWING = re.compile(r"\s*m( +-?\d+(\.\d+)?| +[mnlbspc])+\s*")
 
 
+def sidecar_content(spec: EncodeSpec, name: str) -> bytes | None:
+    """Read the file beside the source from which a rendition is made; None for a stream.
+
+    Raises:
+        TqError: as `sidecars.read`.
+    """
+    track = _track(spec, name)
+    return sidecars.read(spec.source, track) if track.sidecar else None
+
+
+def changed_sidecars(spec: EncodeSpec, states: Sequence[RenditionState]) -> dict[str, TqError]:
+    """Find complete renditions whose file beside the source has changed or is gone: name → error."""
+    changed = {}
+    for state in states:
+        try:
+            if state.kind == "subtitles" and state.status == "completed":
+                sidecar_content(spec, state.name)
+        except TqError as error:
+            changed[state.name] = error
+    return changed
+
+
 def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear: bool) -> RenditionCheck:
-    """Cut a file of `subtitle_command` into segments, store them, and mark the stream as complete.
+    """Cut a WebVTT file of a run into segments, store them, and mark the stream as complete.
 
     Args:
         linear: whether its run read the source on a clock of its own that starts at zero.
@@ -37,7 +61,9 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear:
         cues = webvtt.parse(file.read_text(encoding="utf-8", errors="replace"))
         cues = [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
         segments.mkdir()
-        check = webvtt.write(cues, _shift_ms(spec, linear), spec.grid, segments)
+        # Players count the times of a file from the start of the source, wherever its clock is then.
+        from_zero = linear or bool(_track(spec, file.stem).sidecar)
+        check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
         spec.require_ownership()
         spec.require_output()
         source_file.require_same(spec.source, spec.identity)
@@ -48,7 +74,11 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear:
     return check
 
 
-def _shift_ms(spec: EncodeSpec, linear: bool) -> int:
+def _track(spec: EncodeSpec, name: str) -> SubtitleTrack:
+    return next(each.track for each in spec.subtitles if each.name == name)
+
+
+def _shift_ms(spec: EncodeSpec, from_zero: bool) -> int:
     """From the times of the file to those of the grid."""
-    start_s = spec.facts.start_time_s if linear else 0.0
+    start_s = spec.facts.start_time_s if from_zero else 0.0
     return round((start_s - float(spec.grid.zero) - SUBTITLE_OFFSET_S) * 1000)

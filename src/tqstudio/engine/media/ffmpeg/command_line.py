@@ -80,9 +80,13 @@ def read_all_streams(facts: SourceFacts) -> list[str]:
 
 
 def compile_command(
-    ffmpeg: FFmpeg, source: bytes, outputs: Sequence[Any], progress: bool, threads: int
+    ffmpeg: FFmpeg, source: bytes | None, outputs: Sequence[Any], progress: bool, threads: int
 ) -> list[str]:
-    """Compile a graph, and put its global options first."""
+    """Compile a graph, and put its global options first.
+
+    Args:
+        source: replaces the name of the first input; None leaves it.
+    """
     before = ["-hide_banner", "-nostdin", "-nostats", "-y"]
     if progress:
         before += ["-progress", "pipe:1", "-stats_period", "0.5"]
@@ -90,6 +94,7 @@ def compile_command(
         before += ["-filter_complex_threads", str(threads)]
     merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
     compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
-    compiled[compiled.index("-i") + 1] = sources.url(source)
+    if source is not None:
+        compiled[compiled.index("-i") + 1] = sources.url(source)
     # Global options first, for readability; the compiler would put them last.
     return [compiled[0], *before, *compiled[1:]]

@@ -28,11 +28,14 @@ from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+from tqstudio.engine.media.source.source_file import PROTOCOLS
 
 # Audio timestamps may be off by this much before silence is inserted or samples are dropped.
 _MAX_AUDIO_OFFSET_S = 0.03
 SUBTITLE_OFFSET_S = 1000
 """WebVTT has no negative times: the muxer would shift all of them."""
+SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
+_WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 """ffmpeg's default layout by number of channels."""
 
@@ -143,12 +146,29 @@ def subtitle_command(
     """
     # One byte that is no UTF-8 must not drop a line.
     opened = open_input(1, facts, sub_charenc_mode="ignore")
-    options = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
     outputs = [
-        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **options)
+        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **_WEBVTT)
         for rendition in renditions
     ]
     return compile_command(ffmpeg, source, outputs, progress=True, threads=0) + read_all_streams(facts)
+
+
+def sidecar_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
+    """Build the command that converts a subtitle file to `NAME.vtt`, with its times as `subtitle_command`.
+
+    It reads a copy of the file in UTF-8, `SIDECAR_NAMES` by codec, in its directory.
+    """
+    codec = rendition.track.codec
+    opened = compiler.input(
+        f"file:{SIDECAR_NAMES[codec]}",
+        protocol_whitelist=PROTOCOLS,
+        format_whitelist="srt,ass,webvtt",
+        copyts=None,
+    )
+    # Decoded WebVTT would lose its positions.
+    kept = {"c:s": "copy"} if codec == "webvtt" else {}
+    output = opened["0"].output(f"{rendition.name}.vtt", **_WEBVTT | kept)
+    return compile_command(ffmpeg, None, [output], progress=True, threads=0)
 
 
 def _samples(seconds: Fraction, rate: int) -> int:

@@ -65,6 +65,11 @@ class Grid:
         return self.seg_frames // self.gop
 
     @property
+    def length(self) -> Fraction:
+        """Seconds of every rendition; an estimate unless `exact`."""
+        return self.total_frames / self.fps
+
+    @property
     def frame_s(self) -> Fraction:
         """Seconds of one frame."""
         return 1 / self.fps

@@ -89,13 +89,15 @@ def subtitle_settings_hash(
     content_id: str, profile: Profile, rendition: SubtitleRendition, facts: SourceFacts
 ) -> str:
     """Compute the settings hash of a subtitle rendition: 32 hex digits."""
-    grid = make_grid(facts, profile)
+    grid, track = make_grid(facts, profile), rendition.track
+    # Its name decides how a file is offered, and may change while its content does not.
+    file = {"file": [track.digest, track.language, track.title, track.role], "start": facts.start_time_s}
     return _digest(
         {
             "recipe": RECIPE,
             "kind": "subtitles",
             "content": content_id,
-            "stream": rendition.track.index,
+            **(file if track.sidecar else {"stream": track.index}),
             "segment": [str(grid.fps), grid.seg_frames],
             "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
         }

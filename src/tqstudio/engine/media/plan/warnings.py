@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
+from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
+from tqstudio.engine.media.source.chapters import MOST, within
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
+from tqstudio.paths import display
 
 _MOST_NAMED = 4
 
@@ -37,8 +40,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f"{_counted(left_out, 'audio track')} {_is(left_out)} left out: {_named(left_out)}",
             )
         )
-    converted = {each.track.index for each in subtitle_renditions(facts, profile)}
-    if subtitles := [track for track in facts.subtitles if track.index not in converted]:
+    converted = {each.track for each in subtitle_renditions(facts, profile)}
+    if subtitles := [track for track in facts.subtitles if track not in converted]:
         found.append(
             JobWarning(
                 WarningCode.SUBTITLES_LEFT_OUT,
@@ -48,8 +51,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if facts.captions and (lost := _without_captions(profile)):
         text = f"closed captions are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
-    if facts.chapters:
-        left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
+    parts, grid = facts.chapters or (), make_grid(facts, profile)
+    if len(within(parts, grid.zero, grid.length)) < len(parts):
+        left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
     return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video)]
 
@@ -116,12 +120,15 @@ def _is(tracks: Sequence[object]) -> str:
 
 
 def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
-    """`stream 2 (fr, ac3, "Commentary"), stream 3 (…) and 4 more`."""
+    """`stream 2 (fr, ac3, "Commentary"), film.de.srt (…) and 4 more`."""
     names = []
     for track in tracks[:_MOST_NAMED]:
         language = "" if track.language == "und" else track.language
         title = f'"{track.title}"' if track.title else ""
         about = ", ".join(filter(None, (language, track.codec, title)))
-        names.append(f"stream {track.index}{f' ({about})' if about else ''}")
+        where = f"stream {track.index}"
+        if isinstance(track, SubtitleTrack) and track.sidecar:
+            where = display(track.file)
+        names.append(f"{where}{f' ({about})' if about else ''}")
     more = len(tracks) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

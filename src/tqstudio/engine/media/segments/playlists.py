@@ -11,6 +11,7 @@ from tqstudio.engine.media.segments.checked import IFrame
 
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
+CHAPTERS_ID = "com.apple.hls.chapters"
 AUDIO_GROUP, SURROUND_GROUP, SUBTITLE_GROUP = "audio", "surround", "subs"
 _CAPTIONS = '#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="Closed captions",INSTREAM-ID="CC1"'
 _CHARACTERISTICS = {
@@ -134,6 +135,7 @@ def master_playlist(
     subtitles: Sequence[SubtitleEntry] = (),
     *,
     captions: bool = False,
+    chapters: str = "",
 ) -> str:
     """Write the master playlist, best rendition first.
 
@@ -142,8 +144,11 @@ def master_playlist(
 
     Args:
         captions: whether the pictures carry closed captions.
+        chapters: URI of the chapters, if there are any.
     """
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}", "#EXT-X-INDEPENDENT-SEGMENTS"]
+    if chapters:
+        lines.append(f'#EXT-X-SESSION-DATA:DATA-ID="{CHAPTERS_ID}",URI="{chapters}"')
     groups = {group: [entry for entry in audio if entry.group == group] for group in _groups(audio)}
     for entries in groups.values():
         lines += _media(entries)

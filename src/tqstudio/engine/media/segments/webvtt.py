@@ -143,12 +143,13 @@ def _check(segments: Sequence[CheckedSegment], cues: int) -> RenditionCheck:
 
 def _block(cue: Cue) -> str:
     text = _LESS.sub("&lt;", _AMPERSAND.sub("&amp;", cue.text)).replace("-->", "--&gt;")
-    return f"{_clock(cue.begin)} --> {_clock(cue.end)}{cue.settings}\n{text}\n"
+    return f"{clock(cue.begin)} --> {clock(cue.end)}{cue.settings}\n{text}\n"
 
 
 def _ms(hours: str | None, minutes: str, seconds: str, thousandths: str) -> int:
     return ((int(hours or 0) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(thousandths)
 
 
-def _clock(ms: int) -> str:
+def clock(ms: int) -> str:
+    """A time in milliseconds as WebVTT writes it."""
     return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}"

@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from tqstudio.paths import decode
+
+_TITLE_LENGTH = 100
+
 
 @dataclass(frozen=True, slots=True)
 class VideoTrack:
@@ -90,9 +94,10 @@ class AudioTrack:
 
 @dataclass(frozen=True, slots=True)
 class SubtitleTrack:
-    """One subtitle stream."""
+    """One subtitle stream, or one subtitle file beside the source."""
 
     index: int
+    """−1 for a file."""
     codec: str
     language: str
     title: str
@@ -101,6 +106,28 @@ class SubtitleTrack:
     """It is text, not bitmaps, and this build can decode it."""
     role: Literal["", "forced", "captions"]
     """Only what is said in foreign languages; or with sounds, for people who do not hear."""
+    sidecar: str = ""
+    """Base64 of the name of its file beside the source; empty for a stream of the source."""
+    digest: str = ""
+    """BLAKE3 of that file: 64 hex digits."""
+
+    @property
+    def file(self) -> bytes:
+        """The name of its file beside the source."""
+        return decode(self.sidecar)
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One chapter: in source time, or on the timeline of the published video."""
+
+    start_s: float
+    end_s: float
+    """Not after the start if the source does not state it."""
+    title: str
+    """Empty if it has none."""
+    language: str
+    """BCP 47 tag of the title; `und` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +159,8 @@ class SourceFacts:
     video: VideoTrack
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
-    chapters: int = 0
+    chapters: tuple[Chapter, ...] | None = ()
+    """In the order of their starts; None if they were only counted, by an earlier version."""
     captions: bool = False
     """The video carries closed captions (CEA-608 or 708)."""
     linear: bool = False
@@ -150,6 +178,7 @@ class SourceFacts:
         data["audio"] = list(data["audio"])
         data["subtitles"] = list(data["subtitles"])
         data["damage"] = list(data["damage"])
+        data["chapters"] = None if self.chapters is None else list(data["chapters"])
         return data
 
     @classmethod
@@ -163,11 +192,21 @@ class SourceFacts:
         video = dict(values.pop("video"))
         video["fps"] = Fraction(video["fps"])
         video["first_pts_s"] = Fraction(video["first_pts_s"])
+        listed = values.pop("chapters")
+        chapters = tuple(Chapter(**each) for each in listed) if isinstance(listed, list) else None
         video["aspects"] = tuple((at, aspect) for at, aspect in video["aspects"])
         return cls(
             video=VideoTrack(**video),
             audio=tuple(AudioTrack(**track) for track in values.pop("audio")),
             subtitles=tuple(SubtitleTrack(**track) for track in values.pop("subtitles")),
             damage=tuple(Damage(**each) for each in values.pop("damage")),
+            chapters=() if listed == 0 else chapters,
             **values,
         )
+
+
+def title_of(text: str) -> str:
+    """Make text from a file safe as a title: one line of at most 100 printable characters."""
+    # Control characters and line separators would break playlists, logs and terminals.
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:_TITLE_LENGTH]

@@ -19,8 +19,8 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.source import colour, languages, source_file
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.engine.media.source import chapters, colour, languages, source_file
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack, title_of
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
 from tqstudio.engine.media.source.picture_shapes import display_size
 from tqstudio.errors import ErrorCode, TqError
@@ -38,7 +38,6 @@ _FIRST_TIME_PICTURES = 120
 _SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 # Containers in which each stream declares its duration.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
-_TITLE_LENGTH = 100
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
@@ -138,7 +137,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         audio=tuple(_audio_track(audio) for audio in container.streams.audio),
         subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
         linear=reordered,
-        chapters=len(container.chapters()),
+        chapters=chapters.read(container),
         captions=_has_captions(path, stream.index),
     )
 
@@ -359,9 +358,7 @@ def _language(stream: Stream) -> str:
 
 
 def _title(stream: Stream) -> str:
-    # Control characters and line separators would break playlists, logs and terminals.
-    title = "".join(c if c.isprintable() else " " for c in str(stream.metadata.get("title", "")))
-    return " ".join(title.split())[:_TITLE_LENGTH]
+    return title_of(str(stream.metadata.get("title", "")))
 
 
 def _default(stream: Stream) -> bool:

@@ -33,16 +33,19 @@ class FileId(NamedTuple):
 
 _open_sources: dict[bytes, int] = {}
 """Path → descriptor of sources that are kept open."""
+_open_folders: dict[bytes, int] = {}
+"""Path → descriptor of the folders of these sources."""
 _DESCRIPTORS = b"/proc/self/fd/"
 # O_PATH suffices to open files in a folder; not every system has it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Never blocks on a FIFO that has no writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
-    """Keep a source open, so that all readers read this file even if another one replaces it.
+    """Keep a source and its folder open, so that all readers read this file even if another one replaces it.
 
     Messages and recorded commands still name its path; `to_open` returns what to open instead.
 
@@ -53,28 +56,52 @@ def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
     Raises:
         TqError: as `check`; UNSUPPORTED if a path component below `below` is a symbolic link.
     """
+    with contextlib.ExitStack() as opened:
+        try:
+            folder = os.open(_folder(path), _FOLDER) if below is None else _open_below(below, path)
+            opened.callback(os.close, folder)
+            name = os.path.basename(path)
+            descriptor = os.open(path, _FILE) if below is None else _open_inner(name, _FILE, folder, path)
+            opened.callback(os.close, descriptor)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        _open_sources[path], _open_folders[path] = descriptor, folder
+        try:
+            yield
+        finally:
+            del _open_sources[path], _open_folders[path]
+
+
+@contextlib.contextmanager
+def folder_of(path: bytes) -> Iterator[int]:
+    """Open the folder of a source to list it and to read its files: the one kept open with it, if it is.
+
+    Raises:
+        OSError: it cannot be opened or listed.
+    """
+    kept = _open_folders.get(path)
+    descriptor = os.open(_folder(path) if kept is None else b".", _LISTED, dir_fd=kept)
     try:
-        descriptor = os.open(path, _FILE) if below is None else _open_below(below, path)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    _open_sources[path] = descriptor
-    try:
-        yield
+        yield descriptor
     finally:
-        del _open_sources[path]
         os.close(descriptor)
 
 
+def _folder(path: bytes) -> bytes:
+    return os.path.dirname(path) or b"."
+
+
 def _open_below(below: bytes, path: bytes) -> int:
-    *folders, name = os.path.relpath(path, below).split(b"/")
+    """Open the folder of a source, following no link below `below`."""
+    *folders, _ = os.path.relpath(path, below).split(b"/")
     folder = os.open(below, _FOLDER)
-    try:
-        for inner in folders:
-            outer, folder = folder, _open_inner(inner, _FOLDER, folder, path)
+    for inner in folders:
+        outer = folder
+        try:
+            folder = _open_inner(inner, _FOLDER, outer, path)
+        finally:
             os.close(outer)
-        return _open_inner(name, _FILE, folder, path)
-    finally:
-        os.close(folder)
+    return folder
 
 
 def _open_inner(name: bytes, flags: int, folder: int, path: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tqstudio.engine.media.plan.video_codecs import CODECS, VideoCodec
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import languages
+from tqstudio.engine.media.source.chapters import within
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.engine.worker.job.rendition_choice import Choice
@@ -63,6 +65,7 @@ def build(
         ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
+        "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
         "warnings": warning_views(warnings),
     }

@@ -157,7 +157,7 @@ class _Work:
             spec = self._spec(source, profile, choice, poster)
             encode = self._encode = LadderEncode(spec)
             encode.look_up()
-            encode.warnings += warnings.of_source(source.facts, profile)
+            encode.warnings += [*warnings.of_source(source.facts, profile), *source.warnings]
             self._log.line(f"found: {inventory(encode.renditions)}")
             self._report.add(
                 facts=source.facts.to_json(),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.warnings import clock_of
-from tqstudio.engine.media.source import fingerprint, source_file
+from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.source_file import FileId
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 from tqstudio.paths import display
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class ExaminedSource:
     identity: FileId
     content_id: str
     facts: SourceFacts
+    """With the subtitle files beside it."""
+    warnings: tuple[JobWarning, ...] = ()
+    """About subtitle files that cannot be read."""
 
     def require_same(self) -> None:
         """
@@ -65,8 +68,17 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
+    try:
+        beside = sidecars.find(path)
+    except OSError as error:
+        text = f"the folder of the source cannot be searched for subtitle files: {error.strerror}"
+        beside = sidecars.Found((), (JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text),))
     return ExaminedSource(
-        path, source_file.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts
+        path,
+        source_file.identity_of(found),
+        _content_id(job, path, check, unchanged=unchanged),
+        sidecars.with_tracks(facts, beside.tracks),
+        beside.warnings,
     )
 
 
@@ -94,5 +106,5 @@ def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:
         facts = SourceFacts.from_json(job["facts"])
     except (KeyError, TypeError, ValueError):
         return None  # recorded by another version
-    # The background probe reads only the header; a job needs measured facts.
-    return facts if facts.size == size and facts.measured else None
+    # The background probe reads only the header; a job needs measured facts, and all chapters.
+    return facts if facts.size == size and facts.measured and facts.chapters is not None else None

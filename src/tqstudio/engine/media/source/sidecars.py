@@ -1,0 +1,158 @@
+"""Finds and reads the subtitle files beside a source: `film.srt`, `film.de.forced.ass`, `film.pt-BR.vtt`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from blake3 import blake3
+
+from tqstudio.engine.media.source import languages, source_file
+from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, title_of
+from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
+from tqstudio.paths import display, encode
+from tqstudio.source_files import is_video_name
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes; a film has some hundred kB."""
+_CODECS = {b".srt": "subrip", b".ass": "ass", b".ssa": "ass", b".vtt": "webvtt"}
+_FORCED = "forced"
+_HINDI = "hi"
+"""After a language it means that the text is for the hearing impaired."""
+_ROLES = {_FORCED, "sdh", "cc", _HINDI}
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The subtitle files of a source."""
+
+    tracks: tuple[SubtitleTrack, ...]
+    """In the order of their names."""
+    warnings: tuple[JobWarning, ...]
+    """About files that cannot be read."""
+
+
+def find(source: bytes) -> Found:
+    """Find the subtitle files of a source, and read them to identify their content.
+
+    Raises:
+        OSError: its folder cannot be listed.
+    """
+    tracks, warnings = [], []
+    with source_file.folder_of(source) as folder:
+        names = sorted(os.fsencode(name) for name in os.listdir(folder))
+        for name in _names(os.path.basename(source), names):
+            try:
+                content = _read(folder, name)
+            except OSError as error:
+                text = f"{display(name)} cannot be read and is left out: {error.strerror}"
+                warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
+            else:
+                tracks.append(_track(os.path.basename(source), name, content))
+    return Found(tuple(tracks), tuple(warnings))
+
+
+def with_tracks(facts: SourceFacts, tracks: tuple[SubtitleTrack, ...]) -> SourceFacts:
+    """Return facts with these subtitle files instead of those known before."""
+    streams = [track for track in facts.subtitles if not track.sidecar]
+    return replace(facts, subtitles=(*streams, *tracks))
+
+
+def renewed(facts: SourceFacts, source: bytes) -> SourceFacts:
+    """Return facts with the present subtitle files; unchanged if the folder cannot be listed."""
+    try:
+        return with_tracks(facts, find(source).tracks)
+    except OSError:
+        return facts
+
+
+def read(source: bytes, track: SubtitleTrack) -> bytes:
+    """Read a subtitle file that `find` found.
+
+    Raises:
+        TqError: SOURCE_CHANGED; as `source_file.unreadable`.
+    """
+    try:
+        with source_file.folder_of(source) as folder:
+            content = _read(folder, track.file)
+    except OSError as error:
+        raise source_file.unreadable(os.path.join(os.path.dirname(source), track.file), error) from error
+    if _digest(content) != track.digest:
+        raise TqError(
+            ErrorCode.SOURCE_CHANGED,
+            f"{display(track.file)} changed while it was being transcoded",
+            "add the video again when the file is complete",
+        )
+    return content
+
+
+def _names(source: bytes, listed: Collection[bytes]) -> list[bytes]:
+    """The names that belong to this source, not to another video whose name begins with the same words."""
+    stem = _stem(source) + b"."
+    others = {_stem(name) + b"." for name in listed if name.startswith(stem) and is_video_name(name)} - {stem}
+    return [
+        name
+        for name in listed
+        if name.startswith(stem)
+        and os.path.splitext(name)[1].lower() in _CODECS
+        and not name.startswith(tuple(others))
+    ]
+
+
+def _stem(name: bytes) -> bytes:
+    return os.path.splitext(name)[0]
+
+
+def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
+    between = _stem(name)[len(_stem(source)) :].decode("utf-8", "replace")
+    words = [word for word in between.split(".") if word]
+    roles = set()
+    while words and words[-1].lower() in _ROLES and (words[-1].lower() != _HINDI or _is_language(words[:-1])):
+        roles.add(words.pop().lower())
+    language = languages.UNKNOWN
+    if _is_language(words):
+        language = languages.standard(words.pop())
+    role: Literal["", "forced", "captions"] = (
+        "" if not roles else "forced" if _FORCED in roles else "captions"
+    )
+    return SubtitleTrack(
+        index=-1,
+        codec=_CODECS[os.path.splitext(name)[1].lower()],
+        language=language,
+        title=title_of(" ".join(words)),
+        default=False,
+        text=True,
+        role=role,
+        sidecar=encode(name),
+        digest=_digest(content),
+    )
+
+
+def _is_language(words: list[str]) -> bool:
+    """Whether the last word is a language."""
+    return bool(words) and languages.standard(words[-1]) != languages.UNKNOWN
+
+
+def _read(folder: int, name: bytes) -> bytes:
+    try:
+        descriptor = os.open(name, _FLAGS, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = "it is a symbolic link"
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST} bytes")
+    return content
+
+
+def _digest(content: bytes) -> str:
+    return blake3(content).hexdigest()
