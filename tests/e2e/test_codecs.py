@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import m3u8
 
 from .conftest import MakeClip, MakeStudio
-from .test_warnings import processed
+from .test_warnings import PICTURE, X264, make, processed
 
 _MIXED = """extends = "fast"
 [video]
@@ -61,3 +63,28 @@ def test_a_ladder_of_three_codecs_plays_and_is_verified(make_studio: MakeStudio,
         "144p-hevc": None,
         "90p-av1": "kept",
     }
+
+
+def test_hdr_is_kept_beside_sdr(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
+    hlg = "setparams=color_primaries=bt2020:colorspace=bt2020nc:color_trc=arib-std-b67:range=tv"
+    coded = ("-c:v", "libx265", "-x265-params", "log-level=error")
+    source = make(ffmpeg, tmp_path / "phone.mkv", *PICTURE, "-vf", f"format=yuv420p10le,{hlg}", *coded)
+    studio = make_studio()
+    bright = '{ short_side = 144, maxrate_kbps = 400, codec = "hevc", preset = "ultrafast", hdr = true },\n]'
+    studio.write_profile("bright", _MIXED.replace("\n]\n", f"\n{bright}\n"))
+    studio.up()
+    video = processed(studio, source, "--profile", "bright")
+    assert video["warnings"] == []
+    ranges = {
+        each.uri.split("/")[1]: each.stream_info.video_range for each in m3u8.load(video["master"]).playlists
+    }
+    assert ranges == {"144p": "SDR", "144p-hevc": "SDR", "144p-hevc-hdr": "HLG", "90p-av1": "SDR"}
+    verified = studio("verify", "--full", studio.root / "out")
+    assert verified.code == 0, verified.out
+    sdr = processed(studio, make(ffmpeg, tmp_path / "plain.mp4", *PICTURE, *X264), "--profile", "bright")
+    assert [(each["name"], each["status"]) for each in sdr["renditions"]] == [
+        ("144p", "completed"),
+        ("144p-hevc", "completed"),
+        ("144p-hevc-hdr", "skipped"),
+        ("90p-av1", "completed"),
+    ]

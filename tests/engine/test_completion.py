@@ -24,7 +24,8 @@ from .ladders import Bench
 from .test_admission import FACTS as REAL_FACTS
 from .test_api import error_of, report
 
-FACTS = {"duration_s": 18.0, "video": {"width": 640, "height": 360, "fps": "30000/1001"}}
+_REAL = REAL_FACTS.to_json()
+FACTS = _REAL | {"video": _REAL["video"] | {"width": 640, "height": 360, "fps": "30000/1001"}}
 
 
 def bench_of(job: Any) -> Bench:

@@ -7,6 +7,7 @@ standards, and what is published becomes RGB again by them: no part of ffmpeg ju
 from __future__ import annotations
 
 import math
+import os
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -132,11 +133,14 @@ def shown(path: Path, width: int, height: int) -> list[RGB]:
 def patches_of(frame: av.VideoFrame) -> list[RGB]:
     kr, kb = KR_KB[int(frame.colorspace)]
     full = int(frame.color_range) == 2
-    assert frame.format.name == ("yuvj420p" if full else "yuv420p")
+    deep = frame.format.name == "yuv420p10le"
+    assert deep or frame.format.name == ("yuvj420p" if full else "yuv420p")
 
-    def sample(plane: int, column: int) -> int:
+    def sample(plane: int, column: int) -> float:
         part = frame.planes[plane]
-        return bytes(part)[part.height // 2 * part.line_size + (2 * column + 1) * part.width // 16]
+        line = bytes(part)[part.height // 2 * part.line_size :]
+        at = (2 * column + 1) * part.width // 16
+        return int.from_bytes(line[2 * at : 2 * at + 2], "little") / 4 if deep else line[at]
 
     found = []
     for column in range(8):
@@ -322,6 +326,58 @@ def test_wide_colours_and_brightness_become_those_of_an_sdr_display(
     frame = first_frame(published(encode, source), tmp_path)
     assert (frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range) == (1, 1, 1, 1)
     assert_like(patches_of(frame), SOFT)
+
+
+@pytest.mark.parametrize("codec", ["hevc", "av1"])
+@pytest.mark.parametrize("name", ["hdr10.mp4", "hlg.mp4"])
+def test_hdr_that_is_kept_has_the_values_and_the_tags_of_the_source(
+    make: Make, encode: MakeEncode, tmp_path: Path, name: str, codec: str
+) -> None:
+    curve, tags = WIDE[name]
+    source = ten_bit(make, name, [curve(patch) for patch in SATURATED], tags)
+    rungs = [replace(RUNG[0], codec=codec, crf=10, hdr=True)]
+    stream = published(encode, source, rungs=rungs)
+    transfer = colour_of(probe(os.fsencode(source)).video).transfer
+    assert b"colrnclx" + struct.pack(">HHHB", 9, transfer, 9, 0) in stream
+    frame = first_frame(stream, tmp_path)
+    assert (frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range) == (
+        9,
+        9,
+        transfer,
+        1,
+    )
+    assert_like(patches_of(frame), [curve(patch) for patch in SATURATED])
+
+
+def test_what_describes_the_mastering_display_is_kept_with_hdr_alone(
+    ffmpeg: FFmpeg, encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = tmp_path / "mastered.mkv"
+    display = "master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
+    run_ffmpeg(
+        ffmpeg,
+        *("-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=1"),
+        *("-vf", f"format=yuv420p10le,setparams=range=tv:{HDR10}", "-c:v", "libx265"),
+        *("-x265-params", f"log-level=error:max-cll=1000,400:{display}", str(source)),
+    )
+    kinds = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
+
+    def described(content: bytes) -> list[bytes | None]:
+        found = first_frame(content, tmp_path).side_data
+        return [None if (data := found.get(kind)) is None else bytes(data) for kind in kinds]
+
+    expected = described(source.read_bytes())
+    assert None not in expected
+    sdr, ten = RUNG[0], replace(RUNG[0], codec="hevc")
+    rungs = [sdr, replace(ten, name="sdr-hevc"), replace(ten, name="hdr", hdr=True)]
+    made = encode(source, rungs=rungs, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert {name: described(content) for name, content in streams(made).items()} == {
+        sdr.name: [None, None],
+        "sdr-hevc": [None, None],
+        "hdr": expected,
+    }
 
 
 def test_highlights_of_hdr_keep_their_order_and_end_at_white(

@@ -336,6 +336,7 @@ class ManifestRendition(Message):
     role: Literal["", "commentary", "description", "forced", "captions"] = ""
     surround_of: ShortText | None = None
     """Name of the rendition with the same sound in fewer channels."""
+    video_range: Literal["SDR", "PQ", "HLG"] = "SDR"
 
     @model_validator(mode="after")
     def _has_init(self) -> ManifestRendition:

@@ -138,6 +138,7 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
         is_default=rendition.default,
         role=rendition.role,
         surround_of=rendition.surround_of,
+        video_range=rendition.video_range,
         files=tuple(
             PublishedFile(
                 segment.name,

@@ -108,6 +108,7 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
             codec=row.codecs,
             peak_bps=row.peak_bps,
             average_bps=row.average_bps,
+            video_range=row.video_range,
             iframes=_iframe_entry(number, row),
         )
         for row in rows

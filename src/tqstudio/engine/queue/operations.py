@@ -13,6 +13,7 @@ from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder, names
 from tqstudio.engine.media.plan.track_names import is_of_track
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -161,9 +162,11 @@ def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]
     """Returns the qualities that the profile gives the source; none while it is not probed."""
     if video is None or not video.facts:
         return set()
-    picture = video.facts["video"]
-    profile = Profile.from_json(json.loads(spec.profile_json))
-    ladder = build_ladder((picture["width"], picture["height"]), profile)
+    try:
+        facts = SourceFacts.from_json(video.facts)
+    except (KeyError, TypeError, ValueError):
+        return set()  # recorded by another version
+    ladder = build_ladder(facts, Profile.from_json(json.loads(spec.profile_json)))
     return {rung.name for rung in ladder if not rung.skipped}
 
 

@@ -104,10 +104,11 @@ class LadderEncode:
         if not self.renditions:
             self.look_up()
         self.state = "running"
-        missing = [state for state in self._board.video if state.status != "completed"]
-        for encoder in dict.fromkeys(state.encoder for state in missing):
-            names = tuple(state.name for state in missing if state.encoder == encoder)
-            self._batches.append(Batch(names, encoder))
+        missing: dict[tuple[str, bool], list[str]] = {}
+        for state in self._board.video:
+            if state.status != "completed":
+                missing.setdefault((state.encoder, state.hdr), []).append(state.name)
+        self._batches.extend(Batch(tuple(names), encoder) for (encoder, _), names in missing.items())
         files = {each.name for each in self.spec.subtitles if each.track.sidecar}
         texts = self._board.missing("subtitles")
         self._beside += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -146,6 +146,7 @@ class RenditionState:
     """The result of its verification, once completed."""
     weight: float
     """In the progress; 0 for audio and subtitles."""
+    hdr: bool = False
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
@@ -190,9 +191,10 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
         _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.weight)
         for candidate in candidates
     ]
-    return max(
+    further = max(
         states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
     )
+    return replace(further, hdr=rung.hdr)
 
 
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:

@@ -32,6 +32,7 @@ from tqstudio.engine.media.plan.file_names import (
     POSTER_NAME,
 )
 from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.keys import conversion, pixel_format
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
@@ -69,6 +70,7 @@ def video_command(
     decodes from the start of the source; frames and timestamps are the same.
 
     Args:
+        rungs: all of SDR, or all of HDR.
         encoder: of the codec of the rungs.
         stop: None encodes to the end of the source.
         device: index of the GPU for a GPU encoder.
@@ -102,13 +104,13 @@ def video_command(
     # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
     begins = {"start_pts": grid.g0 + first} if start else {}
     stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
-    stream = _filtered(stream, colour.to_bt709(facts.video))
+    stream = _filtered(stream, conversion(facts.video, profile, rungs[0]))
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
         branches[number]
         .filter("scale", rung.width, rung.height)
         .filter("setsar", 1)
-        .filter("format", profile.pixel_format)
+        .filter("format", pixel_format(profile, rung))
         .output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **encoder_options(profile, rung, grid, encoder, device),

@@ -18,8 +18,8 @@ from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
-from tqstudio.engine.media.source.colour import to_bt709
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.colour import Filters, to_bt709, to_hdr
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 RECIPE = 2
 """Increased when the ffmpeg command changes in a way that requires encoding again."""
@@ -44,7 +44,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "preset": rung.preset,
             "crf": rung.crf,
             "profile": profile.video_profile if rung.codec == "h264" else "",
-            "pixel_format": profile.pixel_format,
+            "pixel_format": pixel_format(profile, rung),
             "bufsize_factor": profile.bufsize_factor,
             "size": [rung.width, rung.height],
             "maxrate_kbps": rung.maxrate_kbps,
@@ -56,10 +56,20 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "frames": grid.total_frames,
             "head": grid.head,
             "deinterlace": facts.video.interlaced,
-            "colour": to_bt709(facts.video),
+            "colour": conversion(facts.video, profile, rung),
             "varies": facts.video.varies,
         }
     )
+
+
+def pixel_format(profile: Profile, rung: Rung) -> str:
+    """The pixel format in which a rung is encoded."""
+    return "yuv420p10le" if rung.hdr else profile.pixel_format
+
+
+def conversion(video: VideoTrack, profile: Profile, rung: Rung) -> Filters:
+    """The filters that convert the pictures of a source to the colours of a rung."""
+    return to_hdr(video) if rung.hdr else to_bt709(video, ten_bits=profile.pixel_format != "yuv420p")
 
 
 def audio_settings_hash(

@@ -24,6 +24,8 @@ class RungSpec:
     """Empty: that of the profile, or the default if the codec is another one."""
     crf: int = 0
     """0: that of the profile, or the default of another codec."""
+    hdr: bool = False
+    """Made of HDR sources only, which keep their brightness and colours in it."""
 
 
 def _whole(low: int, high: int) -> tuple[str, Callable[[Any], int]]:
@@ -66,7 +68,7 @@ def _text() -> tuple[str, Callable[[Any], str]]:
     return f"a text of at most {_MOST_TEXT} characters", read
 
 
-_OF_RUNG = {"short_side", "maxrate_kbps", "required", "codec", "preset", "crf"}
+_OF_RUNG = {"short_side", "maxrate_kbps", "required", "codec", "preset", "crf", "hdr"}
 
 
 def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
@@ -76,8 +78,8 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
     def read(value: Any) -> tuple[RungSpec, ...]:
         rungs = []
         for entry in value:
-            required = entry.get("required", True)
-            if set(entry) - _OF_RUNG or type(required) is not bool:
+            required, hdr = entry.get("required", True), entry.get("hdr", False)
+            if set(entry) - _OF_RUNG or type(required) is not bool or type(hdr) is not bool:
                 raise ValueError
             short_side = side(entry["short_side"])
             if short_side % 2:
@@ -90,6 +92,7 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
                     codec(entry["codec"]) if "codec" in entry else "",
                     preset(entry["preset"]) if "preset" in entry else "",
                     crf(entry["crf"]) if "crf" in entry else 0,
+                    hdr,
                 )
             )
         if not rungs:
@@ -98,7 +101,7 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
 
     return (
         "a list of { short_side = even 32 … 8640, maxrate_kbps = 16 … 500000, required = true or false,"
-        ' codec = "h264", "hevc" or "av1", preset, crf }',
+        ' codec = "h264", "hevc" or "av1", preset, crf, hdr = true or false }',
         read,
     )
 

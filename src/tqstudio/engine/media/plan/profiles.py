@@ -248,11 +248,17 @@ def _checked(profile: Profile, what: str) -> Profile:
             f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
         )
     rungs = [(profile.codec_of(rung), rung) for rung in profile.rungs]
-    if len({(codec, rung.short_side, rung.maxrate_kbps) for codec, rung in rungs}) < len(rungs):
+    if len({(codec, rung.short_side, rung.maxrate_kbps, rung.hdr) for codec, rung in rungs}) < len(rungs):
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"{what}: video.rungs: two rungs have the same size, codec and bit rate",
             "remove one of them",
+        )
+    if any(rung.hdr and codec == "h264" for codec, rung in rungs) or all(rung.hdr for _, rung in rungs):
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: video.rungs: HDR needs HEVC or AV1, and a quality in SDR for displays without it",
+            'give rungs with hdr = true codec = "hevc" or "av1", and add one without hdr',
         )
     if profile.pixel_format != "yuv420p" and any(codec == "h264" for codec, _ in rungs):
         raise TqError(
@@ -275,7 +281,13 @@ def _checked(profile: Profile, what: str) -> Profile:
         )
     # Largest first; of one size, the profile's own codec first, and the highest bit rate.
     rungs.sort(
-        key=lambda pair: (-pair[1].short_side, pair[0] != profile.codec, pair[0], -pair[1].maxrate_kbps)
+        key=lambda pair: (
+            -pair[1].short_side,
+            pair[0] != profile.codec,
+            pair[0],
+            pair[1].hdr,
+            -pair[1].maxrate_kbps,
+        )
     )
     return replace(profile, rungs=tuple(rung for _, rung in rungs))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
+from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
 
 ABOVE_SOURCE = "above source"
+NOT_HDR = "source is not HDR"
 NOT_REQUESTED = "not requested"
 DROPPED = "dropped"
 
@@ -39,6 +41,8 @@ class Rung:
     codec: str = "h264"
     preset: str = DEFAULT_PRESET
     crf: int = CODECS["h264"].crf
+    hdr: bool = False
+    """It keeps the colours of the source, which is HDR; others are SDR."""
 
     @property
     def skipped(self) -> bool:
@@ -67,18 +71,21 @@ def build_ladder(
     The result contains every rung of the profile; skipped ones have a `skipped_reason`.
 
     Args:
-        facts_or_size: a probed source, or its display (width, height).
+        facts_or_size: a probed source, or the display (width, height) of one in SDR.
         requested: names of the rungs to encode; None means all.
     """
     if isinstance(facts_or_size, SourceFacts):
         width, height = facts_or_size.video.width, facts_or_size.video.height
+        hdr = colour_of(facts_or_size.video).hdr
     else:
         width, height = facts_or_size
+        hdr = False
     short = min(width, height)
     rungs = [_rung(width, height, spec, name, profile, requested) for spec, name in names(profile).items()]
-    if all(rung.skipped_reason == ABOVE_SOURCE for rung in rungs):
-        of_main = [spec for spec in profile.rungs if profile.codec_of(spec) == profile.codec]
-        lowest = (of_main or profile.rungs)[-1]
+    rungs = [replace(rung, skipped_reason=NOT_HDR) if rung.hdr and not hdr else rung for rung in rungs]
+    if all(rung.skipped_reason == ABOVE_SOURCE for rung in rungs if not rung.hdr):
+        sdr = [spec for spec in profile.rungs if not spec.hdr]
+        lowest = ([spec for spec in sdr if profile.codec_of(spec) == profile.codec] or sdr)[-1]
         scale = (short / lowest.short_side) ** (2 * _RATE_EXPONENT)
         own_width, own_height = _even(width), _even(height)
         name = f"{min(own_width, own_height)}p"
@@ -99,13 +106,14 @@ def build_ladder(
 def names(profile: Profile) -> dict[RungSpec, str]:
     """The name of each rung of a profile, largest first: `1080p`, in landscape and portrait.
 
-    Rungs of another codec than the profile's have it added, and of several with the same size and codec all
-    but the first their bit rate: `1080p-hevc-4500k`.
+    Rungs of another codec than the profile's have it added, those in HDR `-hdr`, and of several that are
+    still equal all but the first their bit rate: `1080p-hevc-4500k`.
     """
     found: dict[str, RungSpec] = {}
     for spec in profile.rungs:
         codec = profile.codec_of(spec)
         name = f"{spec.short_side}p" + ("" if codec == profile.codec else f"-{codec}")
+        name += "-hdr" if spec.hdr else ""
         found[f"{name}-{spec.maxrate_kbps}k" if name in found else name] = spec
     return {spec: name for name, spec in found.items()}
 
@@ -116,7 +124,7 @@ def _rung(
     encoding = profile.encoding_of(spec)
     short = min(width, height)
     if short * 100 < spec.short_side * _STANDS_FOR_PERCENT:
-        return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding)
+        return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding, spec.hdr)
     if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT:
         size = _even(width), _even(height)
     elif width >= height:
@@ -124,7 +132,7 @@ def _rung(
     else:
         size = spec.short_side, _scaled(height, spec.short_side, short)
     reason = _unless_requested(name, requested)
-    return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding)
+    return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding, spec.hdr)
 
 
 def _unless_requested(name: str, requested: Set[str] | None) -> str | None:

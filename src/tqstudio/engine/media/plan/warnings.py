@@ -55,7 +55,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if len(within(parts, grid.zero, grid.length)) < len(parts):
         left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
-    return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video)]
+    return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video, profile)]
 
 
 def of_damage(damage: Damage) -> JobWarning:
@@ -84,9 +84,9 @@ def clock_of(seconds: float) -> str:
     return f"{hours}:{whole % 60:02}"
 
 
-def _of_colours(video: VideoTrack) -> list[JobWarning]:
+def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
     found = []
-    if colour.colour_of(video).hdr:
+    if colour.colour_of(video).hdr and not any(rung.hdr for rung in profile.rungs):
         kind = "HLG" if colour.colour_of(video).transfer == colour.HLG else "PQ"
         named = f"Dolby Vision {video.dv_profile}: its base layer" if video.dv_profile else "HDR"
         found.append(

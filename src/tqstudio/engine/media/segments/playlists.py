@@ -36,6 +36,8 @@ class Variant:
     """Peak bit rate of the video, see `bit_rates`."""
     average_bps: int
     iframes: IFrameEntry | None = None
+    video_range: str = "SDR"
+    """`SDR`, `PQ` or `HLG`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def master_playlist(
             lines.append(
                 f"#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},"
                 f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
-                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR,"
+                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE={variant.video_range},"
                 + ('CLOSED-CAPTIONS="cc"' if captions else "CLOSED-CAPTIONS=NONE")
                 + (f',AUDIO="{group}"' if group else "")
                 + (f',SUBTITLES="{SUBTITLE_GROUP}"' if subtitles else "")
@@ -179,7 +181,7 @@ def master_playlist(
 def _iframes(variant: Variant, iframes: IFrameEntry) -> str:
     return (
         f"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH={iframes.peak_bps},AVERAGE-BANDWIDTH={iframes.average_bps},"
-        f'CODECS="{variant.codec}",RESOLUTION={variant.width}x{variant.height},VIDEO-RANGE=SDR,'
+        f'CODECS="{variant.codec}",RESOLUTION={variant.width}x{variant.height},VIDEO-RANGE={variant.video_range},'
         f'URI="{iframes.uri}"'
     )
 

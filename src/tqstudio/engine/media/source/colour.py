@@ -1,7 +1,7 @@
-"""Interprets the colour tags of a source and chooses the ffmpeg filters that convert it to BT.709.
+"""Interprets the colour tags of a source and chooses the ffmpeg filters that convert it.
 
-Code points are those of ITU-T H.273, as in `VideoTrack`. The output is 8-bit 4:2:0, BT.709 matrix, limited
-range, and tagged so; `docs/media.md` gives the reasons.
+Code points are those of ITU-T H.273, as in `VideoTrack`. The output is 4:2:0 in limited range with the matrix
+of BT.709, for HDR of BT.2020, and tagged so; `docs/media.md` gives the reasons.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ _SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
 _WHITE_NITS = 203
 _PEAK_NITS = 1000
 _KNEE = 0.45
+
+# Of frames; encoders would write it into SDR too.
+_HDR_METADATA = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
 
 _RGB_FORMAT = re.compile(r"rgb|bgr|gbr|pal8|bayer|xyz")
 _GREY_FORMAT = re.compile(r"gray|ya\d|mono")
@@ -97,6 +100,11 @@ def colour_of(video: VideoTrack) -> Colour:
     return Colour(matrix, primaries, transfer, full_range or matrix == RGB)
 
 
+def range_of(video: VideoTrack) -> str:
+    """The transfer of a source as playlists name it: `SDR`, `PQ` or `HLG`."""
+    return {PQ: "PQ", HLG: "HLG"}.get(colour_of(video).transfer, "SDR")
+
+
 def is_rgb(video: VideoTrack) -> bool:
     """Whether the decoded pictures are RGB."""
     return bool(_RGB_FORMAT.search(video.pix_fmt))
@@ -132,19 +140,18 @@ def require_mappable(video: VideoTrack, name: str) -> None:
         )
 
 
-def to_bt709(video: VideoTrack) -> Filters:
-    """The filters that convert decoded pictures to the published colours.
+def to_bt709(video: VideoTrack, *, ten_bits: bool = False) -> Filters:
+    """The filters that convert decoded pictures to the published colours of SDR.
 
     Each frame is converted independently, so that a resumed run produces identical frames.
+
+    Args:
+        ten_bits: convert to 10 bits; pictures that need no conversion keep theirs.
     """
     read = colour_of(video)
     rgb = read.matrix == RGB
     odd = bool(video.coded_width % 2 or video.coded_height % 2)
-    # Filters and encoders use the tags of the frames.
-    tags: dict[str, Any] = {"color_primaries": read.primaries, "color_trc": read.transfer}
-    if not rgb:
-        tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
-    described = ("setparams", tags)
+    described = _described(read)
     grey = is_grey(video)
     if read.matrix == BT709 and not (read.full_range or read.wide or grey):
         return (described,)
@@ -154,17 +161,52 @@ def to_bt709(video: VideoTrack) -> Filters:
     target: dict[str, Any] = {"matrix": "709", "range": "limited"}
     if read.wide:
         target |= {"primaries": "709", "transfer": "709"}
-    if video.bit_depth > 8 or read.wide:
+    if (video.bit_depth > 8 or read.wide) and not ten_bits:
         target["dither"] = "ordered"
     return (
         *((("setparams", {"range": "full"}), *whole) if grey else ()),
         described,
         *(whole if odd and not rgb and not grey else ()),
         *(_tone_mapped(read) if read.hdr else ()),
+        *(_without(*_HDR_METADATA) if read.hdr else ()),
+        *_without_dolby_vision(video),
         ("zscale", target),
         # RGB and odd sizes keep full chroma resolution until they are scaled.
-        ("format", {"pix_fmts": "yuv444p" if rgb or odd else "yuv420p"}),
+        ("format", {"pix_fmts": ("yuv444p" if rgb or odd else "yuv420p") + ("10le" if ten_bits else "")}),
     )
+
+
+def to_hdr(video: VideoTrack) -> Filters:
+    """The filters that convert decoded pictures of HDR to BT.2020 in limited range, with their brightness."""
+    read = colour_of(video)
+    odd = bool(video.coded_width % 2 or video.coded_height % 2)
+    if (read.matrix, read.primaries) == (BT2020, BT2020) and not read.full_range:
+        return (_described(read), *_without_dolby_vision(video))
+    return (
+        _described(read),
+        *_without_dolby_vision(video),
+        *((("format", {"pix_fmts": "yuv444p10|yuv444p12|yuv444p16"}),) if odd and read.matrix != RGB else ()),
+        ("zscale", {"matrix": "2020_ncl", "primaries": "2020", "range": "limited"}),
+        ("format", {"pix_fmts": "yuv444p10le" if odd or read.matrix == RGB else "yuv420p10le"}),
+    )
+
+
+def _without(*kinds: str) -> Filters:
+    """The filters that remove metadata from frames."""
+    return tuple(("sidedata", {"mode": "delete", "type": kind}) for kind in kinds)
+
+
+def _without_dolby_vision(video: VideoTrack) -> Filters:
+    """The filters that remove what describes the pictures of the source, not those of its base layer."""
+    return _without("DOVI_RPU_BUFFER", "DOVI_METADATA") if video.dv_profile else ()
+
+
+def _described(read: Colour) -> tuple[str, dict[str, Any]]:
+    """The filter that sets the tags of frames, which filters and encoders use."""
+    tags: dict[str, Any] = {"color_primaries": read.primaries, "color_trc": read.transfer}
+    if read.matrix != RGB:
+        tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
+    return ("setparams", tags)
 
 
 def to_jpeg(width: int, height: int) -> Filters:

@@ -224,6 +224,7 @@ class Published(SQLModel, table=True):
     with their I-frames."""
     role: str = _text(default="")
     surround_of: str = _text(optional=True)
+    video_range: str = _text(default="SDR")
 
 
 class Publication(SQLModel, table=True):

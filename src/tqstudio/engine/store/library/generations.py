@@ -54,6 +54,8 @@ class PublishedRow:
     pictures carry closed captions; else empty."""
     surround_of: str | None = None
     """Name of the rendition with the same sound in fewer channels."""
+    video_range: str = "SDR"
+    """Of video: `SDR`, `PQ` or `HLG`, as in playlists."""
 
     @property
     def init_size(self) -> int:

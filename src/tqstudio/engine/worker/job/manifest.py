@@ -14,12 +14,14 @@ from tqstudio.engine.media.check.rendition import verify_same_length
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
-from tqstudio.engine.media.plan.video_codecs import CODECS, VideoCodec
+from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import languages
 from tqstudio.engine.media.source.chapters import within
+from tqstudio.engine.media.source.colour import range_of
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
 from tqstudio.engine.worker.job.rendition_choice import Choice
@@ -55,12 +57,12 @@ def build(
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
     tracks: dict[str, AudioRendition | SubtitleRendition] = {each.name: each for each in choice.audio}
     tracks |= {each.name: each for each in choice.subtitles}
-    codecs = {rung.name: CODECS[rung.codec] for rung in choice.make}
+    rungs = {rung.name: rung for rung in choice.make}
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
             _rendition(sink, state, found, tracks.get(state.name), check)
-            | (_video(found, grid, facts, codecs[state.name]) if state.kind == "video" else {})
+            | (_video(found, grid, facts, rungs[state.name]) if state.kind == "video" else {})
             for state, found in completed
         ],
         "keep": sorted(choice.keep),
@@ -116,12 +118,13 @@ def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -
     }
 
 
-def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts, codec: VideoCodec) -> dict[str, Any]:
+def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts, rung: Rung) -> dict[str, Any]:
     return {
         "width": check.width,
         "height": check.height,
         "frame_rate": float(grid.fps),
-        "role": "captions" if facts.captions and codec.captions else "",
+        "video_range": range_of(facts.video) if rung.hdr else "SDR",
+        "role": "captions" if facts.captions and CODECS[rung.codec].captions else "",
     }
 
 
