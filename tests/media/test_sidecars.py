@@ -171,9 +171,11 @@ def test_the_language_decides_between_likely_encodings(language: str, encoding: 
     assert decode(srt(text).encode(encoding), language) == srt(text)
 
 
-def test_damage_does_not_turn_utf8_into_another_encoding() -> None:
-    content = srt(RUSSIAN).encode()
-    assert decode(content + b"\xff\xd0", "ru") == srt(RUSSIAN) + "\ufffd\ufffd"
+@pytest.mark.parametrize(
+    ("damage", "shown"), [(b"\xff\xd0", "\ufffd\ufffd"), (b"\0", ""), (b"\0" * 1000, "")]
+)
+def test_damage_does_not_turn_utf8_into_another_encoding(damage: bytes, shown: str) -> None:
+    assert decode(srt(RUSSIAN).encode() + damage, "ru") == srt(RUSSIAN) + shown
 
 
 ASS = (

@@ -44,16 +44,19 @@ def find(source: bytes) -> Found:
         OSError: its folder cannot be listed.
     """
     tracks, warnings = [], []
+    stem = _stem(os.path.basename(source))
     with source_file.folder_of(source) as folder:
-        names = sorted(os.fsencode(name) for name in os.listdir(folder))
-        for name in _names(os.path.basename(source), names):
+        # Compared as text, because there may be thousands; the dot makes that the same as to compare bytes.
+        begins = os.fsdecode(stem + b".")
+        beside = [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]
+        for name in sorted(_own(stem, beside)):
             try:
                 content = _read(folder, name)
             except OSError as error:
                 text = f"{display(name)} cannot be read and is left out: {error.strerror}"
                 warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
             else:
-                tracks.append(_track(os.path.basename(source), name, content))
+                tracks.append(_track(stem, name, content))
     return Found(tuple(tracks), tuple(warnings))
 
 
@@ -91,16 +94,13 @@ def read(source: bytes, track: SubtitleTrack) -> bytes:
     return content
 
 
-def _names(source: bytes, listed: Collection[bytes]) -> list[bytes]:
-    """The names that belong to this source, not to another video whose name begins with the same words."""
-    stem = _stem(source) + b"."
-    others = {_stem(name) + b"." for name in listed if name.startswith(stem) and is_video_name(name)} - {stem}
+def _own(stem: bytes, beside: Collection[bytes]) -> list[bytes]:
+    """The names of subtitle files, without those of other videos whose names begin with the same words."""
+    others = tuple({_stem(name) + b"." for name in beside if is_video_name(name)} - {stem + b"."})
     return [
         name
-        for name in listed
-        if name.startswith(stem)
-        and os.path.splitext(name)[1].lower() in _CODECS
-        and not name.startswith(tuple(others))
+        for name in beside
+        if os.path.splitext(name)[1].lower() in _CODECS and not name.startswith(others)
     ]
 
 
@@ -108,8 +108,8 @@ def _stem(name: bytes) -> bytes:
     return os.path.splitext(name)[0]
 
 
-def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
-    between = _stem(name)[len(_stem(source)) :].decode("utf-8", "replace")
+def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
+    between = _stem(name)[len(stem) :].decode("utf-8", "replace")
     words = [word for word in between.split(".") if word]
     roles = set()
     while words and words[-1].lower() in _ROLES and (words[-1].lower() != _HINDI or _is_language(words[:-1])):
