@@ -19,7 +19,11 @@ from tqstudio.source_files import is_video_name
 
 LARGEST = 8 * 1024 * 1024
 """Bytes; a film has some hundred kB."""
+MOST = 64
+"""Files of one source that are read at most."""
 _CODECS = {b".srt": "subrip", b".ass": "ass", b".ssa": "ass", b".vtt": "webvtt"}
+_UNSUPPORTED = {b".idx", b".sub", b".sup", b".smi", b".ttml"}
+_MOST_NAMED = 4
 _FORCED = "forced"
 _HINDI = "hi"
 """After a language it means that the text is for the hearing impaired."""
@@ -34,7 +38,7 @@ class Found:
     tracks: tuple[SubtitleTrack, ...]
     """In the order of their names."""
     warnings: tuple[JobWarning, ...]
-    """About files that cannot be read."""
+    """About files that are left out."""
 
 
 def find(source: bytes) -> Found:
@@ -49,7 +53,9 @@ def find(source: bytes) -> Found:
         # Compared as text, because there may be thousands; the dot makes that the same as to compare bytes.
         begins = os.fsdecode(stem + b".")
         beside = [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]
-        for name in sorted(_own(stem, beside)):
+        own = sorted(_own(stem, beside))
+        texts = [name for name in own if _extension(name) in _CODECS][:MOST]
+        for name in texts:
             try:
                 content = _read(folder, name)
             except OSError as error:
@@ -57,6 +63,11 @@ def find(source: bytes) -> Found:
                 warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
             else:
                 tracks.append(_track(stem, name, content))
+    if rest := [display(name) for name in own if name not in texts]:
+        named = ", ".join(rest[:_MOST_NAMED])
+        more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+        text = f"left out: {named}{more}; at most {MOST} files in SRT, ASS or WebVTT are published"
+        warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     return Found(tuple(tracks), tuple(warnings))
 
 
@@ -88,8 +99,7 @@ def read(source: bytes, track: SubtitleTrack) -> bytes:
     if _digest(content) != track.digest:
         raise TqError(
             ErrorCode.SOURCE_CHANGED,
-            f"{display(track.file)} changed while it was being transcoded",
-            "add the video again when the file is complete",
+            f"{display(track.file)} changed while it was being transcoded: add the video again",
         )
     return content
 
@@ -100,12 +110,16 @@ def _own(stem: bytes, beside: Collection[bytes]) -> list[bytes]:
     return [
         name
         for name in beside
-        if os.path.splitext(name)[1].lower() in _CODECS and not name.startswith(others)
+        if _extension(name) in _CODECS.keys() | _UNSUPPORTED and not name.startswith(others)
     ]
 
 
 def _stem(name: bytes) -> bytes:
     return os.path.splitext(name)[0]
+
+
+def _extension(name: bytes) -> bytes:
+    return os.path.splitext(name)[1].lower()
 
 
 def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
@@ -122,7 +136,7 @@ def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
     )
     return SubtitleTrack(
         index=-1,
-        codec=_CODECS[os.path.splitext(name)[1].lower()],
+        codec=_CODECS[_extension(name)],
         language=language,
         title=title_of(" ".join(words)),
         default=False,
