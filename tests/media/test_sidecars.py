@@ -22,7 +22,7 @@ from tqstudio.engine.media.source.text_encoding import decode
 from tqstudio.errors import WarningCode
 
 from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
-from .test_ladder_encode import codes_of
+from .test_ladder_encode import codes_of, scripted
 from .test_subtitles import SRT, TEXTS, TIMES, cues_of, film, subtitles_of
 
 FRENCH = "Où êtes-vous allé hier soir ?\nJe ne sais pas, c'était déjà très tard.\nÇa ne fait rien, ma chère."
@@ -266,6 +266,23 @@ def test_times_count_from_the_start_as_players_count_them(
     assert begins == pytest.approx(shown, abs=0.03)
 
 
+def test_times_are_right_in_a_source_that_is_decoded_from_its_start(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """AVI has no times of presentation."""
+    source = tmp_path / "film.avi"
+    run_ffmpeg(
+        ffmpeg,
+        *("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=6", "-f", "lavfi", "-i", "sine=d=6"),
+        *("-c:v", "mpeg4", "-bf", "2", "-c:a", "mp2", str(source)),
+    )
+    source.with_suffix(".srt").write_text(SRT)
+    made = made_with(encode, source, one)
+    assert made.mode == "linear"
+    [state] = subtitles_of(made).values()
+    assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(TIMES, abs=40)
+
+
 def test_files_come_after_the_tracks_of_the_source(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
@@ -347,15 +364,27 @@ def lengthen(path: Path) -> None:
 @pytest.mark.parametrize("change", [remove, lengthen])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_file_that_changes_meanwhile_is_left_out(
-    encode: MakeEncode, one: Profile, source: Path, change: Callable[[Path], None], when: str
+    ffmpeg: FFmpeg,
+    encode: MakeEncode,
+    one: Profile,
+    source: Path,
+    change: Callable[[Path], None],
+    when: str,
+    tmp_path: Path,
 ) -> None:
-    path = source.parent / "film.de.srt"
+    path, go = source.parent / "film.de.srt", tmp_path / "go"
     path.write_text(SRT)
-    made = encode(source, one, poster=False)
-    if when == "after":
+    os.mkfifo(go)
+    held = scripted(tmp_path / "ffmpeg", ffmpeg, f"*90p/index*) read _ < {go};;")
+    made = encode(source, one, poster=False, ffmpeg=held)
+    if when == "before":
+        change(path)
+        made.start()
+    else:
         run_to_end(made, lambda: subtitles_of(made)["sub-de"].status == "completed")
-        assert made.state == "running"
-    change(path)
+        change(path)
+    with go.open("w") as file:
+        file.write("\n")
     run_to_end(made)
     assert (made.state, codes_of(made)) == ("done", ["RENDITION_LEFT_OUT"])
     assert subtitles_of(made)["sub-de"].status == "failed"
