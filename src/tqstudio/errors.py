@@ -103,7 +103,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",
-        WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 1000",
+        WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",

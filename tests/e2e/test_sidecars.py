@@ -33,9 +33,11 @@ def test_files_are_taken_along_when_they_come(make_studio: MakeStudio, clip: Mak
     source: Path = copy(clip(seconds=2), "film.mp4")
     (source.parent / "film.de.srt").write_text(WORDS.format("hallo"))
     (source.parent / "film.it.srt").write_text("ciao")
+    (source.parent / "film.es.srt").symlink_to(source.parent / "film.de.srt")
     video = processed(studio, source)
-    assert [each["code"] for each in video["warnings"]] == ["RENDITION_LEFT_OUT"]
-    assert "film.it.srt" in video["warnings"][0]["text"]
+    left_out = [(each["code"], each["text"]) for each in video["warnings"]]
+    assert [code for code, _ in left_out] == ["SUBTITLES_LEFT_OUT", "RENDITION_LEFT_OUT"]
+    assert ["film.es.srt" in left_out[0][1], "film.it.srt" in left_out[1][1]] == [True, True]
     assert offered(video) == [("German", "de", None)]
     jobs = studio("job", "list", "--json").json()["jobs"]
     assert processed(studio, source)["warnings"] == video["warnings"]

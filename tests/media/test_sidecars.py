@@ -22,7 +22,7 @@ from tqstudio.engine.media.source.text_encoding import decode
 from tqstudio.errors import WarningCode
 
 from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
-from .test_ladder_encode import codes_of
+from .test_ladder_encode import codes_of, scripted
 from .test_subtitles import SRT, TEXTS, TIMES, cues_of, film, subtitles_of
 
 FRENCH = "Où êtes-vous allé hier soir ?\nJe ne sais pas, c'était déjà très tard.\nÇa ne fait rien, ma chère."
@@ -109,6 +109,16 @@ def test_what_is_no_readable_file_is_reported_by_its_name(source: Path, tmp_path
     ]
 
 
+def test_files_that_are_not_read_are_named(source: Path) -> None:
+    for name in ("film.idx", "film.sub", *(f"film.{number:02}.srt" for number in range(sidecars.MOST + 4))):
+        (source.parent / name).write_text(SRT)
+    looked = sidecars.find(os.fsencode(source))
+    assert len(looked.tracks) == sidecars.MOST
+    [warning] = looked.warnings
+    assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
+    assert "film.64.srt, film.65.srt, film.66.srt, film.67.srt and 2 more" in warning.text
+
+
 def test_a_folder_that_is_kept_open_is_read_even_if_another_one_takes_its_place(
     source: Path, tmp_path: Path
 ) -> None:
@@ -171,9 +181,11 @@ def test_the_language_decides_between_likely_encodings(language: str, encoding: 
     assert decode(srt(text).encode(encoding), language) == srt(text)
 
 
-def test_damage_does_not_turn_utf8_into_another_encoding() -> None:
-    content = srt(RUSSIAN).encode()
-    assert decode(content + b"\xff\xd0", "ru") == srt(RUSSIAN) + "\ufffd\ufffd"
+@pytest.mark.parametrize(
+    ("damage", "shown"), [(b"\xff\xd0", "\ufffd\ufffd"), (b"\0", ""), (b"\0" * 1000, "")]
+)
+def test_damage_does_not_turn_utf8_into_another_encoding(damage: bytes, shown: str) -> None:
+    assert decode(srt(RUSSIAN).encode() + damage, "ru") == srt(RUSSIAN) + shown
 
 
 ASS = (
@@ -252,6 +264,23 @@ def test_times_count_from_the_start_as_players_count_them(
     grid = made.spec.grid
     begins = [cue.begin / 1000 - grid.head / grid.fps for cue in cues_of(state)]
     assert begins == pytest.approx(shown, abs=0.03)
+
+
+def test_times_are_right_in_a_source_that_is_decoded_from_its_start(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """AVI has no times of presentation."""
+    source = tmp_path / "film.avi"
+    run_ffmpeg(
+        ffmpeg,
+        *("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=6", "-f", "lavfi", "-i", "sine=d=6"),
+        *("-c:v", "mpeg4", "-bf", "2", "-c:a", "mp2", str(source)),
+    )
+    source.with_suffix(".srt").write_text(SRT)
+    made = made_with(encode, source, one)
+    assert made.mode == "linear"
+    [state] = subtitles_of(made).values()
+    assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(TIMES, abs=40)
 
 
 def test_files_come_after_the_tracks_of_the_source(
@@ -335,15 +364,27 @@ def lengthen(path: Path) -> None:
 @pytest.mark.parametrize("change", [remove, lengthen])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_file_that_changes_meanwhile_is_left_out(
-    encode: MakeEncode, one: Profile, source: Path, change: Callable[[Path], None], when: str
+    ffmpeg: FFmpeg,
+    encode: MakeEncode,
+    one: Profile,
+    source: Path,
+    change: Callable[[Path], None],
+    when: str,
+    tmp_path: Path,
 ) -> None:
-    path = source.parent / "film.de.srt"
+    path, go = source.parent / "film.de.srt", tmp_path / "go"
     path.write_text(SRT)
-    made = encode(source, one, poster=False)
-    if when == "after":
+    os.mkfifo(go)
+    held = scripted(tmp_path / "ffmpeg", ffmpeg, f"*90p/index*) read _ < {go};;")
+    made = encode(source, one, poster=False, ffmpeg=held)
+    if when == "before":
+        change(path)
+        made.start()
+    else:
         run_to_end(made, lambda: subtitles_of(made)["sub-de"].status == "completed")
-        assert made.state == "running"
-    change(path)
+        change(path)
+    with go.open("w") as file:
+        file.write("\n")
     run_to_end(made)
     assert (made.state, codes_of(made)) == ("done", ["RENDITION_LEFT_OUT"])
     assert subtitles_of(made)["sub-de"].status == "failed"

@@ -371,7 +371,7 @@ class Manifest(Message):
     """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""
-    chapters: list[ManifestChapter] = Field(default_factory=list, max_length=1000)
+    chapters: list[ManifestChapter] = Field(default_factory=list, max_length=500)
     settings_hash: ShortText
     source: SourceIdentity | None = None
     """The source when work on it began; if another file is there now, nothing is published."""

@@ -43,7 +43,7 @@ def is_valid(content: bytes) -> bool:
     """Whether this is a list of chapters in JSON, each with its start."""
     try:
         entries = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(entries, list) and all(
         isinstance(entry, dict) and isinstance(entry.get("start-time"), int | float) for entry in entries

@@ -14,7 +14,7 @@ from tqstudio.engine.media.source.facts import Chapter, title_of
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-MOST = 1000
+MOST = 500
 """Chapters that are published at most."""
 _LEAST_S = 0.001
 

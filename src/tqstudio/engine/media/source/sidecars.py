@@ -19,7 +19,11 @@ from tqstudio.source_files import is_video_name
 
 LARGEST = 8 * 1024 * 1024
 """Bytes; a film has some hundred kB."""
+MOST = 64
+"""Files of one source that are read at most."""
 _CODECS = {b".srt": "subrip", b".ass": "ass", b".ssa": "ass", b".vtt": "webvtt"}
+_UNSUPPORTED = {b".idx", b".sub", b".sup", b".smi", b".ttml"}
+_MOST_NAMED = 4
 _FORCED = "forced"
 _HINDI = "hi"
 """After a language it means that the text is for the hearing impaired."""
@@ -34,7 +38,7 @@ class Found:
     tracks: tuple[SubtitleTrack, ...]
     """In the order of their names."""
     warnings: tuple[JobWarning, ...]
-    """About files that cannot be read."""
+    """About files that are left out."""
 
 
 def find(source: bytes) -> Found:
@@ -44,16 +48,26 @@ def find(source: bytes) -> Found:
         OSError: its folder cannot be listed.
     """
     tracks, warnings = [], []
+    stem = _stem(os.path.basename(source))
     with source_file.folder_of(source) as folder:
-        names = sorted(os.fsencode(name) for name in os.listdir(folder))
-        for name in _names(os.path.basename(source), names):
+        # Compared as text, because there may be thousands; the dot makes that the same as to compare bytes.
+        begins = os.fsdecode(stem + b".")
+        beside = [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]
+        own = sorted(_own(stem, beside))
+        texts = [name for name in own if _extension(name) in _CODECS][:MOST]
+        for name in texts:
             try:
                 content = _read(folder, name)
             except OSError as error:
                 text = f"{display(name)} cannot be read and is left out: {error.strerror}"
                 warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
             else:
-                tracks.append(_track(os.path.basename(source), name, content))
+                tracks.append(_track(stem, name, content))
+    if rest := [display(name) for name in own if name not in texts]:
+        named = ", ".join(rest[:_MOST_NAMED])
+        more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+        text = f"left out: {named}{more}; at most {MOST} files in SRT, ASS or WebVTT are published"
+        warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     return Found(tuple(tracks), tuple(warnings))
 
 
@@ -85,22 +99,18 @@ def read(source: bytes, track: SubtitleTrack) -> bytes:
     if _digest(content) != track.digest:
         raise TqError(
             ErrorCode.SOURCE_CHANGED,
-            f"{display(track.file)} changed while it was being transcoded",
-            "add the video again when the file is complete",
+            f"{display(track.file)} changed while it was being transcoded: add the video again",
         )
     return content
 
 
-def _names(source: bytes, listed: Collection[bytes]) -> list[bytes]:
-    """The names that belong to this source, not to another video whose name begins with the same words."""
-    stem = _stem(source) + b"."
-    others = {_stem(name) + b"." for name in listed if name.startswith(stem) and is_video_name(name)} - {stem}
+def _own(stem: bytes, beside: Collection[bytes]) -> list[bytes]:
+    """The names of subtitle files, without those of other videos whose names begin with the same words."""
+    others = tuple({_stem(name) + b"." for name in beside if is_video_name(name)} - {stem + b"."})
     return [
         name
-        for name in listed
-        if name.startswith(stem)
-        and os.path.splitext(name)[1].lower() in _CODECS
-        and not name.startswith(tuple(others))
+        for name in beside
+        if _extension(name) in _CODECS.keys() | _UNSUPPORTED and not name.startswith(others)
     ]
 
 
@@ -108,8 +118,12 @@ def _stem(name: bytes) -> bytes:
     return os.path.splitext(name)[0]
 
 
-def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
-    between = _stem(name)[len(_stem(source)) :].decode("utf-8", "replace")
+def _extension(name: bytes) -> bytes:
+    return os.path.splitext(name)[1].lower()
+
+
+def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
+    between = _stem(name)[len(stem) :].decode("utf-8", "replace")
     words = [word for word in between.split(".") if word]
     roles = set()
     while words and words[-1].lower() in _ROLES and (words[-1].lower() != _HINDI or _is_language(words[:-1])):
@@ -122,7 +136,7 @@ def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
     )
     return SubtitleTrack(
         index=-1,
-        codec=_CODECS[os.path.splitext(name)[1].lower()],
+        codec=_CODECS[_extension(name)],
         language=language,
         title=title_of(" ".join(words)),
         default=False,

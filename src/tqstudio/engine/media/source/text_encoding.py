@@ -32,21 +32,23 @@ _SLACK = 0.06
 
 
 def decode(content: bytes, language: str) -> str:
-    """Decode a text. What is invalid in its encoding becomes U+FFFD.
+    """Decode a text. What is invalid in its encoding becomes U+FFFD; zero characters are removed.
 
     Args:
         language: its tag, or `und`; of several likely encodings, that of the language is used.
     """
-    return content.decode(_encoding(content, language), "replace")
+    return content.decode(_encoding(content, language), "replace").replace("\0", "")
 
 
 def _encoding(content: bytes, language: str) -> str:
     for bom, encoding in _BOMS.items():
         if content.startswith(bom):
             return encoding
-    if zeros := content.count(0):
-        # Every other byte of most letters.
-        return "utf-16-le" if 2 * content[1::2].count(0) > zeros else "utf-16-be"
+    # In UTF-16 one byte of digits, spaces and most letters is zero; files that were not copied to their end
+    # have zeros in both places.
+    first, second = content[::2].count(0), content[1::2].count(0)
+    if 4 * min(first, second) < max(first, second) > len(content) // 10:
+        return "utf-16-be" if first > second else "utf-16-le"
     rest, characters = _UTF_8_CHARACTER.subn(b"", content)
     # A few damaged characters do not make it another encoding.
     if len(_OTHER.findall(rest)) <= characters // 4:

@@ -28,7 +28,7 @@ class ExaminedSource:
     facts: SourceFacts
     """With the subtitle files beside it."""
     warnings: tuple[JobWarning, ...] = ()
-    """About subtitle files that cannot be read."""
+    """About subtitle files that are left out."""
 
     def require_same(self) -> None:
         """
