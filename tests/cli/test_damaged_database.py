@@ -59,6 +59,7 @@ def _listed(shell: Program) -> list[int]:
     return [row["id"] for row in shell("job", "list", "--json").json()["jobs"]]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "An index has lost waiting jobs",
     "The next start rebuilds it; `doctor` and `backup` report it",
@@ -106,6 +107,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Prog
     assert _listed(shell) == [1, 3]
 
 
+@pytest.mark.slow
 def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Program) -> None:
     with committed(home.database) as db:
         db.execute("DROP TABLE alembic_version")

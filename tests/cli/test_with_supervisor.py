@@ -365,7 +365,7 @@ def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
     return output
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "head"])
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("head", marks=pytest.mark.slow)])
 def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     how: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -782,6 +782,7 @@ def test_queue_process_works_until_nothing_is_left(fresh: Program, clips: Path, 
     assert fresh("queue", "process", "--workers", "2").out == "nothing to do\n"
 
 
+@pytest.mark.slow
 def test_queue_process_stops_after_so_many_jobs(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()

@@ -107,6 +107,7 @@ BACK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A source is missing when its job starts and returns later",
     "`SOURCE_MISSING`, then requeued when the file is back",

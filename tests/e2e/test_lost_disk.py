@@ -128,6 +128,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A person emptied an output",
     "The queue waits; the message names the command that confirms it",

@@ -53,6 +53,7 @@ def _all_there(folder: Path) -> None:
     assert sorted(os.listdir(os.fsencode(folder))) == sorted(NAMES)
 
 
+@pytest.mark.slow
 def test_through_a_drop_folder(shared: Studio, odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     folder = shared.client.send(calls.add_folder(encode(odd), output_b64=encode(out), settle_s=0.1))

@@ -147,6 +147,7 @@ def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     batch.studio.down()
 
 
+@pytest.mark.slow
 def test_set_and_workers_hold_for_one_run(batch: Batch) -> None:
     batch.studio.down()
     done = batch("--set", "video.crf=41", "--set", "preset=superfast", "--workers", "2")

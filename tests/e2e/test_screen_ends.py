@@ -74,7 +74,7 @@ def shell(studio: Studio, tmp_path: Path) -> Iterator[Terminal]:
     ("keys", "opens", "back"),
     [
         ("", "clip-000.mp4", ""),
-        ("/clip", "/clip", "\r"),
+        pytest.param("/clip", "/clip", "\r", marks=pytest.mark.slow),
         ("?", "Keys of the view", "q"),
         ("=", "Priority of", "\r"),
     ],

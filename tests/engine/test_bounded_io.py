@@ -124,7 +124,7 @@ def test_a_place_that_does_not_answer_costs_one_thread(
     "Its jobs wait with `DISK_SILENT`; others run, and the supervisor answers",
     area="disks",
 )
-@pytest.mark.parametrize("which", ["output", "source"])
+@pytest.mark.parametrize("which", ["output", pytest.param("source", marks=pytest.mark.slow)])
 def test_a_disk_that_does_not_answer_holds_up_no_other_job(
     hung: HungMount, make_supervisor: MakeSupervisor, tmp_path: Path, which: str
 ) -> None:

@@ -190,6 +190,7 @@ def test_progress_is_sent_and_not_stored(desk: Desk) -> None:
         assert names[worker.name] == "busy"
 
 
+@pytest.mark.slow
 def test_a_resumed_job_is_reported_from_where_it_was(desk: Desk) -> None:
     worker, job = desk.running()
     made = {

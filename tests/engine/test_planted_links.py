@@ -214,6 +214,7 @@ def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: D
     assert [entry.name for entry in sorted(sink.rglob("*"))] == ["scratch", "segments", "trash"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Other users may write to an output",
     "`OUTPUT_SHARED`: refused, or the queue waits until the mode is right",

@@ -274,6 +274,7 @@ def test_a_stream_that_cannot_be_continued_starts_again(clip: MakeClip, encode: 
     assert [state.check.frames for state in video_of(second) if state.check] == [120, 120]
 
 
+@pytest.mark.slow
 def test_what_lags_behind_catches_up_alone(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
     source = clip("long.mp4", seconds=30)
     first = encode(source, poster=False)
@@ -290,6 +291,7 @@ def test_what_lags_behind_catches_up_alone(clip: MakeClip, encode: MakeEncode, t
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
 
 
+@pytest.mark.slow
 def test_a_fragment_that_the_disk_lost_is_made_again(
     clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path
 ) -> None:

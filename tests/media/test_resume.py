@@ -71,7 +71,7 @@ def _fragments_made(encode: LadderEncode) -> int:
 @pytest.mark.parametrize(
     ("number", "nasty"),
     [
-        pytest.param(number, nasty, id=nasty.name, marks=[pytest.mark.slow] if number % 3 else [])
+        pytest.param(number, nasty, id=nasty.name, marks=[pytest.mark.slow] if number % 6 else [])
         for number, nasty in enumerate(CORPUS)
     ],
 )

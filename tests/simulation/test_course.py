@@ -28,6 +28,7 @@ def test_a_world_of_every_trouble(
     assert outcome.jobs["done"] > 20, "it would show little if nothing got done"
 
 
+@pytest.mark.slow
 def test_equal_seeds_make_equal_courses() -> None:
     """Also in a process with other hashes: nothing depends on the order of a set."""
     here = simulate(11, 700)

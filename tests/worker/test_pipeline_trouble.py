@@ -47,6 +47,7 @@ def test_a_source_that_changes_meanwhile(
     assert "changing.mp4" in outcome.text
 
 
+@pytest.mark.slow
 @pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
 def test_a_source_that_grows_meanwhile_is_encoded_again(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, tmp_path: Path
