@@ -247,23 +247,20 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_resumes(
 
 
 @pytest.fixture
-def without_setpriv(make_studio: MakeStudio, tmp_path: Path) -> Studio:
-    """On such a system no ffmpeg dies with its worker."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool in ("cat", "nice"):
-        (tools / tool).symlink_to(str(shutil.which(tool)))
+def with_a_script(make_studio: MakeStudio) -> Studio:
+    """The script that stands for ffmpeg starts it as a child, which does not die with the worker."""
     studio = make_studio()
-    studio.environment = {**studio.environment, "PATH": str(tools)}
+    script = studio.root / "ffmpeg"
+    script.write_text(script.read_text().replace("exec ", "", 1) + "exit $?\n")
     return studio.up()
 
 
 @pytest.mark.slow
 @pytest.mark.fault("ffmpegs outlive a killed supervisor", "The next one ends them", area="supervisor")
 def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
-    without_setpriv: Studio, long: Path, make_studio: MakeStudio
+    with_a_script: Studio, long: Path, make_studio: MakeStudio
 ) -> None:
-    studio = without_setpriv
+    studio = with_a_script
     neighbour = make_studio().up()
     with studio.paced(1):
         job = studio.add(long)
@@ -288,8 +285,8 @@ def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
     assert lives(neighbour.worker()["pid"])
 
 
-def test_ffmpegs_that_outlive_a_killed_worker_are_ended_at_once(without_setpriv: Studio, long: Path) -> None:
-    studio = without_setpriv
+def test_ffmpegs_that_outlive_a_killed_worker_are_ended_at_once(with_a_script: Studio, long: Path) -> None:
+    studio = with_a_script
     with studio.paced(1):
         job = studio.add(long)
         encoders = studio.running(job)

@@ -22,12 +22,13 @@ from tqstudio.engine.media.source import probe as real
 from tqstudio.engine.probing import program
 
 place = Path(__file__).parent
+log = (place / "asked").open("a")
 probe = real.probe_head
 
 def hostile(path):
     name = os.path.basename(path).decode()
-    with (place / "asked").open("a") as log:
-        log.write(f"{os.getpid()} {name}\\n")
+    log.write(f"{os.getpid()} {name}\\n")
+    log.flush()
     if "crash" in name:
         os.abort()
     if "hang" in name:

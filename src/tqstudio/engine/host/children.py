@@ -126,7 +126,7 @@ def become_subreaper() -> None:
 def reap_orphans() -> None:
     """Kill and reap descendants that were reparented to us because their parent, our child, died.
 
-    The kernel ends most of them with their parent, if the system has `setpriv`.
+    The kernel ends most of them with their parent.
     """
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, ChildProcessError):

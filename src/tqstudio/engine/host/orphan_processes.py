@@ -1,9 +1,9 @@
 """Kills processes that outlived their supervisor, which are found by a mark in their environment.
 
-Parent-death signals end a worker with its supervisor, and an ffmpeg with its worker. Others (on a system
-without `setpriv`, or after a death between two system calls) would still use CPU and write files, so the next
-supervisor kills them. The mark names the database and the supervisor; processes whose supervisor still runs,
-for instance in a copied home, are not touched.
+Parent-death signals end a worker with its supervisor, and an ffmpeg with its worker. Others (those that
+a script of the user starts, or after a death between two system calls) would still use CPU and write files,
+so the next supervisor kills them. The mark names the database and the supervisor; processes whose supervisor
+still runs, for instance in a copied home, are not touched.
 """
 
 from __future__ import annotations

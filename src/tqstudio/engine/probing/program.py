@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tqstudio.engine.host.parent_death import die_with_parent
+from tqstudio.engine.media.ffmpeg import confine
 from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(2, 1)
     import tqstudio.engine.media.source.probe  # noqa: F401 - loaded before “ready” is sent
 
+    confine.read_only()
     _write(answers, {"ready": True})
     for request in sys.stdin.buffer:
         _write(answers, answer_for(base64.b64decode(json.loads(request)["path"])))

@@ -199,10 +199,25 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
         yield _failed("ffmpeg", error)
         return
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
+    yield _confinement(found.path)
     cpu = encodes(found, "libx264")
     devices = [f"{device.encoder} on {device.label}" for device in discover(found)] if settings.gpu else []
     detail = ", ".join([*(["libx264"] if cpu else []), *devices]) or "none works"
     yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
+
+
+def _confinement(ffmpeg: str) -> CheckView:
+    """What keeps ffmpeg from files and networks; without it encodes work all the same."""
+    from tqstudio.engine.media.ffmpeg import confine
+    from tqstudio.engine.media.ffmpeg.process import can_be_confined
+
+    if not confine.is_program(ffmpeg):
+        return _check("confinement", True, "none: ffmpeg is a script, which may need any file")
+    if not can_be_confined(ffmpeg):
+        return _check("confinement", True, "none: ffmpeg needs more than the libraries of the system")
+    lacks = confine.missing()
+    detail = f"without {' and '.join(lacks)}, which this system lacks" if lacks else "files and sockets"
+    return _check("confinement", True, detail)
 
 
 def _disk(home: Home, settings: Settings) -> CheckView:

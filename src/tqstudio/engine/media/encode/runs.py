@@ -14,7 +14,7 @@ from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
 from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.ffmpeg.process import Run, start
+from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
 from tqstudio.engine.media.ffmpeg.track_commands import (
     SIDECAR_NAMES,
     audio_command,
@@ -229,7 +229,11 @@ class Launcher:
         except OSError as error:
             raise from_output_error(error, f"cannot create the directory of the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
-        run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source)
+        # GPU encoders need devices and services that differ by driver.
+        confined = encoder not in GPU_ENCODERS and can_be_confined(spec.ffmpeg.path)
+        run = start(
+            argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source, confined
+        )
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         to_the_end = planned is None or planned.stop is None
         outputs = [
