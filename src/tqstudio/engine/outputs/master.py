@@ -138,7 +138,9 @@ def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
         if row.kind == "subtitles"
     ]
     captions = any(row.kind == "video" and row.role == "captions" for row in rows)
-    return master_playlist(variants, audio, subtitles, captions=captions).encode()
+    # The first closed captions have the language of the programme. Earlier versions did not declare it.
+    language = audio[0].language if audio and any(variant.iframes for variant in variants) else "und"
+    return master_playlist(variants, audio, subtitles, captions=captions, captions_language=language).encode()
 
 
 def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:

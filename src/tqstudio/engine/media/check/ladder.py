@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import m3u8
 
-from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.check import apple, digests
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
@@ -51,7 +51,9 @@ class LadderReport:
     master: Path
     findings: tuple[Finding, ...]
     error: TqError | None
-    """An error in the master playlist, or a mismatch between renditions."""
+    """An error in the master playlist, a mismatch between renditions, or a violated MUST of Apple's rules."""
+    rules: tuple[apple.Result, ...] = ()
+    """The outcomes of Apple's rules; empty if there is another error."""
 
     @property
     def ok(self) -> bool:
@@ -83,7 +85,17 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
     sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
-    return LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
+    report = LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
+    return _with_rules(report) if report.ok else report
+
+
+def _with_rules(report: LadderReport) -> LadderReport:
+    try:
+        rules = apple.check(report.master)
+    except OSError as error:
+        return replace(report, error=_invalid(f"a file cannot be read: {error.strerror}"))
+    violated = apple.violation(rules)
+    return replace(report, rules=rules, error=_invalid(violated) if violated else None)
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
