@@ -263,7 +263,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
             at / "master.m3u8", "I-FRAME-STREAM-INF:BANDWIDTH=[0-9]+", "I-FRAME-STREAM-INF:BANDWIDTH=5"
         ),
         "180p",
-        "the I-frames of 180p is announced with 5 bit/s",
+        "180p (I-frames) is announced with 5 bit/s",
+    ),
+    "I-frames elsewhere": (
+        lambda at: _change(at / "master.m3u8", "v1/180p/iframes.m3u8", "../../etc/iframes.m3u8"),
+        "",
+        "../../etc/iframes.m3u8, which belongs to no quality",
     ),
     "elsewhere": (
         lambda at: _change(at / "master.m3u8", "v1/180p/index.m3u8", "../../etc/index.m3u8"),

@@ -271,7 +271,9 @@ def _point_if_whole(publication: Publication) -> bool:
             return False
         if outputs.named(place) != number:
             _require_same_source(publication)
-            outputs.point(place, number, rows)
+            master.write_next(place, number, rows)
+            _require_rules(place.next_master)
+            master.replace(place)
     failpoints.reach("settle.pointed")
     return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -86,10 +86,12 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
     sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
     report = LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
-    return _with_rules(report) if report.ok else report
+    return _with_rules(report, playlist) if report.ok else report
 
 
-def _with_rules(report: LadderReport) -> LadderReport:
+def _with_rules(report: LadderReport, playlist: Any) -> LadderReport:
+    if stray := _stray_iframes(playlist):
+        return replace(report, error=stray)
     try:
         rules = apple.check(report.master)
     except OSError as error:
@@ -99,10 +101,10 @@ def _with_rules(report: LadderReport) -> LadderReport:
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
-    iframes = {str(Path(entry.uri).parent): entry for entry in playlist.iframe_playlists}
+    iframes = {PurePath(entry.uri).parent: entry for entry in playlist.iframe_playlists}
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
-        listed = iframes.get(str(Path(uri).parent))
+        listed = iframes.get(PurePath(uri).parent)
         yield _check(master, uri, "video", entry.stream_info, listed, every_byte)
     for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
         yield _check(master, uri, medium.type.lower(), None, None, every_byte)
@@ -212,7 +214,7 @@ def _require_iframes(name: str, path: Path, info: Any, check: RenditionCheck) ->
         raise _invalid(f"{name} has no {path.name}") from None
     if not same:
         raise _invalid(f"{name}: {path.name} does not list the key frames of its segments")
-    _require_as_announced(f"the I-frames of {name}", info, check, iframe_rates(iframes)[0])
+    _require_as_announced(f"{name} (I-frames)", info, check, iframe_rates(iframes)[0])
 
 
 def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
@@ -236,6 +238,15 @@ def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]
             if abs(short_s) > tolerance_s(video.duration_s, linear=True):
                 side = "before" if short_s > 0 else "after"
                 return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
+    return None
+
+
+def _stray_iframes(playlist: Any) -> TqError | None:
+    """Check that all I-frames belong to a quality, with which they are compared."""
+    qualities = {PurePath(entry.uri).parent for entry in playlist.playlists}
+    for entry in playlist.iframe_playlists:
+        if PurePath(entry.uri).parent not in qualities:
+            return _invalid(f"the master playlist lists {entry.uri}, which belongs to no quality")
     return None
 
 

@@ -37,8 +37,10 @@ def check(master: Path) -> tuple[Result, ...]:
 
 
 def violation(results: Iterable[Result]) -> str | None:
-    """A sentence about the first violated MUST."""
+    """A sentence about the first violated MUST, with the first three places."""
     for result in results:
         if result.outcome is Outcome.FAIL:
-            return f"it violates Apple's rule {result.number} ({result.text}): {'; '.join(result.details)}"
+            return (
+                f"it violates Apple's rule {result.number} ({result.text}): {'; '.join(result.details[:3])}"
+            )
     return None

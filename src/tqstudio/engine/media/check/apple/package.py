@@ -94,7 +94,7 @@ def read(master: Path) -> Package:
     Raises:
         OSError: from the file system.
     """
-    text = master.read_text(encoding="utf-8")
+    text = master.read_text(encoding="utf-8", errors="replace")
     parsed = m3u8.loads(text)
     media = {
         kind: [each.uri for each in parsed.media if each.type == kind and each.uri]
@@ -105,7 +105,7 @@ def read(master: Path) -> Package:
         text,
         parsed,
         *(
-            {uri: _playlist(master.parent / unquote(uri), sizes) for uri in uris}
+            {uri: _playlist(master.parent / unquote(uri), sizes) for uri in dict.fromkeys(uris)}
             for uris in (
                 [each.uri for each in parsed.playlists],
                 media["AUDIO"],
@@ -120,7 +120,7 @@ def _playlist(path: Path, sizes: dict[Path, dict[str, int]]) -> Playlist:
     folder = path.parent
     if folder not in sizes:
         sizes[folder] = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     segments = _SEGMENT.findall(text)
     return Playlist(
         name=f"{folder.name}/{path.name}",

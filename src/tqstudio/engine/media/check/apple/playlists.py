@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 
 from tqstudio.engine.media.check.apple.package import Package, Playlist
@@ -147,11 +148,9 @@ def _(package: Package) -> Findings:
 
 
 def _edges(playlist: Playlist) -> list[float]:
-    at, edges = 0.0, []
-    for duration in playlist.durations:
-        edges.append(at)
-        at += duration
-    return edges
+    """Where segments begin, in seconds; without a last one of a few audio frames."""
+    edges = [0.0, *accumulate(playlist.durations)]
+    return [edge for edge in edges[:-1] if edge < edges[-1] - _SOUND_S]
 
 
 @_rule("9.1", "MUST", "EXT-X-STREAM-INF has CODECS")
