@@ -181,9 +181,9 @@ def _default_first(variants: list[Variant]) -> list[Variant]:
 
     Earlier versions, which wrote no I-frames, did not.
     """
-    alike = [each for each in variants if each.codec[:4] == variants[0].codec[:4]]
     if not any(variant.iframes for variant in variants):
         return variants
+    alike = [each for each in variants if each.codec[:4] == variants[0].codec[:4]]
     default = min(alike, key=lambda each: abs(each.average_bps - _DEFAULT_BPS))
     return [default, *(each for each in variants if each is not default)]
 

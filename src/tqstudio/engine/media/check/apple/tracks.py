@@ -164,9 +164,10 @@ def _(package: Package) -> Findings:
 
 @_rule("5.10", "SHOULD", "CODECS names the kind of subtitles")
 def _(package: Package) -> Findings:
+    is_webvtt = all(playlist.uris[0].endswith("vtt") for playlist in package.subtitles.values())
     for variant in package.variants:
         if variant.stream_info.subtitles and not {"wvtt", "stpp.ttml.im1t"} & set(codecs_of(variant)):
-            yield str(variant.uri)
+            yield Note("wvtt is optional, and older Apple TVs refuse it") if is_webvtt else str(variant.uri)
 
 
 @_rule("5.11", "SHOULD", "forced subtitles have AUTOSELECT=YES")
