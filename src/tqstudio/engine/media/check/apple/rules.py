@@ -33,6 +33,7 @@ class Note:
 
 Findings = Iterator[str | Note]
 """What a check finds: sentences about violations, and notes."""
+Check = Callable[[Package], Findings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Rule:
     """As in the specification."""
     level: Level
     text: str
-    check: Callable[[Package], Findings]
+    check: Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,6 @@ class Result:
     outcome: Outcome
     details: tuple[str, ...] = ()
     """Where it is not kept, or the reasons why it cannot be."""
-
-
-Check = Callable[[Package], Findings]
 
 
 def table(rules: list[Rule]) -> Callable[[str, Level, str], Callable[[Check], Check]]:
@@ -79,7 +77,8 @@ def result_of(rule: Rule, package: Package) -> Result:
 
     A package without I-frames was published before these rules were checked: it gets warnings at most.
     """
-    found = list(rule.check(package))
+    # A quality is listed once for every group of audio.
+    found = list(dict.fromkeys(rule.check(package)))
     violations = tuple(each for each in found if isinstance(each, str))
     notes = tuple(each.text for each in found if isinstance(each, Note))
     outcome = Outcome.NOTE if notes else Outcome.PASS
