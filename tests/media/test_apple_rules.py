@@ -106,6 +106,16 @@ def renamed(quality: str, suffix: str) -> Callable[[Path], None]:
     return rename
 
 
+def shortened(file: str) -> Callable[[Path], None]:
+    """A playlist of one segment of 3 s."""
+
+    def shorten(folder: Path) -> None:
+        head = HEAD.format(target=3) + MAP
+        (folder / file).write_text(head + "#EXTINF:3.000000,\nseg_0.m4s\n#EXT-X-ENDLIST\n")
+
+    return shorten
+
+
 def resized(quality: str, *sizes: int) -> Callable[[Path], None]:
     def resize(folder: Path) -> None:
         for path, size in zip(sorted((folder / quality).glob("seg_*")), sizes, strict=True):
@@ -195,6 +205,7 @@ CASES: list[tuple[str, str, tuple[Callable[[Path], None], ...]]] = [
     ),
     ("6.16", "fail", (Edit("VIDEO-RANGE=SDR,URI", "VIDEO-RANGE=PQ,URI"),)),
     ("7.5", "warn", TARGETS),
+    ("7.5", "note", tuple(shortened(file) for file in OTHERS)),
     ("7.6", "warn", (Edit("EXTINF:6.0", "EXTINF:4.0", "480p/index.m3u8", 1),)),
     ("7.7", "fail", (Edit("EXTINF:6.0", "EXTINF:6.6", "sub/index.m3u8", 1),)),
     ("8.2", "fail", TARGETS[:1]),
