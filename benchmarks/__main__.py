@@ -26,6 +26,7 @@ NAMES = {
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
     "hashes": "the hashes of a source's bytes",
+    "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",
 }
 

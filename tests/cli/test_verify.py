@@ -290,7 +290,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
             at / "master.m3u8", "I-FRAME-STREAM-INF:BANDWIDTH=[0-9]+", "I-FRAME-STREAM-INF:BANDWIDTH=5"
         ),
         "180p",
-        "the I-frames of 180p is announced with 5 bit/s",
+        "180p (I-frames) is announced with 5 bit/s",
+    ),
+    "I-frames elsewhere": (
+        lambda at: _change(at / "master.m3u8", "v1/180p/iframes.m3u8", "../../etc/iframes.m3u8"),
+        "",
+        "../../etc/iframes.m3u8, which belongs to no quality",
     ),
     "elsewhere": (
         lambda at: _change(at / "master.m3u8", "v1/180p/index.m3u8", "../../etc/index.m3u8"),
@@ -302,6 +307,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
         lambda at: _drop_last(_in(at, "audio-und")),
         "",
         "audio-und ends 1.0 s before the video",
+    ),
+    "a rule": (
+        lambda at: _change(at / "master.m3u8", "AVERAGE-BANDWIDTH=[0-9]+,", ""),
+        "",
+        "violates Apple's rule 9.14",
     ),
     "no playlist": (lambda at: (at / "master.m3u8").write_text("hello"), "", "master.m3u8 is not a playlist"),
     "no master": (
@@ -329,6 +339,29 @@ def test_damage_is_named(verify: Verify, ladder: Path, damage: str) -> None:
     assert "tqstudio add --force" in errors[where]["hint"]
 
 
+def test_the_rules_are_listed_with_their_outcomes(verify: Verify, ladder: Path) -> None:
+    code, answer = verify(ladder)
+    assert code == 0
+    rules = {rule["number"]: rule for rule in answer["ladders"][0]["rules"]}
+    assert len(rules) > 70
+    assert {rule["outcome"] for rule in rules.values()} == {"pass", "note", "warn"}
+    assert rules["6.1"]["outcome"] == "pass"
+    # The language is unknown, and segments have 2 s.
+    assert (rules["8.10"]["outcome"], rules["7.5"]["outcome"]) == ("note", "warn")
+    assert all(rule["details"] for rule in rules.values() if rule["outcome"] != "pass")
+
+
+def test_a_ladder_of_an_earlier_version_is_not_damaged(verify: Verify, ladder: Path) -> None:
+    for _ in range(2):
+        _change(ladder / "master.m3u8", "#EXT-X-I-FRAME-STREAM-INF.*\n", "")
+    for path in ladder.glob("v1/*/iframes.m3u8"):
+        path.unlink()
+    code, answer = verify(ladder)
+    assert (code, answer["ok"]) == (0, True)
+    warned = {rule["number"] for rule in answer["ladders"][0]["rules"] if rule["outcome"] == "warn"}
+    assert "6.1" in warned
+
+
 def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) -> None:
     _in(ladder, "120p/seg_00001.m4s").unlink()
     shutil.copytree(made / "clip", tmp_path / "out" / "good")
@@ -339,6 +372,7 @@ def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) 
     assert f"ok    {tmp_path}/out/good/master.m3u8" in lines
     assert re.search(r"180p +320×180, 4 segments, 00:07, \d+ kB", answer.out)
     assert "120p       OUTPUT_INVALID: 120p: seg_00001.m4s is missing" in answer.out
+    assert "      Apple 7.5, not kept: target durations are 6 s" in lines
     assert lines[-1] == "2 ladders: 1 damaged"
 
 

@@ -81,6 +81,7 @@ def check_ladder(
         assert stream.width % 2 == stream.height % 2 == 0
         assert stream.frames == frames, f"{name} has {stream.frames} frames instead of {frames}"
     assert list(video) == list(names)
+    assert [Path(entry.uri).parent.name for entry in playlist.iframe_playlists] == list(names)
     assert len({(s.frames, s.duration_s, s.start_s) for s in video.values()}) == 1, "lengths differ"
     sound = {}
     for medium in playlist.media:

@@ -103,6 +103,26 @@ def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
     assert desk.live.send(calls.video(job["video"]))["status"] == "pending"
 
 
+@pytest.mark.fault(
+    "The result violates a MUST of Apple's rules for HLS",
+    "`OUTPUT_INVALID` with the rule; not published",
+    area="publishing",
+)
+def test_a_result_that_violates_a_rule_is_a_failure_of_the_job(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    made = bench.rendition("360p", f"loud-{job['video']}", iframes=True)
+    measured = max(segment["size"] for segment in made["segments"]) * 8 // 6
+    made["peak_bps"] = measured + 1
+    made["average_bps"] = measured * 2
+    assert complete(worker, job, bench) == (200, {"job": job["job"], "status": "pending"})
+    error = desk.show(job["job"])["error"]
+    assert error["code"] == "OUTPUT_INVALID"
+    assert "1.26" in error["message"]
+    assert desk.live.send(calls.video(job["video"]))["generation"] is None
+    assert (bench.sink / made["folder"]).is_dir(), "what was made is kept"
+
+
 def test_a_cancelled_job_can_still_be_overtaken_by_its_end(desk: Desk) -> None:
     worker, job = desk.running()
     desk.act("cancel", job["job"])

@@ -134,7 +134,7 @@ class House:
         assert result["error"] is None
         return Work(result["new_job"], before.video, before.published + 1)
 
-    def hand_in(self, work: Work) -> None:
+    def hand_in(self, work: Work, *, iframes: bool = False) -> None:
         """Do the waiting job and report its end; no supervisor may live to answer that."""
         worker = self.live.worker("by-hand").register()
         job = worker.claim()
@@ -143,7 +143,7 @@ class House:
         kept = sorted(set(NAMES) - {"360p"}) if work.published else []
         assert sorted(job["kept"]) == kept
         for name in set(NAMES) - set(kept):
-            bench.rendition(name, f"{name}-of-{job['job']}")
+            bench.rendition(name, f"{name}-of-{job['job']}", iframes=iframes)
         self.player = Player(self._folder(work.video) / "master.m3u8", plays=bool(work.published))
         with contextlib.suppress(OSError, HTTPException):
             complete(worker, job, bench, keep=kept)
@@ -229,6 +229,16 @@ def test_a_ladder_that_plays(house: House) -> None:
     house.check(work, done=True)
     house.live.stop()
     kill_at_each(house, house.again, work)
+
+
+def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
+    house.start("publish.renamed")
+    work = house.first()
+    # With I-frames it has to keep the rules, and its bit rates are made up.
+    house.hand_in(work, iframes=True)
+    house.dies()
+    house.start()
+    house.check(work, done=False)
 
 
 @pytest.mark.fault(

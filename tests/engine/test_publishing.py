@@ -135,6 +135,18 @@ def test_the_playlists_of_a_ladder_with_iframes_share_the_target_duration(place:
     ]
 
 
+@pytest.mark.parametrize(("iframes", "language"), [(True, "en"), (False, None)])
+def test_closed_captions_have_the_language_of_the_default_sound(
+    place: Place, bench: Bench, iframes: bool, language: str | None
+) -> None:
+    for name in ("360p", "audio-en"):
+        bench.rendition(name, f"one-{name}", iframes=iframes)
+    bench.made[0]["role"] = "captions"
+    assert outputs.intact(place, 1, publish(place, bench))
+    [captions] = [each for each in m3u8.load(str(place.master)).media if each.type == "CLOSED-CAPTIONS"]
+    assert captions.language == language
+
+
 @pytest.mark.parametrize("name", [PLAYLIST_NAME, IFRAMES_NAME])
 def test_a_playlist_that_was_edited_is_noticed(place: Place, bench: Bench, name: str) -> None:
     bench.rendition("360p", "one", iframes=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import m3u8
@@ -9,6 +10,7 @@ import pytest
 
 from tqstudio.engine.media.segments.playlists import (
     AudioEntry,
+    IFrameEntry,
     SubtitleEntry,
     Variant,
     bit_rates,
@@ -66,6 +68,44 @@ def test_master_playlist_names_what_was_measured() -> None:
     assert media.name == "say  hi"
     assert playlist.is_independent_segments
     assert "FRAME-RATE=29.970,VIDEO-RANGE=SDR" in text
+
+
+def test_players_begin_with_two_megabits() -> None:
+    variants = [
+        variant("1080p", 1920, 1080, 9_000_000),
+        variant("720p", 1280, 720, 3_900_000),
+        variant("360p", 640, 360, 800_000),
+    ]
+    order = [entry.uri.split("/")[1] for entry in m3u8.loads(master_playlist(variants)).playlists]
+    assert order == ["1080p", "720p", "360p"], "as before there were I-frames"
+    variants = [replace(each, iframes=IFrameEntry("i.m3u8", 9, 8)) for each in variants]
+    master = m3u8.loads(master_playlist(variants))
+    assert [entry.uri.split("/")[1] for entry in master.playlists] == ["720p", "1080p", "360p"]
+    assert [entry.iframe_stream_info.resolution for entry in master.iframe_playlists] == [
+        (1280, 720),
+        (1920, 1080),
+        (640, 360),
+    ]
+
+
+def test_captions_have_their_language_if_it_is_known() -> None:
+    for language, expected in (("de-AT", "de-AT"), ("und", None)):
+        text = master_playlist([variant("360p", 640, 360, 1)], captions=True, captions_language=language)
+        [medium] = m3u8.loads(text).media
+        assert (medium.type, medium.instream_id, medium.language) == ("CLOSED-CAPTIONS", "CC1", expected)
+
+
+def test_descriptions_and_captions_are_offered_beside_equal_ones() -> None:
+    audio = [
+        AudioEntry(f"{n}.m3u8", "en", "English", 2, "mp4a.40.2", 1, 1, default=not n, role=role)
+        for n, role in enumerate(["", "description", "description"])
+    ]
+    subtitles = [
+        SubtitleEntry(f"s{n}.m3u8", "de", "German", 1, 1, role=role)
+        for n, role in enumerate(["captions", "captions", "forced", "forced", "", ""])
+    ]
+    media = m3u8.loads(master_playlist([variant("360p", 640, 360, 1)], audio, subtitles)).media
+    assert [each.autoselect for each in media] == ["YES"] * 8 + ["NO"]
 
 
 @pytest.mark.parametrize("char", ["\x00", "\x0b", "\x1c", "\x7f", "\x85", "\u2028", "\u2029"])

@@ -14,6 +14,7 @@ from tqstudio.engine.media.check.rendition import check_end, verify_rendition, v
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.grid import Grid, make_grid
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.segments.join import join
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError
 
@@ -71,6 +72,30 @@ def test_a_whole_rendition(stream: Path) -> None:
     ]
     assert check.peak_bps >= check.avg_bps > 0
     assert verify_rendition(stream, video=True) == check, "its grid need not be known"
+
+
+def test_the_key_frame_of_every_fragment_is_found(stream: Path) -> None:
+    for segment, frames in zip(verify_rendition(stream, GRID).segments, (25, 25, 10), strict=True):
+        [iframe] = segment.iframes
+        content = (stream / segment.name).read_bytes()
+        assert content[iframe.offset + 4 : iframe.offset + 8] == b"moof"
+        assert iframe.offset + iframe.size < segment.size == len(content)
+        assert iframe.duration_s == frames / 25
+
+
+def test_a_fragment_without_a_key_frame(copy: Path) -> None:
+    joined = copy / "joined"
+    join([copy / "seg_00000.m4s", copy / "seg_00001.m4s"], joined)
+    content = bytearray(joined.read_bytes())
+    # The flags of the first sample of the second fragment, behind flags, count and data offset.
+    flags = content.rindex(b"trun") + 16
+    assert content[flags : flags + 4] == b"\x02\0\0\0"
+    content[flags : flags + 4] = b"\x01\x01\0\0"
+    joined.rename(copy / "seg_00000.m4s").write_bytes(content)
+    for name in ("seg_00001.m4s", "seg_00002.m4s"):
+        (copy / name).unlink()
+    error = refused(copy, replace(GRID, seg_frames=50))
+    assert "a fragment of segment 0 does not begin with a key frame" in error.message
 
 
 def test_nothing_is_empty(tmp_path: Path) -> None:

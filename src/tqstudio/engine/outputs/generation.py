@@ -145,7 +145,7 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
                 segment.size,
                 segment.duration_s,
                 segment.blake3,
-                tuple(IFrame(*each) for each in segment.iframes),
+                tuple(map(IFrame._make, segment.iframes)),
             )
             for segment in rendition.segments
         ),

@@ -141,9 +141,17 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
     ]
     # Players allow no difference between qualities.
     captions = {row.role for row in rows if row.kind == "video"} == {"captions"}
+    # The first closed captions have the language of the programme. Earlier versions did not declare it.
+    language = audio[0].language if audio and any(variant.iframes for variant in variants) else "und"
     has_chapters = (place.generation(number) / JSON_NAME).is_file()
-    chapters = f"v{number}/{JSON_NAME}" if has_chapters else ""
-    return master_playlist(variants, audio, subtitles, captions=captions, chapters=chapters).encode()
+    return master_playlist(
+        variants,
+        audio,
+        subtitles,
+        captions=captions,
+        captions_language=language,
+        chapters=f"v{number}/{JSON_NAME}" if has_chapters else "",
+    ).encode()
 
 
 def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:

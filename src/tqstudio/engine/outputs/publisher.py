@@ -28,6 +28,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
@@ -196,6 +197,7 @@ class Publisher:
         failpoints.reach("publish.renamed")
         master.write_next(place, number, rows)
         failpoints.reach("publish.master_written")
+        _require_rules(place.next_master)
         _require_same_source(publication)
         master.replace(place)
         failpoints.reach("publish.pointed")
@@ -269,7 +271,9 @@ def _point_if_whole(publication: Publication) -> bool:
             return False
         if outputs.named(place) != number:
             _require_same_source(publication)
-            outputs.point(place, number, rows)
+            master.write_next(place, number, rows)
+            _require_rules(place.next_master)
+            master.replace(place)
     failpoints.reach("settle.pointed")
     return True
 
@@ -289,6 +293,17 @@ def _require_something(publication: Publication) -> None:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{missing[0]} cannot be kept: it is not published")
     if not any(row.kind == "video" for row in publication.rows):
         raise TqError(ErrorCode.OUTPUT_INVALID, "there is no video to publish")
+
+
+def _require_rules(written: Path) -> None:
+    """Check a ladder that is complete but for the name of its master playlist against Apple's rules.
+
+    Raises:
+        TqError: OUTPUT_INVALID, with the violated rule.
+        OSError: from the file system.
+    """
+    if violated := apple.violation(apple.check(written)):
+        raise TqError(ErrorCode.OUTPUT_INVALID, violated)
 
 
 def _require_same_source(publication: Publication) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,9 +36,9 @@ def verify(
     ] = False,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Check published ladders: their playlists, and every segment of every quality.
+    """Check published ladders: their playlists, every segment of every quality, and Apple's rules for HLS.
 
-    Nothing is decoded. Exits with 1 if anything is damaged.
+    Nothing is decoded. Exits with 1 if anything is damaged, or a rule that must be kept is not.
     """
     masters = list(dict.fromkeys(master for path in paths for master in _masters(path)))
     from tqstudio.engine.media.check.ladder import verify_ladder
@@ -85,6 +86,9 @@ def _print(report: LadderReport, full: bool) -> None:
             _print_error(f"{finding.name:10} ", finding.error)
     if report.error is not None:
         _print_error("", report.error)
+    for result in report.rules:
+        if result.outcome == "warn":
+            printing.out(f"      Apple {result.number}, not kept: {result.text}")
 
 
 def _compared(finding: Finding) -> str:
@@ -122,6 +126,7 @@ def _view(report: LadderReport) -> dict[str, Any]:
         "ok": report.ok,
         "error": _error(report.error),
         "renditions": [_rendition(finding) for finding in report.findings],
+        "rules": [asdict(result) for result in report.rules],
     }
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
 import m3u8
 
-from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.check import apple, digests
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import chapters, webvtt
@@ -51,7 +51,9 @@ class LadderReport:
     master: Path
     findings: tuple[Finding, ...]
     error: TqError | None
-    """An error in the master playlist, or a mismatch between renditions."""
+    """An error in the master playlist, a mismatch between renditions, or a violated MUST of Apple's rules."""
+    rules: tuple[apple.Result, ...] = ()
+    """The outcomes of Apple's rules; empty if there is another error."""
 
     @property
     def ok(self) -> bool:
@@ -83,15 +85,27 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
     sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
-    mismatch = _difference(videos) or _uneven(videos, sounds)
-    return LadderReport(master, findings, mismatch or _of_chapters(master, playlist, every_byte))
+    mismatch = _difference(videos) or _uneven(videos, sounds) or _of_chapters(master, playlist, every_byte)
+    report = LadderReport(master, findings, mismatch)
+    return _with_rules(report, playlist) if report.ok else report
+
+
+def _with_rules(report: LadderReport, playlist: Any) -> LadderReport:
+    if stray := _stray_iframes(playlist):
+        return replace(report, error=stray)
+    try:
+        rules = apple.check(report.master)
+    except OSError as error:
+        return replace(report, error=_invalid(f"a file cannot be read: {error.strerror}"))
+    violated = apple.violation(rules)
+    return replace(report, rules=rules, error=_invalid(violated) if violated else None)
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
-    iframes = {str(Path(entry.uri).parent): entry for entry in playlist.iframe_playlists}
+    iframes = {PurePath(entry.uri).parent: entry for entry in playlist.iframe_playlists}
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
-        listed = iframes.get(str(Path(uri).parent))
+        listed = iframes.get(PurePath(uri).parent)
         yield _check(master, uri, "video", entry.stream_info, listed, every_byte)
     for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
         yield _check(master, uri, medium.type.lower(), None, None, every_byte)
@@ -201,7 +215,7 @@ def _require_iframes(name: str, path: Path, info: Any, check: RenditionCheck) ->
         raise _invalid(f"{name} has no {path.name}") from None
     if not same:
         raise _invalid(f"{name}: {path.name} does not list the key frames of its segments")
-    _require_as_announced(f"the I-frames of {name}", info, check, iframe_rates(iframes)[0])
+    _require_as_announced(f"{name} (I-frames)", info, check, iframe_rates(iframes)[0])
 
 
 def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
@@ -257,6 +271,15 @@ def _compare_chapters(folder: Path) -> None:
     for name in (chapters.WEBVTT_NAME, chapters.JSON_NAME):
         if digests.of_file(folder / name) != sums.get(name):
             raise _invalid(f"{name} is not what was published: its content has changed")
+
+
+def _stray_iframes(playlist: Any) -> TqError | None:
+    """Check that all I-frames belong to a quality, with which they are compared."""
+    qualities = {PurePath(entry.uri).parent for entry in playlist.playlists}
+    for entry in playlist.iframe_playlists:
+        if PurePath(entry.uri).parent not in qualities:
+            return _invalid(f"the master playlist lists {entry.uri}, which belongs to no quality")
+    return None
 
 
 def _load(path: Path) -> Any:

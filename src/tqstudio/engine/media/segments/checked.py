@@ -72,9 +72,7 @@ class RenditionCheck:
         """
         values = dict(data)
         segments = tuple(
-            CheckedSegment(
-                **segment | {"iframes": tuple(IFrame(*each) for each in segment.get("iframes", ()))}
-            )
+            CheckedSegment(**segment | {"iframes": tuple(map(IFrame._make, segment.get("iframes", ())))})
             for segment in values.pop("segments")
         )
         return cls(**values, segments=segments)

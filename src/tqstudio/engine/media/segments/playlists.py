@@ -14,6 +14,9 @@ VERSION = 7
 CHAPTERS_ID = "com.apple.hls.chapters"
 AUDIO_GROUP, SURROUND_GROUP, SUBTITLE_GROUP = "audio", "surround", "subs"
 _CAPTIONS = '#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="Closed captions",INSTREAM-ID="CC1"'
+_AUTOSELECTED = ("description", "captions", "forced")
+"""Roles that Apple wants to be chosen by players (2.13, 4.6, 5.11), also beside an equal one."""
+_DEFAULT_BPS = 2_000_000
 _CHARACTERISTICS = {
     "description": "public.accessibility.describes-video",
     "captions": "public.accessibility.transcribes-spoken-dialog,"
@@ -138,8 +141,9 @@ def master_playlist(
     *,
     captions: bool = False,
     chapters: str = "",
+    captions_language: str = "und",
 ) -> str:
-    """Write the master playlist, best rendition first.
+    """Write the master playlist: the rendition with which players begin, then the others, best first.
 
     Every variant is listed once for each group of audio. Its bandwidths include those of the largest audio
     of the group and of the largest subtitles, which may be played with it.
@@ -147,6 +151,7 @@ def master_playlist(
     Args:
         captions: whether the pictures carry closed captions.
         chapters: URI of the chapters, if there are any.
+        captions_language: their language; `und` if unknown.
     """
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}", "#EXT-X-INDEPENDENT-SEGMENTS"]
     if chapters:
@@ -156,8 +161,8 @@ def master_playlist(
         lines += _media(entries)
     lines += _media(subtitles)
     if captions:
-        lines.append(_CAPTIONS)
-    variants = sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri))
+        lines.append(_CAPTIONS + (f',LANGUAGE="{captions_language}"' if captions_language != "und" else ""))
+    variants = _default_first(sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)))
     for variant in variants:
         for group, entries in groups.items() or [("", [])]:
             codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
@@ -178,6 +183,18 @@ def master_playlist(
     return "\n".join([*lines, ""])
 
 
+def _default_first(variants: list[Variant]) -> list[Variant]:
+    """Move the variant nearest to 2000 kbit/s, of the first codec, to the front, as Apple advises (1.32).
+
+    Earlier versions, which wrote no I-frames, did not.
+    """
+    if not any(variant.iframes for variant in variants):
+        return variants
+    alike = [each for each in variants if each.codec[:4] == variants[0].codec[:4]]
+    default = min(alike, key=lambda each: abs(each.average_bps - _DEFAULT_BPS))
+    return [default, *(each for each in variants if each is not default)]
+
+
 def _iframes(variant: Variant, iframes: IFrameEntry) -> str:
     return (
         f"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH={iframes.peak_bps},AVERAGE-BANDWIDTH={iframes.average_bps},"
@@ -194,7 +211,7 @@ def _media(entries: Sequence[AudioEntry | SubtitleEntry]) -> list[str]:
     """The tags of one group of audio or subtitles.
 
     Names are unique, and players choose by language and role: of two equal ones, only the first has
-    AUTOSELECT.
+    AUTOSELECT, unless its role requires it.
     """
     lines: list[str] = []
     names: set[str] = set()
@@ -206,7 +223,9 @@ def _media(entries: Sequence[AudioEntry | SubtitleEntry]) -> list[str]:
             number += 1
             name = f"{given} {number}"
         names.add(name)
-        is_offered = entry.role != "commentary" and (entry.language, entry.role) not in offered
+        is_offered = entry.role in _AUTOSELECTED or (
+            entry.role != "commentary" and (entry.language, entry.role) not in offered
+        )
         offered.add((entry.language, entry.role))
         audio = entry if isinstance(entry, AudioEntry) else None
         is_default = audio is not None and audio.default
@@ -244,9 +263,9 @@ def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, in
     peak = average
     for start in range(len(sizes)):
         size, length = 0, 0.0
-        for segment_size, duration in zip(sizes[start:], durations[start:], strict=True):
-            size += segment_size
-            length += duration
+        for number in range(start, len(sizes)):
+            size += sizes[number]
+            length += durations[number]
             if length > 1.5 * target:
                 break
             if length >= 0.5 * target:

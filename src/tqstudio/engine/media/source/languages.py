@@ -28,6 +28,13 @@ def standard(code: str) -> str:
     return UNKNOWN if tag == "mis" or not langcodes.tag_is_valid(tag) else tag
 
 
+def is_valid(tag: str) -> bool:
+    """Whether a tag is well-formed and its parts are registered (RFC 5646)."""
+    import langcodes
+
+    return langcodes.tag_is_valid(tag)
+
+
 def name(tag: str) -> str:
     """Return the English name of a language, such as `German (Austria)`; the tag itself if it has none.
 

@@ -88,7 +88,7 @@ def _published(row: Any) -> PublishedRow:
 def _file(
     name: str, size: int, duration_s: float, blake3: str | None = None, iframes: Sequence[Any] = ()
 ) -> PublishedFile:
-    return PublishedFile(name, size, duration_s, blake3, tuple(IFrame(*each) for each in iframes))
+    return PublishedFile(name, size, duration_s, blake3, tuple(map(IFrame._make, iframes)))
 
 
 _GET = select(tables.generation).where(tables.generation.c.id == bindparam("generation"))

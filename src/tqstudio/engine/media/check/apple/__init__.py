@@ -1,0 +1,46 @@
+"""Checks ladders against Apple's rules for authors of HLS.
+
+The numbers are those of the "HTTP Live Streaming (HLS) authoring specification for Apple devices", revision
+2025-06-26. Not here: what `media.check.rendition` proves of every frame (7.1, 7.3, 7.4, 8.1), what only a
+server or a listener can tell (10 to 12, loudness), and live, encrypted and spatial media.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tqstudio.engine.media.check.apple import package, playlists, tracks, video
+from tqstudio.engine.media.check.apple.rules import Outcome, Result, Rule, result_of
+
+__all__ = ["RULES", "Outcome", "Result", "check", "violation"]
+
+
+def _order(rule: Rule) -> tuple[int, int, str]:
+    if not rule.number[0].isdigit():
+        return 99, 0, rule.number
+    chapter, _, item = rule.number.partition(".")
+    return int(chapter), int(item.rstrip("ab")), item
+
+
+RULES = tuple(sorted((*video.RULES, *tracks.RULES, *playlists.RULES), key=_order))
+
+
+def check(master: Path) -> tuple[Result, ...]:
+    """Check a ladder, whose playlists are known to be sound, against all rules.
+
+    Raises:
+        OSError: from the file system.
+    """
+    read = package.read(master)
+    return tuple(result_of(rule, read) for rule in RULES)
+
+
+def violation(results: Iterable[Result]) -> str | None:
+    """A sentence about the first violated MUST, with the first three places."""
+    for result in results:
+        if result.outcome is Outcome.FAIL:
+            return (
+                f"it violates Apple's rule {result.number} ({result.text}): {'; '.join(result.details[:3])}"
+            )
+    return None
