@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         GateView,
         JobError,
         JobRow,
+        RenditionView,
     )
 
 EVENTS: dict[str, tuple[str, str]] = {
@@ -144,6 +145,15 @@ _KINDS = {"new": "new", "retranscode": "encoded again", "changed": "encoded agai
 
 def kind_words(row: JobRow) -> str:
     return _KINDS.get(row["kind"], row["kind"])
+
+
+def skipped_words(renditions: Iterable[RenditionView]) -> list[str]:
+    """The skipped qualities by their reason: `above source: 1080p, 720p`."""
+    found: dict[str, list[str]] = {}
+    for rendition in renditions:
+        if rendition["status"] == "skipped":
+            found.setdefault(rendition["reason"] or "skipped", []).append(rendition["name"])
+    return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
 
 
 def status_text(row: JobRow, gates: Sequence[GateView] = ()) -> str:

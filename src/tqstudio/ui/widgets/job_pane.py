@@ -21,6 +21,7 @@ from tqstudio.words.sentences import (
     error_now,
     failure_words,
     kind_words,
+    skipped_words,
     status_text,
     took_words,
 )
@@ -187,10 +188,14 @@ class JobPane(LineView):
 
     def _qualities(self, row: JobRow, width: int) -> list[Strip]:
         lines: list[Strip] = []
-        # Skipped qualities come last.
-        widest = max((len(each["name"]) for each in row["renditions"]), default=0)
-        for rendition in sorted(row["renditions"], key=lambda each: each["status"] == "skipped"):
+        made = [each for each in row["renditions"] if each["status"] != "skipped"]
+        widest = max((len(each["name"]) for each in made), default=0)
+        for rendition in made:
             lines += self.quality(rendition, row["status"], width, widest)
+        palette, sign = self.studio.palette, self.studio.glyphs.states["skipped"]
+        for text in skipped_words(row["renditions"]):
+            parts = wrap(f"{sign} {text}", width - 3)
+            lines += [self._start(width).gap().add(part, palette.states["skipped"]).strip() for part in parts]
         if not lines and row["status"] == "in_progress":
             text = "qualities are known in a moment"
             lines.append(self._start(width).gap().add(text, self.studio.palette.faint).strip())
@@ -210,8 +215,8 @@ class JobPane(LineView):
         line = self._start(width).cell(name, column, palette.strong, right=True).gap(2 if roomy else 1)
         word = f"{glyphs.states[state]} {word}"
         remark = rendition["error"] or rendition["reason"]
-        if rendition["status"] == "skipped" or (remark and state == "failed"):
-            line.add(f"{word}: {fmt.plain(remark or '')}".rstrip(": "), palette.states[state])
+        if remark and state == "failed":
+            line.add(f"{word}: {fmt.plain(remark)}", palette.states[state])
             return [line.strip()]
         line.cell(word, 12, palette.states[state])
         numbers = _numbers(rendition, roomy=roomy, moving=not stale)

@@ -25,6 +25,7 @@ from tqstudio.words.sentences import (
     event_state,
     failure_words,
     kind_words,
+    skipped_words,
     status_text,
     status_word,
 )
@@ -104,15 +105,12 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     attempt = newest_attempt(job)
     kept = attempt["resumed_from"] or 0 if attempt else 0
     lines = [doc.heading("Qualities", width, _legend(job, kept, glyphs))]
-    column = max([8, *(len(each["name"]) for each in job["renditions"])])
-    for rendition in sorted(job["renditions"], key=lambda each: each["status"] == "skipped"):
+    made = [each for each in job["renditions"] if each["status"] != "skipped"]
+    column = max([8, *(len(each["name"]) for each in made)])
+    for rendition in made:
         key, word = quality_look(rendition, job["status"], stale=stale)
         line = doc.start(width).cell(rendition["name"], column, palette.strong, right=True).gap(2)
         remark = fmt.plain(rendition["error"] or rendition["reason"] or "")
-        if rendition["status"] == "skipped":
-            text = f"{glyphs.states[key]} {word}: {remark}".rstrip(": ")
-            lines.append(line.add(text, palette.states[key]).strip())
-            continue
         total = rendition["segments_total"]
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
         line.cell(f"{glyphs.states[key]} {word}", 12, palette.states[key])
@@ -135,6 +133,10 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             style = palette.error if key == "failed" else palette.warning
             parts = wrap(remark, width - column - 4)
             lines += [doc.start(width).gap(column + 2).add(part, style).strip() for part in parts]
+    for text in skipped_words(job["renditions"]):
+        parts = wrap(f"{glyphs.states['skipped']} {text}", width - column - 4)
+        style = palette.states["skipped"]
+        lines += [doc.start(width).gap(column + 2).add(part, style).strip() for part in parts]
     if not job["renditions"]:
         problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
         text = "no quality was started" if ended else "known once a worker has started the job"
