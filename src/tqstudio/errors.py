@@ -83,7 +83,10 @@ class ErrorCode(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a published ladder lacks compared with its source or profile, or which damage was detected."""
+    """What a published ladder lacks compared with its source or profile, or which damage was detected.
+
+    Also why its source was kept.
+    """
 
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
@@ -96,6 +99,7 @@ class WarningCode(StrEnum):
     RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
     POSTER_MISSING = "POSTER_MISSING"
     GPU_FAILED = "GPU_FAILED"
+    SOURCE_KEPT = "SOURCE_KEPT"
 
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
@@ -111,6 +115,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
+        WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }
 )
 

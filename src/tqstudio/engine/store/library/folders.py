@@ -34,6 +34,10 @@ class FolderRow:
     priority: int
     autorestart: AutorestartRule
     exclude: tuple[str, ...] = ()
+    after_done: str = "keep"
+    """`move` or `delete` sources whose ladder is published, or `keep` them."""
+    done_dir: bytes | None = None
+    """Where they are moved to."""
 
 
 def _row(row: Any) -> FolderRow:
@@ -50,6 +54,8 @@ def _row(row: Any) -> FolderRow:
         priority=row.priority,
         autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
         exclude=tuple(json.loads(row.exclude)),
+        after_done=row.after_done,
+        done_dir=row.done_dir,
     )
 
 
@@ -78,6 +84,8 @@ _CHANGEABLE = (
     "recursive",
     "patterns",
     "exclude",
+    "after_done",
+    "done_dir",
     "settle_s",
     "priority",
     "autorestart_limit",

@@ -25,6 +25,7 @@ from tqstudio.words.sentences import (
     event_state,
     failure_words,
     kind_words,
+    source_path,
     status_text,
     status_word,
 )
@@ -278,7 +279,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("length", fmt.clock_duration(source["duration_s"])),
         ("size", units.size(source["size"])),
         *_streams(video["facts"] or {}),
-        ("path", readable(video["path"])),
+        ("path", source_path(video)),
         ("output", readable(video["output_root"])),
         ("added", fmt.moment(job["created_at"], now)),
         ("started", fmt.moment(job["started_at"], now)),
