@@ -338,6 +338,21 @@ def test_jobs_that_were_added_by_hand_leave_their_source(near: House) -> None:
     assert (outside.exists(), dropped.exists()) == (True, False)
 
 
+def test_a_source_that_left_its_folder_stays(near: House) -> None:
+    near.watch("delete")
+    source = near.drops("film.mp4")
+    jobs = until(lambda: near.live.send(calls.jobs(limit=9))["jobs"], "it is queued")
+    outside = near.root / "outside.mp4"
+    source.rename(outside)
+    call = calls.add([paths.encode(outside)], output_b64=paths.encode(near.out))
+    [followed] = near.live.send(call)["results"]
+    assert (followed["decision"], followed["job"]) == ("waiting", jobs[0]["id"])
+    assert near.makes() == followed["job"]
+    until(lambda: not near.due(), "nothing is due")
+    assert outside.read_bytes() == CONTENT
+    assert "source_deleted" not in near.events(followed["job"])
+
+
 def test_a_source_that_another_job_needs_waits_for_it(near: House) -> None:
     folder = near.watch("move")
     source = near.drops()

@@ -241,6 +241,8 @@ def _require_source(row: Removal) -> None:
         _Kept: it is another file now.
         BlockingIOError: a process has it open for writing.
     """
+    if os.path.relpath(row.source, row.folder_path).split(b"/")[0] == b"..":
+        raise _Kept  # it was moved out of its folder while its job waited
     with _held(row.folder_path or b"/", row.source) as source:
         _require_same(row, source)
         found = source.lstat()
