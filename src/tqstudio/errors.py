@@ -71,6 +71,7 @@ class ErrorCode(StrEnum):
 
     NOT_FOUND = "NOT_FOUND"
     REFUSED = "REFUSED"
+    DUPLICATE = "DUPLICATE"
     LOST_LEASE = "LOST_LEASE"
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
@@ -251,6 +252,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.NOT_FOUND: Meaning(_REQUEST, "not found", "list the existing ones"),
         ErrorCode.REFUSED: Meaning(
             _REQUEST, "this cannot be done now", "tqstudio job show displays the state of a job"
+        ),
+        ErrorCode.DUPLICATE: Meaning(
+            _REQUEST, "the same content is published already", "remove the file, or add it by hand"
         ),
         ErrorCode.LOST_LEASE: Meaning(
             _REQUEST, "the worker's lease of the job has ended", "stop the job; leave its files alone"

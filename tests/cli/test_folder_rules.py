@@ -156,3 +156,12 @@ def test_done_sources_are_no_part_of_any_drop_folder(up: Program, drop: Path, do
     assert refused.last_line()["error"]["code"] == "REFUSED"
     other = ("folder", "add", str(done), "--after-done", "move", "--done-dir", str(inside), "--json")
     assert up(*other).last_line()["error"]["code"] == "REFUSED"
+
+
+def test_duplicates_are_a_rule(up: Program, drop: Path) -> None:
+    added = up("folder", "add", str(drop), "--duplicates", "skip", "--json")
+    assert added.json()["duplicates"] == "skip"
+    assert "duplicates are skipped" in up("folder", "list").out
+    edit = ("folder", "edit", str(drop), "--json", "--duplicates")
+    assert up(*edit, "often").code == 2
+    assert up(*edit, "encode").json()["duplicates"] == "encode"

@@ -26,6 +26,7 @@ RULES: dict[str, Any] = {
     "exclude": [],
     "after_done": "keep",
     "done_dir": None,
+    "duplicates": "encode",
 }
 
 

@@ -43,6 +43,7 @@ TABLES = (
 FOLDER: dict[str, Any] = {
     "after_done": "delete",
     "done_dir": None,
+    "duplicates": "encode",
     "output_root": b"/out",
     "profile": "web",
     "watch": "auto",

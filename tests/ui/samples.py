@@ -297,6 +297,7 @@ def sample_folders() -> list[Any]:
         "after_done": "keep",
         "done_dir": None,
         "done_dir_b64": None,
+        "duplicates": "encode",
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
     }

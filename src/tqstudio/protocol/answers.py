@@ -339,6 +339,8 @@ class FolderView(TypedDict):
     done_dir: str | None
     """Where they are moved to."""
     done_dir_b64: str | None
+    duplicates: str
+    """encode or skip: what becomes of new files with the content of a published source."""
     settle_s: float
     priority: int
     autorestart: int

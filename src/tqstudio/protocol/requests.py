@@ -149,6 +149,8 @@ class FolderRequest(Message):
     """What becomes of sources whose ladder is published and complete."""
     done_dir_b64: PathB64 | None = None
     """Where they are moved to."""
+    duplicates: Literal["encode", "skip"] = "encode"
+    """What becomes of new files with the content of a source that is published with the same settings."""
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -164,6 +166,7 @@ class FolderChange(Message):
     exclude: Exclude | None = None
     after_done: Literal["keep", "move", "delete"] | None = None
     done_dir_b64: PathB64 | None = None
+    duplicates: Literal["encode", "skip"] | None = None
     settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None

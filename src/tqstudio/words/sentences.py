@@ -246,4 +246,6 @@ def folder_rules(folder: FolderView) -> list[str]:
         rules.append(f"sources are moved to {readable(folder['done_dir'] or '')} when they are done")
     if folder["after_done"] == "delete":
         rules.append("sources are deleted when they are done")
+    if folder["duplicates"] == "skip":
+        rules.append("duplicates are skipped")
     return rules

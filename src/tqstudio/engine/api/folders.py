@@ -80,6 +80,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "exclude": request.exclude,
         "after_done": request.after_done,
         "done_dir": done_dir,
+        "duplicates": request.duplicates,
         "settle_s": request.settle_s,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,

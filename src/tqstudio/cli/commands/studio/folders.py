@@ -41,6 +41,12 @@ AfterDone = Annotated[
 DoneDir = Annotated[
     str | None, typer.Option("--done-dir", metavar="DIR", help="Existing folder that sources are moved to.")
 ]
+Duplicates = Annotated[
+    str | None,
+    typer.Option(
+        "--duplicates", metavar="encode|skip", help="New files with the content of a published source."
+    ),
+]
 Settle = Annotated[
     float | None,
     typer.Option("--settle", min=0, metavar="SECONDS", help="Time without change until a file is complete."),
@@ -68,6 +74,7 @@ def add(
     exclude: Exclude = None,
     after_done: AfterDone = None,
     done_dir: DoneDir = None,
+    duplicates: Duplicates = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -92,6 +99,7 @@ def add(
             exclude=exclude,
             after_done=after_done,
             done_dir_b64=encode(absolute(done_dir)) if done_dir is not None else None,
+            duplicates=duplicates,
             settle_s=settle,
             priority=priority,
             watch=watch,
@@ -157,6 +165,7 @@ def edit(
     exclude: Exclude = None,
     after_done: AfterDone = None,
     done_dir: DoneDir = None,
+    duplicates: Duplicates = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -180,6 +189,7 @@ def edit(
         "exclude": [] if no_exclude else exclude or None,
         "after_done": after_done,
         "done_dir_b64": encode(absolute(done_dir)) if done_dir is not None else None,
+        "duplicates": duplicates,
         "settle_s": settle,
         "priority": priority,
         "watch": watch,

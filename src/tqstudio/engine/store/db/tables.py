@@ -147,6 +147,7 @@ class Folder(SQLModel, table=True):
     after_done: str = _text(default="keep")
     done_dir: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """Where sources are moved to."""
+    duplicates: str = _text(default="encode")
 
 
 class Video(SQLModel, table=True):
@@ -157,6 +158,7 @@ class Video(SQLModel, table=True):
         UniqueConstraint("output_root", "slug"),
         # What list filters compare, alone and in order: they read up to a million rows at a time.
         Index("ix_video_search", "id", "folder_id", "name_lower"),
+        Index("ix_video_size", "size", sqlite_where=text("generation_id IS NOT NULL")),
         Index("ix_video_inode", "inode", sqlite_where=text("inode IS NOT NULL")),
         AUTOINCREMENT,
     )

@@ -38,6 +38,8 @@ class FolderRow:
     """`move` or `delete` sources whose ladder is published, or `keep` them."""
     done_dir: bytes | None = None
     """Where they are moved to."""
+    duplicates: str = "encode"
+    """Or `skip` new files with the content of a published source."""
 
 
 def _row(row: Any) -> FolderRow:
@@ -56,6 +58,7 @@ def _row(row: Any) -> FolderRow:
         exclude=tuple(json.loads(row.exclude)),
         after_done=row.after_done,
         done_dir=row.done_dir,
+        duplicates=row.duplicates,
     )
 
 
@@ -86,6 +89,7 @@ _CHANGEABLE = (
     "exclude",
     "after_done",
     "done_dir",
+    "duplicates",
     "settle_s",
     "priority",
     "autorestart_limit",

@@ -277,6 +277,14 @@ def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mti
     return [_row(row) for row in rows]
 
 
+def published_with_size(db: Connection, output_root: bytes, size: int) -> list[VideoRow]:
+    """Returns the videos of an output with a ladder whose source has this size in bytes."""
+    row = tables.video.c
+    same = (row.size == size, row.output_root == output_root, row.generation_id.is_not(None))
+    indexed = _SELECT.with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
+    return [_row(found) for found in db.execute(indexed.where(*same).order_by(row.id))]
+
+
 def rename(
     db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
 ) -> bool:

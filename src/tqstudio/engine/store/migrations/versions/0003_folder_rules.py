@@ -1,4 +1,4 @@
-"""Which files of a drop folder are excluded, and what becomes of its sources."""
+"""Which files and duplicates a drop folder leaves out, and what becomes of its sources."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,10 +8,12 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Adds the rules as they were before: nothing is excluded, moved or deleted."""
+    """Adds the rules as they were before: nothing is left out, moved or deleted."""
     op.add_column("folder", sa.Column("exclude", sa.Text(), nullable=False, server_default="[]"))
     op.add_column("folder", sa.Column("after_done", sa.Text(), nullable=False, server_default="keep"))
     op.add_column("folder", sa.Column("done_dir", sa.LargeBinary()))
+    op.add_column("folder", sa.Column("duplicates", sa.Text(), nullable=False, server_default="encode"))
+    op.create_index("ix_video_size", "video", ["size"], sqlite_where=sa.text("generation_id IS NOT NULL"))
     op.add_column("video", sa.Column("source_deleted_at", sa.BigInteger()))
     op.add_column("job", sa.Column("from_folder", sa.Integer(), nullable=False, server_default=sa.text("0")))
     op.create_table(
