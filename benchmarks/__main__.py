@@ -22,10 +22,12 @@ NAMES = {
     "commands": "how long commands take to start",
     "footprint": "memory and processor of what idles, and the first picture of the terminal UI",
     "reactions": "file to ffmpeg, cancel, a killed worker, down while the UI looks on",
+    "folders": "a burst of files in a drop folder, and a hundred idle folders",
     "recovery": "killed workers, media made again, scans of a million jobs",
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
     "hashes": "the hashes of a source's bytes",
+    "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",
 }

@@ -32,6 +32,10 @@ class Options:
     hashed_mb: int = 1_000
     """Size of the file that is hashed."""
     idle_s: float = 20
+    burst: int = 10_000
+    """Files renamed into a drop folder."""
+    watch_s: float = 60
+    """At rest, with a hundred drop folders: two of their scans."""
     starts: int = 9
     """Of each command."""
 
@@ -49,5 +53,7 @@ QUICK = Options(
     deaths=2,
     hashed_mb=50,
     idle_s=2,
+    burst=200,
+    watch_s=2,
     starts=3,
 )

@@ -11,6 +11,7 @@ from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.outputs import master
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.ladder_files import MASTER_NAME
 
@@ -27,7 +28,7 @@ def measure(options: Options, root: Path) -> Section:
     rows += [_row("audio-en", 0, 128_000), _row("audio-de", 0, 128_000)]
     for row in rows:
         _write(root / "v1" / row.name, row, rows)
-    (root / MASTER_NAME).write_bytes(master.text(1, rows))
+    (root / MASTER_NAME).write_bytes(master.text(Place(root.parent, root.name), 1, rows))
     times = []
     for _ in range(options.rounds):
         began = time.perf_counter()

@@ -71,6 +71,7 @@ class ErrorCode(StrEnum):
 
     NOT_FOUND = "NOT_FOUND"
     REFUSED = "REFUSED"
+    DUPLICATE = "DUPLICATE"
     LOST_LEASE = "LOST_LEASE"
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
@@ -83,7 +84,10 @@ class ErrorCode(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a published ladder lacks compared with its source or profile, or which damage was detected."""
+    """What a published ladder lacks compared with its source or profile, or which damage was detected.
+
+    Also why its source was kept.
+    """
 
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
@@ -96,6 +100,7 @@ class WarningCode(StrEnum):
     RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
     POSTER_MISSING = "POSTER_MISSING"
     GPU_FAILED = "GPU_FAILED"
+    SOURCE_KEPT = "SOURCE_KEPT"
 
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
@@ -111,6 +116,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
+        WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }
 )
 
@@ -248,6 +254,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.NOT_FOUND: Meaning(_REQUEST, "not found", "list the existing ones"),
         ErrorCode.REFUSED: Meaning(
             _REQUEST, "this cannot be done now", "tqstudio job show displays the state of a job"
+        ),
+        ErrorCode.DUPLICATE: Meaning(
+            _REQUEST, "the same content is published already", "remove the file, or add it by hand"
         ),
         ErrorCode.LOST_LEASE: Meaning(
             _REQUEST, "the worker's lease of the job has ended", "stop the job; leave its files alone"

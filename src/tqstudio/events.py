@@ -48,6 +48,8 @@ class EventKind(StrEnum):
     UNDELETED = "undeleted"
     PUBLISHED = "published"
     PUBLISH_UNDONE = "publish_undone"
+    SOURCE_MOVED = "source_moved"
+    SOURCE_DELETED = "source_deleted"
     WORK_REMOVED = "work_removed"
     GENERATION_REMOVED = "generation_removed"
 

@@ -92,3 +92,76 @@ def test_an_unusable_ignore_file_is_a_problem_of_the_folder(up: Program, drop: P
 def listed(up: Program, folder: Path) -> list[Any]:
     folders = Client(up.home.socket).send(calls.folders())["folders"]
     return [each for each in folders if each["path_b64"] == paths.encode(folder)]
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    (tmp_path / "done").mkdir()
+    return tmp_path / "done"
+
+
+def test_the_rule_for_done_sources_is_set_shown_and_withdrawn(up: Program, drop: Path, done: Path) -> None:
+    add = ("folder", "add", str(drop), "--json")
+    added = up(*add, "--after-done", "move", "--done-dir", str(done)).json()
+    assert (added["after_done"], added["done_dir"]) == ("move", str(done))
+    assert paths.decode(added["done_dir_b64"]) == bytes(done)
+    assert f"sources are moved to {done}" in up("folder", "list").out
+    edit = ("folder", "edit", str(drop), "--json")
+    up(*edit, "--output", str(drop.with_name("out")))
+    assert listed(up, drop)[0]["done_dir"] == str(done), "another change keeps it"
+    assert up(*edit, "--after-done", "delete").json()["done_dir"] is None
+    assert "sources are deleted" in up("folder", "list").out
+    assert up(*edit, "--after-done", "keep").json()["after_done"] == "keep"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("--after-done", "move"), "BAD_REQUEST"),
+        (("--after-done", "burn"), "BAD_REQUEST"),
+        (("--done-dir", "{root}/done"), "BAD_REQUEST"),
+        (("--after-done", "delete", "--done-dir", "{root}/done"), "BAD_REQUEST"),
+        (("--after-done", "move", "--done-dir", ""), "BAD_REQUEST"),
+        (("--after-done", "move", "--done-dir", "{root}/none"), "SOURCE_MISSING"),
+        (("--after-done", "move", "--done-dir", "{root}/drop"), "REFUSED"),
+        (("--after-done", "move", "--done-dir", "{root}"), "REFUSED"),
+        (("--after-done", "move", "--done-dir", "{root}/done", "--output", "{root}"), "REFUSED"),
+        (("--after-done", "move", "--done-dir", "{root}/done", "--output", "{root}/drop/out"), "REFUSED"),
+        (("--after-done", "delete", "--output", "{root}/drop/out"), "REFUSED"),
+    ],
+)
+@pytest.mark.usefixtures("done")
+def test_what_cannot_be_done_with_sources_is_refused(
+    up: Program, drop: Path, given: tuple[str, ...], code: str
+) -> None:
+    given = tuple(each.format(root=drop.parent) for each in given)
+    refused = up("folder", "add", str(drop), *given, "--json")
+    assert (refused.code != 0, refused.last_line()["error"]["code"]) == (True, code)
+    assert refused.last_line()["error"]["hint"]
+    up("folder", "add", str(drop))
+    before = listed(up, drop)
+    assert up("folder", "edit", str(drop), *given, "--json").last_line()["error"]["code"] == code
+    assert listed(up, drop) == before
+
+
+def test_done_sources_are_no_part_of_any_drop_folder(up: Program, drop: Path, done: Path) -> None:
+    inside = drop / "done"
+    inside.mkdir()
+    up("folder", "add", str(drop), "--after-done", "move", "--done-dir", str(inside))
+    arrive(inside, "done already.mp4")
+    arrive(drop, "not yet.mp4")
+    until(lambda: "not yet.mp4" in queued(up), "the file beside it is queued")
+    assert "done already.mp4" not in queued(up)
+    refused = up("folder", "add", str(inside), "--json")
+    assert refused.last_line()["error"]["code"] == "REFUSED"
+    other = ("folder", "add", str(done), "--after-done", "move", "--done-dir", str(inside), "--json")
+    assert up(*other).last_line()["error"]["code"] == "REFUSED"
+
+
+def test_duplicates_are_a_rule(up: Program, drop: Path) -> None:
+    added = up("folder", "add", str(drop), "--duplicates", "skip", "--json")
+    assert added.json()["duplicates"] == "skip"
+    assert "duplicates are skipped" in up("folder", "list").out
+    edit = ("folder", "edit", str(drop), "--json", "--duplicates")
+    assert up(*edit, "often").code == 2
+    assert up(*edit, "encode").json()["duplicates"] == "encode"

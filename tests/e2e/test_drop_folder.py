@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tqstudio.protocol import calls
 from waiting import until
 
 from .conftest import MakeClip, MakeStudio
+from .ladder import check_ladder
 from .studio import Studio
 
 
@@ -82,6 +84,35 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
     until(lambda: settled in drop.studio.home.supervisor_log.read_text(), "another time, the same bytes")
     assert len(drop.jobs()) == 2
     assert drop.state()["checking"] == 0
+
+
+def test_a_done_source_is_moved_and_its_copy_skipped(
+    make_studio: MakeStudio, tmp_path: Path, clip: MakeClip, copy
+) -> None:
+    done = tmp_path / "done"
+    done.mkdir()
+    rules = {"duplicates": "skip", "after_done": "move", "done_dir_b64": encode(done)}
+    drop = Drop(make_studio().up(), tmp_path / "in", **rules)
+    source = copy(clip(), "a.mp4")
+    place = pad(source)
+    path = drop.put(source, "a.mp4")
+    job = drop.job()
+    drop.studio.done(job)
+    until(lambda: drop.studio.events(job)[-1]["trigger"] == "source_moved", "the source is moved")
+    assert not path.exists()
+    assert (done / "a.mp4").read_bytes() == source.read_bytes()
+    master = Path(drop.studio.video_of(job)["generation"]["master"])
+    check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"))
+
+    drop.put(source, "copy.mp4")
+    [skipped] = until(lambda: drop.state()["skipped"], "the copy is read and skipped")
+    assert (skipped["name"], skipped["code"]) == ("copy.mp4", "DUPLICATE")
+    assert "done/a.mp4" in skipped["reason"]
+    with source.open("r+b") as file:
+        file.seek(place)
+        file.write(b"x" * 350)
+    drop.put(source, "other.mp4")
+    assert drop.studio.job(drop.job(1))["name"] == "other.mp4"
 
 
 @contextmanager

@@ -595,6 +595,65 @@ def test_what_is_published_and_unchanged_is_cached(house: House) -> None:
     assert house.decided(path, replace(house.web, description="another text")) == "cached"
 
 
+def refused_as_duplicate(house: House, path: Path, **more: Any) -> bool:
+    try:
+        return house.decided(path, skip_duplicates=True, **more) != "queued"
+    except TqError as error:
+        return error.code is ErrorCode.DUPLICATE
+
+
+def test_the_content_of_a_published_source_is_skipped_on_request(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    assert not refused_as_duplicate(house, house.file("before it was published.mp4"))
+    first = house.file("first.mp4", b"one video")
+    house.offer(first, priority=9)
+    video = house.publish()
+    copy = house.file("copy.mp4", b"one video")
+    with pytest.raises(TqError, match=f"video {video.id} ") as refused:
+        house.offer(copy, skip_duplicates=True)
+    assert refused.value.code is ErrorCode.DUPLICATE
+    assert house.decided(first, skip_duplicates=True) == "cached"
+    assert not refused_as_duplicate(house, house.file("other.mp4", b"two video"))
+    assert not refused_as_duplicate(house, copy, profile=house.admission.profile("fast"))
+
+
+def test_a_copy_is_encoded_for_another_output_and_without_a_whole_ladder(house: House) -> None:
+    house.offer(house.file())
+    place = place_of(house.publish())
+    copy = house.file("copy.mp4")
+    assert refused_as_duplicate(house, copy)
+    elsewhere = Offer(profile=house.web, output_root=os.fsencode(house.root / "2"), skip_duplicates=True)
+    answer = asyncio.run(house.admission.offer(os.fsencode(copy), elsewhere))
+    assert answer["decision"] == "queued"
+    (place.generation(1) / "480p" / segment_name(1)).unlink()
+    assert not refused_as_duplicate(house, copy)
+
+
+def test_a_copy_that_differs_between_the_samples_is_none(house: House) -> None:
+    content = bytearray(os.urandom(8_000_000))
+    path = house.file(content=bytes(content))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    copy = house.file("copy.mp4", bytes(content))
+    with pytest.raises(NotHashed):
+        house.offer(copy, skip_duplicates=True, may_read=False)
+    digest = fingerprint.digest(os.fsencode(copy))
+    assert refused_as_duplicate(house, copy, may_read=False, digest=digest)
+    outdated = digest._replace(mtime_ns=1)
+    with pytest.raises(NotHashed):
+        house.offer(copy, skip_duplicates=True, may_read=False, digest=outdated)
+    content[1_500_000] ^= 1
+    other = house.file("other.mp4", bytes(content))
+    assert not refused_as_duplicate(house, other, digest=fingerprint.digest(os.fsencode(other)))
+
+
+def test_a_large_copy_of_a_source_without_a_full_hash_is_encoded(house: House) -> None:
+    house.offer(house.file(content=bytes(8_000_000)))
+    house.publish()
+    assert not refused_as_duplicate(house, house.file("copy.mp4", bytes(8_000_000)), may_read=False)
+
+
 def test_what_a_full_check_finds_broken_is_made_again(house: House) -> None:
     path = house.file()
     house.offer(path)

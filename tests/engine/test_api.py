@@ -544,6 +544,7 @@ _UNREPORTED = {
     "resumed_at_crash_s": "only compared, at the next crash",
     "instance": "what its lease is known by; for no client but its worker",
     "supervisor_id": "who keeps the deadline of its lease; there is but one",
+    "from_folder": "the actor of its first event is `intake`",
     "starts_over": "owed by the next claim; the event of the restart says it",
 }
 

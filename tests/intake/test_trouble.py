@@ -23,7 +23,7 @@ from tqstudio.engine.intake.hints import Hints
 from tqstudio.engine.intake.scan import Scanner
 from waiting import until_true
 
-from .conftest import World, make_row, scanner_of, watching
+from .conftest import World, make_row, put, scanner_of, watching
 
 
 def _code(world: World) -> str | None:
@@ -358,3 +358,28 @@ def test_what_shows_the_state_of_the_system_is_not_entered(
     scanner.everything()
     assert os.path.join(b"/", os.fsencode(tmp_path).split(b"/")[1]) in entered
     assert not {b"/proc", b"/sys", b"/dev"} & set(entered)
+
+
+def test_the_watch_is_opened_again_when_a_scan_finds_what_no_hint_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Hints] = []
+    opens = Hints.open
+
+    def count(self: Hints) -> int | None:
+        opened.append(self)
+        return opens(self)
+
+    monkeypatch.setattr(Hints, "open", count)
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.1):
+            await until_true(lambda: world.looks > 3)
+            assert len(opened) == 1
+            await asyncio.to_thread(opened[0].close)
+            put(world.root, b"a.mp4")
+            await world.offered(b"a.mp4")
+            await until_true(lambda: len(opened) == 2)
+            await world.catch_up()
+
+    asyncio.run(run())

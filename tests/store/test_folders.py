@@ -24,6 +24,9 @@ RULES: dict[str, Any] = {
     "autorestart_limit": 0,
     "autorestart_delay_s": 0,
     "exclude": [],
+    "after_done": "keep",
+    "done_dir": None,
+    "duplicates": "encode",
 }
 
 

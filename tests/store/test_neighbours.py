@@ -12,22 +12,38 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
-from tqstudio.engine.store.library import folders, generations, publications, videos
+from tqstudio.engine.store.library import folders, generations, publications, removals, videos
 from tqstudio.engine.store.library.publications import PublicationRow
+from tqstudio.engine.store.library.removals import Removal
 from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.engine.store.machine import gates, quarantine, speeds, supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step
+from tqstudio.protocol.requests import SourceIdentity
 
 from .conftest import NOW, Queue, token
 
 TABLES = (
-    *("folder", "video", "generation", "published", "publication", "speed", "job", "rendition", "attempt"),
+    *(
+        "folder",
+        "video",
+        "generation",
+        "published",
+        "publication",
+        "removal",
+        "speed",
+        "job",
+        "rendition",
+        "attempt",
+    ),
     *("worker", "supervisor", "gate", "idempotency"),
 )
 
 FOLDER: dict[str, Any] = {
+    "after_done": "delete",
+    "done_dir": None,
+    "duplicates": "encode",
     "output_root": b"/out",
     "profile": "web",
     "watch": "auto",
@@ -63,6 +79,8 @@ class Street:
             videos.adopt(self.db, lease.video, folder)
             for number in (1, 2):
                 self.publish(lease.video, number)
+            self.db.execute("UPDATE job SET from_folder = 1 WHERE id = :id", {"id": lease.job})
+            removals.plan(self.db, lease.job, SourceIdentity(size=1, mtime_ns=1, inode=1, ctime_ns=1))
         for kind in (GateKind.USER, GateKind.DISK):
             gates.shut(self.db, kind, "for a test", now=queue.now, actor="test")
 
@@ -89,6 +107,11 @@ class Street:
     @property
     def video(self) -> int:
         return self.lease.video
+
+    @property
+    def removal(self) -> Removal:
+        at = (self.lease.job, self.video, 1, 1, 1, 1)
+        return Removal(*at, None, None, frozenset(), b"/in", None, None, None, None, None)
 
     def attempt(self, lease: HeldLease) -> str:
         [row] = self.db.execute("SELECT rowid FROM attempt WHERE job_id = :job", {"job": lease.job})
@@ -285,6 +308,10 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "a generation is removed": (
         lambda s: generations.removed(s.db, 1, s.video, 1, now=NOW),
         lambda _: {"generation 1"},
+    ),
+    "a removal ends": (
+        lambda s: removals.forget(s.db, s.removal),
+        lambda s: {f"removal {s.lease.job}"},
     ),
     "a publication ends": (
         lambda s: publications.end(s.db, s.lease.job),

@@ -294,6 +294,10 @@ def sample_folders() -> list[Any]:
         "recursive": True,
         "patterns": [],
         "exclude": [],
+        "after_done": "keep",
+        "done_dir": None,
+        "done_dir_b64": None,
+        "duplicates": "encode",
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
     }
@@ -464,6 +468,7 @@ def job_detail(row: Any) -> Any:
         "job": row["id"],
         "error": None,
         "deleted_at": None,
+        "source_deleted_at": None,
         "facts": {
             "container": "mov,mp4",
             "duration_s": 720.041,

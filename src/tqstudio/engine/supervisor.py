@@ -49,6 +49,7 @@ from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -224,6 +225,7 @@ class _Supervisor:
         """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
         admission.on_settled = self._prober.wake
+        self._after_done = AfterDone(db, bounded_io, self.studio.intake.look_again)
         stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
             scheduler,
@@ -237,6 +239,7 @@ class _Supervisor:
             self.studio.pool,
             volumes,
             stuck_workers,
+            self._after_done,
         )
 
     # Life
@@ -350,6 +353,7 @@ class _Supervisor:
         await self.studio.pool.stop()
         await self._recovery.settled()
         self._maintenance.stop()
+        await self._after_done.stop()
         with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
             await self.studio.reports.save_progress(everything=True)
         snapshots.cancel()
@@ -370,6 +374,7 @@ class _Supervisor:
         self.studio.dispatch.hint(events)
         self._workspace.hint(events)
         self._prober.hint(events)
+        self._after_done.hint(events)
         missed = [
             event.video
             for event in events

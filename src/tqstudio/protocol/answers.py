@@ -253,6 +253,8 @@ class VideoView(TypedDict):
     """Newest job."""
     error: ErrorView | None
     deleted_at: str | None
+    source_deleted_at: str | None
+    """When the rule of its drop folder deleted the source."""
 
 
 class AutorestartView(TypedDict):
@@ -332,6 +334,13 @@ class FolderView(TypedDict):
     recursive: bool
     patterns: list[str]
     exclude: list[str]
+    after_done: str
+    """keep, move or delete: what becomes of sources whose ladder is published."""
+    done_dir: str | None
+    """Where they are moved to."""
+    done_dir_b64: str | None
+    duplicates: str
+    """encode or skip: what becomes of new files with the content of a published source."""
     settle_s: float
     priority: int
     autorestart: int

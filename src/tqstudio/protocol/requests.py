@@ -145,6 +145,12 @@ class FolderRequest(Message):
     recursive: bool = True
     patterns: Patterns = Field(default_factory=list)
     exclude: Exclude = Field(default_factory=list)
+    after_done: Literal["keep", "move", "delete"] = "keep"
+    """What becomes of sources whose ladder is published and complete."""
+    done_dir_b64: PathB64 | None = None
+    """Where they are moved to."""
+    duplicates: Literal["encode", "skip"] = "encode"
+    """What becomes of new files with the content of a source that is published with the same settings."""
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -158,6 +164,9 @@ class FolderChange(Message):
     recursive: bool | None = None
     patterns: Patterns | None = None
     exclude: Exclude | None = None
+    after_done: Literal["keep", "move", "delete"] | None = None
+    done_dir_b64: PathB64 | None = None
+    duplicates: Literal["encode", "skip"] | None = None
     settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         JobError,
         JobRow,
         RenditionView,
+        VideoView,
     )
 
 EVENTS: dict[str, tuple[str, str]] = {
@@ -43,6 +44,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.WARNING: ("warning", "warning"),
     EventKind.PUBLISH_UNDONE: ("retry", "publishing rolled back"),
     EventKind.GENERATION_REMOVED: ("skipped", "old version removed"),
+    EventKind.SOURCE_MOVED: ("done", "source file moved"),
+    EventKind.SOURCE_DELETED: ("done", "source file deleted"),
     EventKind.WORK_REMOVED: ("skipped", "unfinished work removed"),
     EventKind.FAIL_RETRYABLE: ("retry", "failed, will be retried"),
     EventKind.FAIL_FINAL: ("failed", "failed for good"),
@@ -238,9 +241,21 @@ def autorestart_words(rule: AutorestartView, now: datetime) -> str:
     return ""
 
 
+def source_path(video: VideoView) -> str:
+    """The path of a source, and whether it was deleted on purpose."""
+    deleted = " (deleted by the rule of its drop folder)" if video["source_deleted_at"] else ""
+    return f"{readable(video['path'])}{deleted}"
+
+
 def folder_rules(folder: FolderView) -> list[str]:
     """The rules of a drop folder that are off by default, one phrase each."""
     rules = []
     if folder["exclude"]:
         rules.append(f"without {', '.join(map(readable, folder['exclude']))}")
+    if folder["after_done"] == "move":
+        rules.append(f"sources are moved to {readable(folder['done_dir'] or '')} when they are done")
+    if folder["after_done"] == "delete":
+        rules.append("sources are deleted when they are done")
+    if folder["duplicates"] == "skip":
+        rules.append("duplicates are skipped")
     return rules

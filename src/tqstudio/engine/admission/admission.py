@@ -22,6 +22,7 @@ from tqstudio.engine.admission.change_detection import (
     Certainty,
     SourceState,
     has_left,
+    is_copy,
     is_current,
     is_same_place,
     look_at,
@@ -164,6 +165,7 @@ class Admission:
             retry_failed=False,
             digest=digest,
             may_read=False,
+            skip_duplicates=folder.duplicates == "skip",
             actor="intake",
         )
         try:
@@ -247,7 +249,27 @@ class Admission:
                 return await self._look(other.source, how)
             if await asyncio.to_thread(has_left, other.source, found.inode):
                 left = other
+        if how.skip_duplicates and known is None:
+            await self._require_unpublished(found, how)
         return OfferedFile(path, how, found, current, whole, broken, left)
+
+    async def _require_unpublished(self, found: SourceState, how: Offer) -> None:
+        """Check that no other source with this content has a complete ladder of this profile.
+
+        Raises:
+            TqError: DUPLICATE.
+            NotHashed: as of `is_copy`.
+        """
+        for other in await self._db.read(videos.published_with_size, how.output_root, found.size):
+            generation = await self._db.read(generations.current, other.id)
+            if generation is None or not is_copy(found, other, how.digest):
+                continue
+            if await asyncio.to_thread(is_current, other, generation, found, how.profile):
+                raise TqError(
+                    ErrorCode.DUPLICATE,
+                    f"it has the content of video {other.id} ({display(other.source)})",
+                    f"remove it, or encode it too: tqstudio add -o {display(how.output_root)} FILE",
+                )
 
     async def _decide(self, file: OfferedFile | TqError) -> AddResult:
         if isinstance(file, TqError):

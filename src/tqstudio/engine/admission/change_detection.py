@@ -16,7 +16,15 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
+from tqstudio.engine.media.source.fingerprint import (
+    SAMPLE_BYTES,
+    SAMPLES,
+    Digest,
+    NotHashed,
+    compare,
+    full_hash,
+    quick_hash,
+)
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -110,6 +118,26 @@ def has_left(path: bytes, inode: int) -> bool:
         return True
     except OSError:
         return False
+
+
+def is_copy(found: SourceState, other: VideoRow, digest: Digest | None) -> bool:
+    """Whether a file has the content of the source of a video, byte by byte.
+
+    Args:
+        digest: of the file, if it was read.
+
+    Raises:
+        NotHashed: a digest of the file as it is now is needed.
+    """
+    if other.quick_hash != found.content_id or other.size != found.size:
+        return False
+    if found.size <= SAMPLES * SAMPLE_BYTES:
+        return True
+    if other.full_hash is None:
+        return False
+    if digest is None or (digest.size, digest.mtime_ns) != (found.size, found.mtime_ns):
+        raise NotHashed
+    return digest.full_hash == other.full_hash
 
 
 def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, profile: Profile) -> bool:

@@ -147,6 +147,7 @@ def _new_job(
             autorestart=how.autorestart,
             metadata=how.metadata,
             idempotency_key=how.idempotency_key,
+            from_folder=how.folder is not None,
         ),
         now=now,
         actor=how.actor,

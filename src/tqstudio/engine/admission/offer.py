@@ -37,6 +37,9 @@ class Offer:
     """The file's digest, if the caller has computed it."""
     may_read: bool = True
     """Compute a full hash of the file if needed, which may take minutes; otherwise raise `NotHashed`."""
+    skip_duplicates: bool = False
+    """Refuse a new file with the content of a source whose ladder fits the profile; needs its digest if it is
+    large."""
 
     def changes(self, *, follow_profile: bool) -> JobChanges:
         """The changes to an existing job of the file.

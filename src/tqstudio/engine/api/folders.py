@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from tqstudio import path_checks
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views_system import folder_view
-from tqstudio.engine.files.mounts import shows_the_system
+from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
@@ -67,6 +67,8 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
     await _require_new(studio, path)
+    done_dir = _done_dir(request.after_done, request.done_dir_b64)
+    await _require_apart(studio, None, path, output, request.after_done, done_dir)
     profile = studio.admission.profile(request.profile)
     values: dict[str, Any] = {
         "path": path,
@@ -76,6 +78,9 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "recursive": int(request.recursive),
         "patterns": request.patterns,
         "exclude": request.exclude,
+        "after_done": request.after_done,
+        "done_dir": done_dir,
+        "duplicates": request.duplicates,
         "settle_s": request.settle_s,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,
@@ -107,6 +112,15 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
         await output_check.require_usable(
             changes["output_root"], studio.bounded_io, allow_shared=studio.settings.allow_shared_output
         )
+    before, given_dir = rows[folder], changes.pop("done_dir_b64", None)
+    after_done = changes.get("after_done", before.after_done)
+    keeps_dir = given_dir is None and after_done == before.after_done
+    done_dir = before.done_dir if keeps_dir else _done_dir(after_done, given_dir)
+    if not keeps_dir:
+        changes["done_dir"] = done_dir
+    if not keeps_dir or "output_root" in changes:
+        output = changes.get("output_root", before.output_root)
+        await _require_apart(studio, folder, before.path, output, after_done, done_dir)
     if "autorestart" in changes:
         changes["autorestart_limit"] = changes.pop("autorestart")
     if "profile" in changes:
@@ -145,6 +159,83 @@ async def _require_new(studio: Services, path: bytes) -> None:
                 f"{display(path)} is already drop folder {row.id}{name}",
                 f"change it with: tqstudio folder edit {row.id}",
             )
+
+
+def _done_dir(after_done: str, given_b64: str | None) -> bytes | None:
+    """Where sources are moved to.
+
+    Raises:
+        TqError: BAD_REQUEST if that does not fit the rule.
+    """
+    if (after_done == "move") is (given_b64 is not None):
+        return None if given_b64 is None else _absolute(given_b64)
+    if given_b64 is None:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "sources cannot be moved: no folder for them is given",
+            "give --done-dir DIR",
+        )
+    raise TqError(
+        ErrorCode.BAD_REQUEST,
+        f"a folder for sources is given, but the rule is to {after_done} them",
+        "give --after-done move, or no --done-dir",
+    )
+
+
+async def _require_apart(
+    studio: Services, folder: int | None, path: bytes, output: bytes, after_done: str, done_dir: bytes | None
+) -> None:
+    """Check that sources may be moved or deleted, and that moved ones are found by no drop folder or player.
+
+    Args:
+        folder: the folder to be changed; None for a new one.
+
+    Raises:
+        TqError: why not.
+    """
+    others = [row for row in await studio.db.read(folders.listing) if row.id != folder]
+
+    def check() -> None:
+        drop, out = os.path.realpath(path), os.path.realpath(output)
+        done = os.path.realpath(done_dir) if done_dir else None
+        if after_done != "keep":
+            if is_within(out, drop):
+                raise _entangled(output, path, "is inside the drop folder")
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise TqError(ErrorCode.PERMISSION, f"files in {display(path)} may not be moved or deleted")
+        if done_dir and done:
+            _require_writable(done_dir)
+            if is_within(drop, done):
+                raise _entangled(done_dir, path, "contains the drop folder")
+            if is_within(done, out):
+                raise _entangled(done_dir, output, "is inside the output")
+        for row in others:
+            place, target = os.path.realpath(row.path), os.path.realpath(row.output_root)
+            if done_dir and done and (is_within(done, place) or is_within(done, target)):
+                raise _entangled(done_dir, row.path, "is inside the drop folder or output of")
+            if row.done_dir and (real := os.path.realpath(row.done_dir)):
+                if is_within(drop, real):
+                    raise _entangled(path, row.path, "would get the done sources of")
+                if is_within(real, out):
+                    raise _entangled(output, row.path, "contains the done sources of")
+
+    await asyncio.to_thread(check)
+
+
+def _require_writable(done_dir: bytes) -> None:
+    shown = display(done_dir)
+    if not path_checks.is_folder(done_dir):
+        raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} is not a folder", "create it, or check the path")
+    if not os.access(done_dir, os.W_OK | os.X_OK):
+        raise TqError(ErrorCode.PERMISSION, f"{shown} may not be written to")
+
+
+def _entangled(one: bytes, other: bytes, how: str) -> TqError:
+    return TqError(
+        ErrorCode.REFUSED,
+        f"{display(one)} {how} {display(other)}",
+        "choose folders that do not contain each other",
+    )
 
 
 async def _reload(studio: Services) -> None:

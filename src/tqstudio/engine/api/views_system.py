@@ -119,6 +119,7 @@ def folder_view(
         row,
         watch=watch,
         settle_s=default_settle_s if row.settle_s is None else row.settle_s,
+        done_dir_b64=None,
         autorestart=row.autorestart.limit,
         autorestart_delay_s=row.autorestart.delay_s,
         settling=settling,

@@ -51,7 +51,7 @@ def shared_with(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
+def hold(root: Path, *names: str, make: bool = False, any_owner: bool = False) -> Iterator[Path]:
     """Yield a path to a folder below an output that stays valid even if the folder is replaced.
 
     The path is only valid in this process.
@@ -60,6 +60,7 @@ def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
         root: the output; may be a link.
         names: the names of the folders below it.
         make: create missing folders.
+        any_owner: use folders of other users too.
 
     Raises:
         NotOurs: one of them is a link or not a folder; or, if other users may write to the output, it belongs
@@ -71,7 +72,7 @@ def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
     folder = os.open(root, _FLAGS)
     try:
         output = os.fstat(folder)
-        trusted = {os.geteuid(), output.st_uid} if others_may_write(output) else None
+        trusted = {os.geteuid(), output.st_uid} if others_may_write(output) and not any_owner else None
         path = root
         for name in names:
             path /= name

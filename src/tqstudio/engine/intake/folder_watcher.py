@@ -24,7 +24,7 @@ from tqstudio.engine.intake.ignore_files import IGNORE_NAME
 from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
-from tqstudio.engine.intake.settling import FileStat, Settling, Stamp
+from tqstudio.engine.intake.settling import FileKey, FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
@@ -121,6 +121,10 @@ class FolderIntake:
         self._rescan_s = rescan_s
         self._rescan: Job | None = None
         self._scan_due = True
+        self._reopens = True
+        """Whether the next scan opens the watch again, which costs more than the scan of a small folder."""
+        self._watched: FileKey | None = None
+        """The directory that the watch was opened for."""
         self._earliest_scan = 0.0
         self._scan_since: float | None = None
 
@@ -150,12 +154,13 @@ class FolderIntake:
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def rescan_soon(self) -> None:
-        self._scan_due = True
+        self._scan_due = self._reopens = True
         self._wake.set()
 
     async def _on_interval(self) -> None:
         if self._scan_since is None:
-            self.rescan_soon()
+            self._scan_due = True
+            self._wake.set()
 
     def look_again(self, path: bytes) -> None:
         """Offer this file again, now or when it exists: the database no longer has its stored state."""
@@ -195,6 +200,7 @@ class FolderIntake:
             except Exception:
                 _log.exception("scan of a drop folder failed", action="intake", folder=self.row.id)
                 self._schedule_rescan(POLL_S)
+                self._reopens = True
                 # The next round may be due at once.
                 await asyncio.sleep(_MIN_INTERVAL_S)
             await self._pause()
@@ -212,6 +218,7 @@ class FolderIntake:
     async def _round(self) -> None:
         now = time.monotonic()
         hinted = self._hints.take()
+        self._reopens |= hinted.rescan
         self._scan_due |= hinted.rescan or any(os.path.basename(path) == IGNORE_NAME for path in hinted.files)
         if self._scan_due and now >= self._earliest_scan:
             findings = await self._scan_all()
@@ -239,15 +246,19 @@ class FolderIntake:
         if first:
             await self._read_known()
         began = self._scan_since = time.monotonic()
+        reopens, self._reopens = self._reopens, False
         try:
-            findings, cpu_s = await self._on_thread(self._look_at_all)
+            findings, cpu_s = await self._on_thread(lambda: self._look_at_all(reopens))
         finally:
             self._scan_since = None
         if findings.problem != self._problem and findings.problem is not None:
             _log.warning(findings.problem[1], action="intake", folder=self.row.id, code=findings.problem[0])
         self._problem = findings.problem
+        # A file that no hint has told of may mean that the watch was lost.
+        finds_new = any(self._is_new(path) for path in findings.files)
+        self._reopens |= finds_new
         # Queried only when there are new files, so that an idle folder causes no queries.
-        if not first and any(self._is_new(path) for path in findings.files):
+        if not first and finds_new:
             await self._read_known()
             findings.files = {
                 path: seen
@@ -265,11 +276,13 @@ class FolderIntake:
             self._schedule_rescan(max(self._rescan_s, cpu_s * _IDLE_SHARE))
         return findings
 
-    def _look_at_all(self) -> tuple[Findings, float]:
-        """Open the watch and scan; return the processor time too.
+    def _look_at_all(self, reopens: bool) -> tuple[Findings, float]:
+        """Open the watch, if it may have been lost with a mount or a renamed folder, and scan.
 
-        Opened first, so that no new file is missed in between, and each time, because a watch may have been
-        lost with a mount, a renamed folder or an overflow.
+        Opened first, so that no new file is missed in between.
+
+        Returns:
+            The findings, and the processor time in seconds.
         """
         began = time.thread_time()
         self._polls = self.row.watch == "polling" or (
@@ -277,7 +290,11 @@ class FolderIntake:
         )
         if self._polls:
             self._hints.close()
-        self._limit = None if self._polls else self._hints.open()
+            self._limit = self._watched = None
+        elif reopens or self._limit is not None or self._watched != _directory_at(self.row.path):
+            # Before it is opened: a directory that replaces it later is found by the next scan.
+            self._watched = _directory_at(self.row.path)
+            self._limit = self._hints.open()
         return self._scanner.everything(), time.thread_time() - began
 
     def _schedule_rescan(self, in_s: float) -> None:
@@ -365,3 +382,11 @@ class FolderIntake:
     async def _on_thread(self, look: Callable[[], _T]) -> _T:
         """Read the disk in this folder's own thread, so that a hanging mount delays no other folder."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
+
+
+def _directory_at(path: bytes) -> FileKey | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)

@@ -60,7 +60,7 @@ class Intake:
         """Watch exactly these folders from now on; new and changed ones are scanned at once."""
         async with self._changing:
             self._rows = tuple(folders)
-            logging_setup.know(*(path for row in folders for path in (row.path, row.output_root)))
+            logging_setup.know(*(path for row in folders for path in _paths(row)))
             if self._started:
                 await self._watch()
 
@@ -111,11 +111,15 @@ class Intake:
             self._watched[number].start()
 
     def _excluded(self, row: FolderRow) -> tuple[bytes, ...]:
-        """Directories that may be below a folder but are not part of it: outputs and other drop folders.
+        """Directories that may be below a folder but are not part of it: outputs, other drop folders, sources
+        that were moved when they were done.
 
         A nested drop folder counts even if it is disabled, because otherwise a file would get two jobs.
         """
-        others = {other.path for other in self._rows if other.id != row.id}
-        outputs = {other.output_root for other in self._rows}
         own = os.path.normpath(row.path)
-        return tuple(sorted(path for path in others | outputs if os.path.normpath(path) != own))
+        every = {path for other in self._rows for path in _paths(other)}
+        return tuple(sorted(path for path in every if os.path.normpath(path) != own))
+
+
+def _paths(row: FolderRow) -> list[bytes]:
+    return [path for path in (row.path, row.output_root, row.done_dir) if path is not None]

@@ -19,7 +19,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.store.library import generations, publications, videos
+from tqstudio.engine.store.library import generations, publications, removals, videos
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -136,6 +136,8 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         videos.set_full_hash(db, row.video, row.full_hash)
     progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED, now=now)
     publications.end(db, row.job)
+    if manifest.source is not None:
+        removals.plan(db, row.job, manifest.source)
     return True
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
+from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
@@ -220,6 +221,8 @@ class Dispatch:
         if generation is not None:
             place = Place.below(asked.output_root, asked.slug)
             published = _Published(place.generation(generation.number), generation)
+        # A source that was moved when it was done is no longer in its drop folder.
+        folder = asked.folder if asked.folder and is_within(asked.source, asked.folder) else None
         job: ClaimedJob = {
             "job": lease.job,
             "epoch": lease.epoch,
@@ -227,8 +230,8 @@ class Dispatch:
             "attempt": asked.attempt,
             "kind": asked.kind.value,
             "source": {"kind": "file", "path_b64": encode(asked.source)},
-            "source_root_b64": encode(asked.folder or os.path.dirname(asked.source)),
-            "drop_folder_b64": encode(asked.folder) if asked.folder else None,
+            "source_root_b64": encode(folder or os.path.dirname(asked.source)),
+            "drop_folder_b64": encode(folder) if folder else None,
             "source_size": asked.size,
             "source_mtime_ns": asked.mtime_ns,
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},

@@ -24,6 +24,7 @@ from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
+from tqstudio.paths import display
 from tqstudio.protocol.answers import ActionResult, ErrorView
 from tqstudio.protocol.requests import ActionRequest
 
@@ -113,6 +114,10 @@ class Actions:
             return _refused(job, facts.status, reason, see=other)
         if generation is None:
             return _refused(job, facts.status, "has no published ladder; add its source again")
+        video = videos.get(db, facts.video)
+        if video is not None and video.source_deleted_at is not None:
+            reason = "cannot be encoded again: its drop folder deleted the source when it was done"
+            return _refused(job, facts.status, f"{reason}; put it back at {display(video.source)} first")
         spec = jobs.spec_of(db, job)
         there = {row.name for row in generation.renditions}
         possible = there | _rungs(spec.profile_json)
@@ -125,7 +130,7 @@ class Actions:
                 profile_json=json.dumps(profile.to_json()),
                 prefer_gpu=profile.prefer_gpu,
             )
-        available = _qualities_of(videos.get(db, facts.video), spec)
+        available = _qualities_of(video, spec)
         if available:
             # The facts of the source decide: requesting anything else would fail the job for good.
             possible = available | _tracks_of(generation)

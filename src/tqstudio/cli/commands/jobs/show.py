@@ -18,7 +18,14 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
-from tqstudio.words.sentences import autorestart_words, error_now, failure_words, status_word, took_words
+from tqstudio.words.sentences import (
+    autorestart_words,
+    error_now,
+    failure_words,
+    source_path,
+    status_word,
+    took_words,
+)
 from tqstudio.words.symbols import job_word
 
 if TYPE_CHECKING:
@@ -144,7 +151,7 @@ def _print(job: JobDetail) -> None:
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
         ("deleted", _deleted(job)),
-        ("source", readable(job["path"])),
+        ("source", source_path(video)),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),

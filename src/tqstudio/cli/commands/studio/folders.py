@@ -30,6 +30,23 @@ Exclude = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="GLOB", help="Leave out such files and sub-folders; repeatable."),
 ]
+AfterDone = Annotated[
+    str | None,
+    typer.Option(
+        "--after-done",
+        metavar="keep|move|delete",
+        help="What becomes of sources once their ladder is published and complete.",
+    ),
+]
+DoneDir = Annotated[
+    str | None, typer.Option("--done-dir", metavar="DIR", help="Existing folder that sources are moved to.")
+]
+Duplicates = Annotated[
+    str | None,
+    typer.Option(
+        "--duplicates", metavar="encode|skip", help="New files with the content of a published source."
+    ),
+]
 Settle = Annotated[
     float | None,
     typer.Option("--settle", min=0, metavar="SECONDS", help="Time without change until a file is complete."),
@@ -55,6 +72,9 @@ def add(
     recursive: Sub = None,
     pattern: Patterns = None,
     exclude: Exclude = None,
+    after_done: AfterDone = None,
+    done_dir: DoneDir = None,
+    duplicates: Duplicates = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -77,6 +97,9 @@ def add(
             recursive=recursive,
             patterns=pattern,
             exclude=exclude,
+            after_done=after_done,
+            done_dir_b64=encode(absolute(done_dir)) if done_dir is not None else None,
+            duplicates=duplicates,
             settle_s=settle,
             priority=priority,
             watch=watch,
@@ -140,6 +163,9 @@ def edit(
     recursive: Sub = None,
     pattern: Patterns = None,
     exclude: Exclude = None,
+    after_done: AfterDone = None,
+    done_dir: DoneDir = None,
+    duplicates: Duplicates = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -161,6 +187,9 @@ def edit(
         "recursive": recursive,
         "patterns": pattern or None,
         "exclude": [] if no_exclude else exclude or None,
+        "after_done": after_done,
+        "done_dir_b64": encode(absolute(done_dir)) if done_dir is not None else None,
+        "duplicates": duplicates,
         "settle_s": settle,
         "priority": priority,
         "watch": watch,

@@ -144,6 +144,10 @@ class Folder(SQLModel, table=True):
     """How often a failed job of this folder is restarted automatically; 0: never."""
     autorestart_delay_s: float = _float()
     exclude: str = _text(default="[]")
+    after_done: str = _text(default="keep")
+    done_dir: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Where sources are moved to."""
+    duplicates: str = _text(default="encode")
 
 
 class Video(SQLModel, table=True):
@@ -154,6 +158,7 @@ class Video(SQLModel, table=True):
         UniqueConstraint("output_root", "slug"),
         # What list filters compare, alone and in order: they read up to a million rows at a time.
         Index("ix_video_search", "id", "folder_id", "name_lower"),
+        Index("ix_video_size", "size", sqlite_where=text("generation_id IS NOT NULL")),
         Index("ix_video_inode", "inode", sqlite_where=text("inode IS NOT NULL")),
         AUTOINCREMENT,
     )
@@ -179,6 +184,8 @@ class Video(SQLModel, table=True):
     generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()
+    source_deleted_at: int | None = _time()
+    """When the rule of its drop folder deleted the source."""
 
 
 class Generation(SQLModel, table=True):
@@ -239,6 +246,21 @@ class Publication(SQLModel, table=True):
     manifest: str = _text()
     full_hash: str = _text(optional=True)
     begun_at: int | None = _time(optional=False)
+
+
+class Removal(SQLModel, table=True):
+    """The source of a job that is done, to be moved or deleted; ends when that is recorded."""
+
+    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
+    video_id: int = _ref("video.id")
+    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    mtime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
+    inode: int = Field(sa_column=Column(BigInteger, nullable=False))
+    ctime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
+    target: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Where it is being moved to."""
+    begun_at: int | None = _time()
+    """Since when it may be gone."""
 
 
 class Speed(SQLModel, table=True):
@@ -379,6 +401,8 @@ class Job(SQLModel, table=True):
     """Seconds of all attempts so far."""
     idempotency_key: str = _text(optional=True)
     """Of the request that created it."""
+    from_folder: int = _int()
+    """Whether its drop folder queued it, so that the folder's rule for sources applies."""
 
 
 class Rendition(SQLModel, table=True):
@@ -544,6 +568,7 @@ job = _tables["job"]
 job_count = _tables["job_count"]
 publication = _tables["publication"]
 published = _tables["published"]
+removal = _tables["removal"]
 rendition = _tables["rendition"]
 speed = _tables["speed"]
 supervisor = _tables["supervisor"]

@@ -47,6 +47,7 @@ class NewJob:
     autorestart: AutorestartRule = NO_AUTORESTART
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
+    from_folder: bool = False
 
 
 _UNPROBED = video.c.facts.is_(None) & video.c.probe_error.is_(None)
@@ -78,6 +79,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "autorestart_delay_s": new.autorestart.delay_s,
         "metadata_json": json.dumps(dict(new.metadata)),
         "idempotency_key": new.idempotency_key,
+        "from_folder": int(new.from_folder),
         "created_at": now,
         "unprobed": select(_UNPROBED).where(video.c.id == new.video).scalar_subquery(),
     }

@@ -34,6 +34,12 @@ class FolderRow:
     priority: int
     autorestart: AutorestartRule
     exclude: tuple[str, ...] = ()
+    after_done: str = "keep"
+    """`move` or `delete` sources whose ladder is published, or `keep` them."""
+    done_dir: bytes | None = None
+    """Where they are moved to."""
+    duplicates: str = "encode"
+    """Or `skip` new files with the content of a published source."""
 
 
 def _row(row: Any) -> FolderRow:
@@ -50,6 +56,9 @@ def _row(row: Any) -> FolderRow:
         priority=row.priority,
         autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
         exclude=tuple(json.loads(row.exclude)),
+        after_done=row.after_done,
+        done_dir=row.done_dir,
+        duplicates=row.duplicates,
     )
 
 
@@ -78,6 +87,9 @@ _CHANGEABLE = (
     "recursive",
     "patterns",
     "exclude",
+    "after_done",
+    "done_dir",
+    "duplicates",
     "settle_s",
     "priority",
     "autorestart_limit",

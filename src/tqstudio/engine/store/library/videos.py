@@ -41,11 +41,14 @@ class VideoRow:
     generation: int | None
     """Id of the current generation."""
     deleted_at: int | None
+    source_deleted_at: int | None = None
+    """When the rule of its drop folder deleted the source."""
 
 
 _SELECT = select(
     *tables.video.c["id", "folder_id", "source", "output_root", "name", "title", "slug", "size", "mtime_ns"],
     *tables.video.c["quick_hash", "full_hash", "facts", "generation_id", "deleted_at"],
+    tables.video.c.source_deleted_at,
 )
 
 
@@ -170,6 +173,7 @@ def set_fingerprint(
         inode=func.coalesce(inode, row.inode),
         quick_hash=func.coalesce(quick_hash, row.quick_hash),
         deleted_at=None,
+        source_deleted_at=None,
         **({"facts": None, "full_hash": full_hash} if changed else {}),
     )
     _mark_jobs(db, video)
@@ -273,6 +277,14 @@ def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mti
     return [_row(row) for row in rows]
 
 
+def published_with_size(db: Connection, output_root: bytes, size: int) -> list[VideoRow]:
+    """Returns the videos of an output with a ladder whose source has this size in bytes."""
+    row = tables.video.c
+    same = (row.size == size, row.output_root == output_root, row.generation_id.is_not(None))
+    indexed = _SELECT.with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
+    return [_row(found) for found in db.execute(indexed.where(*same).order_by(row.id))]
+
+
 def rename(
     db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
 ) -> bool:
@@ -316,7 +328,8 @@ def output_roots(db: Connection) -> list[bytes]:
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
     """Returns the sources of a drop folder: {path: (video, size, mtime_ns)}.
 
-    Without those whose newest job failed because they were missing, so that they are added again if found.
+    Without those that were deleted on purpose, or whose newest job failed because they were missing, so that
+    they are added again if found.
     """
     video, job, later = tables.video.c, tables.job.c, tables.job.alias("later").c
     again = exists().where(later.video_id == job.video_id, later.id > job.id, later.deleted_at.is_(None))
@@ -328,7 +341,10 @@ def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, in
     )
     rows = db.execute(
         select(video.source, video.id, video.size, video.mtime_ns).where(
-            video.folder_id == folder, video.deleted_at.is_(None), video.id.not_in(missing)
+            video.folder_id == folder,
+            video.deleted_at.is_(None),
+            video.source_deleted_at.is_(None),
+            video.id.not_in(missing),
         )
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}

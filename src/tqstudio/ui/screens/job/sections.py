@@ -26,6 +26,7 @@ from tqstudio.words.sentences import (
     failure_words,
     kind_words,
     skipped_words,
+    source_path,
     status_text,
     status_word,
 )
@@ -282,7 +283,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("length", fmt.clock_duration(source["duration_s"])),
         ("size", units.size(source["size"])),
         *_streams(video["facts"] or {}),
-        ("path", readable(video["path"])),
+        ("path", source_path(video)),
         ("output", readable(video["output_root"])),
         ("added", fmt.moment(job["created_at"], now)),
         ("started", fmt.moment(job["started_at"], now)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tqstudio import units
 from tqstudio.paths import readable
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import source_path
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import VideoView
@@ -48,7 +49,7 @@ def _file(video: VideoView, facts: Mapping[str, Any]) -> list[Row]:
     start = facts.get("start_time_s")
     return [
         ("title", video["title"]),
-        ("path", readable(video["path"])),
+        ("path", source_path(video)),
         ("size", f"{units.size(video['size'])} ({fmt.number(video['size'])} bytes)"),
         ("container", str(facts.get("container") or "")),
         ("length", _seconds(facts.get("duration_s"))),

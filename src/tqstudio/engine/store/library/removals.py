@@ -1,0 +1,189 @@
+"""Stores sources that their drop folder moves or deletes: from the end of the job until that is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.tables import folder, is_open, job, removal, video
+from tqstudio.errors import WarningCode
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import JobStatus
+from tqstudio.paths import display
+from tqstudio.protocol.requests import SourceIdentity
+
+KEPT = WarningCode.SOURCE_KEPT
+MAX_INODE = (1 << 63) - 1
+"""Of the integers that a database stores; some network file systems have larger inodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A source to move or delete, with the present rule of its drop folder."""
+
+    job: int
+    video: int
+    size: int
+    mtime_ns: int
+    inode: int
+    ctime_ns: int
+    target: bytes | None
+    """Where it is being moved to."""
+    begun_at: int | None
+    """Since when it may be gone."""
+    warnings: frozenset[str]
+    """The codes of the job's warnings."""
+    source: bytes
+    full_hash: str | None
+    folder: int | None
+    folder_path: bytes | None
+    after_done: str | None
+    done_dir: bytes | None
+
+
+def plan(db: Connection, number: int, source: SourceIdentity) -> None:
+    """Records that a job's source is to be moved or deleted, if a folder queued it and has such a rule."""
+    of_folder = (
+        select(
+            job.c.id,
+            job.c.video_id,
+            literal(source.size),
+            literal(source.mtime_ns),
+            literal(source.inode & MAX_INODE),
+            literal(source.ctime_ns),
+        )
+        .join_from(job, video, video.c.id == job.c.video_id)
+        .join(folder, folder.c.id == video.c.folder_id)
+        .where(job.c.id == number, job.c.from_folder == 1, folder.c.after_done != "keep")
+    )
+    columns = ["job_id", "video_id", "size", "mtime_ns", "inode", "ctime_ns"]
+    db.execute(insert(removal).from_select(columns, of_folder))
+
+
+_reader, _later, _of = job.alias("reader"), job.alias("later"), video.alias("of")
+
+
+def _needed(source: Any) -> ColumnElement[bool]:
+    """Returns whether a job that waits, runs or may be retried reads a source, for whichever output."""
+    again = exists().where(
+        _later.c.video_id == _reader.c.video_id,
+        _later.c.id > _reader.c.id,
+        _later.c.status != JobStatus.CANCELLED,
+        _later.c.deleted_at.is_(None),
+    )
+    needs = or_(is_open(_reader), and_(_reader.c.status == JobStatus.FAILED, ~again))
+    readers = select(_reader.c.id).join_from(_of, _reader, _reader.c.video_id == _of.c.id)
+    return readers.where(_of.c.source == source, needs, _reader.c.deleted_at.is_(None)).exists()
+
+
+DUE = (
+    select(
+        removal,
+        job.c.warnings,
+        *video.c["source", "full_hash", "folder_id"],
+        *folder.c["path", "after_done", "done_dir"],
+    )
+    .join_from(removal, job, job.c.id == removal.c.job_id)
+    .join(video, video.c.id == removal.c.video_id)
+    .join(folder, folder.c.id == video.c.folder_id, isouter=True)
+    .where(removal.c.job_id > bindparam("after"), ~_needed(video.c.source))
+    .order_by(removal.c.job_id)
+    .limit(bindparam("limit"))
+)
+
+
+def due(db: Connection, *, after: int, limit: int) -> list[Removal]:
+    """Returns the next sources to move or delete that no job needs, by job."""
+    return [_removal(row) for row in db.execute(DUE, {"after": after, "limit": limit})]
+
+
+def _removal(row: Any) -> Removal:
+    values = list(row)
+    values[8] = frozenset(warning["code"] for warning in json.loads(values[8]))
+    return Removal(*values)
+
+
+def is_taken(db: Connection, path: bytes) -> bool:
+    """Whether a path is that of a source, which may be missing."""
+    return db.execute(select(video.c.id).where(video.c.source == path).limit(1)).first() is not None
+
+
+def begin(db: Connection, row: Removal, target: bytes | None, *, now: int) -> bool:
+    """Records that a source is about to be moved to a path, or deleted; False if a job needs it now."""
+    begun = update(removal).where(removal.c.job_id == row.job, ~_needed(row.source))
+    return db.execute(begun.values(target=target, begun_at=now)).rowcount == 1
+
+
+def moved(db: Connection, row: Removal, target: bytes, found: os.stat_result, *, now: int) -> None:
+    """Records that a source was moved: its videos follow it, unless another one came to have that path.
+
+    Args:
+        found: its state there.
+    """
+    name = display(os.path.basename(target))
+    names = {"source": target, "name": name, "name_lower": name.lower()}
+    state = {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino & MAX_INODE}
+    there = select(_of.c.id).where(_of.c.source == target, _of.c.output_root == video.c.output_root).exists()
+    db.execute(update(video).where(video.c.source == row.source, ~there).values(names | state))
+    _end(db, row, EventKind.SOURCE_MOVED, f"{display(row.source)} is now {display(target)}", now=now)
+
+
+def deleted(db: Connection, row: Removal, *, now: int) -> None:
+    """Records that a source was deleted on purpose."""
+    db.execute(update(video).where(video.c.source == row.source).values(source_deleted_at=now))
+    _end(db, row, EventKind.SOURCE_DELETED, display(row.source), now=now)
+
+
+def _end(db: Connection, row: Removal, kind: EventKind, detail: str, *, now: int) -> None:
+    _warn(db, row, None)
+    forget(db, row)
+    events.append(db, kind, now=now, actor="supervisor", job=row.job, video=row.video, detail=detail)
+
+
+def forget(db: Connection, row: Removal) -> None:
+    """Leaves a source where it is."""
+    db.execute(delete(removal).where(removal.c.job_id == row.job))
+
+
+def hinder(db: Connection, row: Removal, why: str, *, now: int) -> None:
+    """Warns that a source could not be moved or deleted, once for each reason."""
+    if _warn(db, row, why):
+        video, code = row.video, KEPT.value
+        events.append(
+            db,
+            EventKind.WARNING,
+            now=now,
+            actor="supervisor",
+            job=row.job,
+            video=video,
+            code=code,
+            detail=why,
+        )
+
+
+def _warn(db: Connection, row: Removal, why: str | None) -> bool:
+    """Replaces the job's warning about its source; False if it has that warning already."""
+    stored = json.loads(db.execute(select(job.c.warnings).where(job.c.id == row.job)).scalar_one())
+    warnings = [warning for warning in stored if warning["code"] != KEPT]
+    warnings += [{"code": KEPT.value, "text": why}] if why else []
+    if warnings == stored:
+        return False
+    db.execute(update(job).where(job.c.id == row.job).values(warnings=json.dumps(warnings)))
+    return True
