@@ -378,8 +378,11 @@ def test_a_profile_is_created_checked_and_shown(
     assert here("profile", "new", "../mine") == 2
     assert here("profile", "new", "other", "--from", "nothing") == 2
     assert os.listdir(file.parent) == ["mine.toml"]
+    capsys.readouterr()
     for name in ("mine", str(file)):
-        assert here("profile", "check", name) == 0
+        assert here("profile", "check", name, "--json") == 0
+        checked = {"name": "mine", "rungs": ["720p", "480p", "360p"]}
+        assert json.loads(capsys.readouterr().out) == checked
     file.write_text(file.read_text().replace("# crf = 23 ", "crf = 30 "))
     capsys.readouterr()
     assert here("profile", "show", "mine") == 0

@@ -62,12 +62,16 @@ def show(name: Named, as_json: JsonFlag = False) -> int:
     return 0
 
 
-def check(name: Named) -> int:
+def check(name: Named, as_json: JsonFlag = False) -> int:
     """Check a profile, or a file that is to become one; names the wrong key and what it allows."""
     from tqstudio.engine.media.plan.rungs import names
 
     profile = _load(name)
-    printing.out(f"{readable(profile.name)} is valid: {', '.join(names(profile).values())}")
+    rungs = list(names(profile).values())
+    if as_json:
+        printing.out_json({"name": display(os.fsencode(profile.name)), "rungs": rungs})
+    else:
+        printing.out(f"{readable(profile.name)} is valid: {', '.join(rungs)}")
     return 0
 
 
@@ -76,6 +80,7 @@ def new(
     extends: Annotated[
         str, typer.Option("--from", metavar="PROFILE", help="The profile whose settings it starts with.")
     ] = "web",
+    as_json: JsonFlag = False,
 ) -> int:
     """Create a profile in the home, with every key and what it allows as comments."""
     from tqstudio.engine.media.plan.profile_catalogue import template
@@ -95,7 +100,10 @@ def new(
         raise TqError(ErrorCode.REFUSED, f"{shown} exists", "edit it, or choose another name") from None
     except OSError as error:
         raise path_checks.refused(file, error) from None
-    printing.out(f"{shown} was created; edit it, then: tqstudio profile check {name}")
+    if as_json:
+        printing.out_json({"path": shown})
+    else:
+        printing.out(f"{shown} was created; edit it, then: tqstudio profile check {name}")
     return 0
 
 
