@@ -16,6 +16,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import WarningCode
 
 from .conftest import MakeEncode, run_to_end
@@ -247,3 +248,14 @@ def test_samples_are_not_clipped_before_the_gain(
     samples: array[float] = hear(state).samples[0]
     peak = max(abs(each) for each in samples[RATE : 2 * RATE])
     assert peak / rms(samples, 1, 2) == pytest.approx(math.sqrt(2), rel=0.02)
+
+
+def test_sound_of_a_source_that_is_decoded_from_its_start_is_measured_too(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    inputs = [*sound(QUIET_THEN_LOUD, QUIET_THEN_LOUD), *tone(500)]
+    source = film(ffmpeg, tmp_path / "film.ts", inputs, "-c:a", "aac")
+    facts = replace(probe(bytes(source)), linear=True)
+    states = done(encode(source, replace(one, audio_loudness=-16.0), facts=facts))
+    for state in states.values():
+        assert measured(ffmpeg, published(state, tmp_path))[0] == pytest.approx(-16, abs=0.5)

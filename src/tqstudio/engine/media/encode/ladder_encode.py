@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from tqstudio.engine.media.encode.loudness import Gain, gains, lowered_gains
 from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
-from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.runs import Batch, Beside, Launcher, Task
 from tqstudio.engine.media.encode.subtitles import changed_sidecars, sidecar_content, take_subtitles
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
@@ -63,7 +63,7 @@ class LadderEncode:
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
-        self._beside: deque[tuple[Literal["subtitles", "loudness", "audio"], tuple[str, ...]]] = deque()
+        self._beside: deque[tuple[Beside, tuple[str, ...]]] = deque()
         """Renditions to make together, in a run beside that of the video."""
         self._launcher = Launcher(spec)
         self._poster_choices = deque(PosterPicture)
@@ -187,7 +187,7 @@ class LadderEncode:
     def _next(self) -> None:
         """Start the next runs, one of video and one beside it at a time; set the final state if nothing is
         left."""
-        beside = ("subtitles", "loudness", "audio")
+        beside = get_args(Beside)
         while self.state == "running" and self._beside and not any(t.kind in beside for t in self.tasks):
             kind, names = self._beside.popleft()
             if names:
@@ -222,7 +222,7 @@ class LadderEncode:
             for name in todo.runs[0].names:
                 self._board.update(name, status="in_progress")
 
-    def _start_beside(self, kind: Literal["subtitles", "loudness", "audio"], names: tuple[str, ...]) -> None:
+    def _start_beside(self, kind: Beside, names: tuple[str, ...]) -> None:
         match kind:
             case "subtitles":
                 self._start_subtitles(names)
@@ -475,7 +475,7 @@ class LadderEncode:
 
     def _add_alone(self, task: Task, names: Sequence[str]) -> None:
         """Encode renditions of a failed run again, each in a run of its own."""
-        if task.kind in ("subtitles", "loudness", "audio"):
+        if task.kind != "video" and task.kind != "poster":
             self._beside.extend((task.kind, (name,)) for name in names)
         else:
             self._batches.extend(Batch((name,), task.encoder) for name in names)

@@ -16,7 +16,8 @@ _MAX_PEAK_DBTP = -1.0
 # Encoders raise peaks, of dense sound at low bit rates by several dB: only more than this needs another run.
 _HEADROOM_DB = 0.5
 _TOLERANCE_LU = 0.5
-_RESOLUTION = 0.1
+# dB between the values in the log.
+_RESOLUTION_DB = 0.1
 # What EBU R 128 does not count as sound; the filter reports it for sound shorter than 0.4 s too.
 _SILENCE_LUFS = -70.0
 # The summary of ffmpeg's filter `ebur128@NAME`; lines of other filters and streams may be between its parts.
@@ -63,7 +64,7 @@ def lowered_gains(log: bytes, gains: Mapping[str, float], target_lufs: float) ->
     for name, (lufs, peak_db) in _measured(log).items():
         excess_db = peak_db - _MAX_PEAK_DBTP
         if excess_db > 0 and lufs > _SILENCE_LUFS:
-            by_db = excess_db + _RESOLUTION
+            by_db = excess_db + _RESOLUTION_DB
             lowered[name] = Gain(round(gains[name] - by_db, 1), _warning(name, lufs - by_db, target_lufs))
     return lowered
 

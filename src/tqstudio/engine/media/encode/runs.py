@@ -31,7 +31,9 @@ from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
-Kind = Literal["video", "loudness", "audio", "subtitles", "poster"]
+Beside = Literal["subtitles", "loudness", "audio"]
+"""Kinds of runs that are made one at a time, beside that of the video."""
+Kind = Literal["video", "poster"] | Beside
 # Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
 # streams are far apart in the file is read several times.
 _MAX_READS = 4
