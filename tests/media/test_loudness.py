@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import subprocess
 from array import array
 from collections.abc import Sequence
@@ -203,8 +204,9 @@ def test_a_killed_run_is_done_again(
     [state] = audio_of(first).values()
     assert state.status == "pending"
     # What an earlier run with another gain left behind is not continued.
-    state.directory.mkdir(parents=True, exist_ok=True)
-    (state.directory / "seg_00001.m4s").write_bytes(b"other")
+    [other] = done(encode(source, one)).values()
+    shutil.rmtree(state.directory, ignore_errors=True)
+    shutil.copytree(other.directory, state.directory, ignore=shutil.ignore_patterns("complete.json"))
     second = encode(source, profile)
     [state] = done(second).values()
     assert measured(ffmpeg, published(state, tmp_path))[0] == pytest.approx(-16, abs=0.5)
