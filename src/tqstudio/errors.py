@@ -95,6 +95,7 @@ class WarningCode(StrEnum):
     CHAPTERS_LEFT_OUT = "CHAPTERS_LEFT_OUT"
     HDR_TONE_MAPPED = "HDR_TONE_MAPPED"
     ALPHA_LEFT_OUT = "ALPHA_LEFT_OUT"
+    LOUDNESS_LIMITED = "LOUDNESS_LIMITED"
     SOURCE_DAMAGED = "SOURCE_DAMAGED"
     SOURCE_INCOMPLETE = "SOURCE_INCOMPLETE"
     RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
@@ -111,6 +112,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
+        WarningCode.LOUDNESS_LIMITED: "sound is less loud than the profile asks for, to keep its peaks",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
         WarningCode.SOURCE_INCOMPLETE: "the source was cut off, and is published as far as it goes",
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",

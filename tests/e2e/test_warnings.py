@@ -62,6 +62,23 @@ def test_hdr_is_published_as_sdr_and_reported_so(
     assert master.count("VIDEO-RANGE=SDR") == master.count("-STREAM-INF:") > 0
 
 
+def test_a_loudness_that_is_not_reached_is_reported(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
+) -> None:
+    clicks = ("-f", "lavfi", "-i", "aevalsrc='0.9*sin(2*PI*440*t)*exp(-40*mod(t,0.5))':s=48000:d=2")
+    source = make(ffmpeg, tmp_path / "film.mkv", *PICTURE, *clicks, *X264, "-c:a", "pcm_s16le")
+    studio = make_studio().up()
+    [warning] = processed(studio, source, "--set", "audio.loudness=-9")["warnings"]
+    assert warning["code"] == "LOUDNESS_LIMITED"
+    [job] = studio("job", "list", "--json").json()["jobs"]
+    commands = studio("job", "command", str(job["id"])).out.splitlines()
+    assert sum("ebur128@audio-und" in each for each in commands) >= 2, "the measuring run and the audio run"
+    refused = studio("process", "--input", source, "--set", "audio.loudness=3")
+    assert refused.code != 0
+    assert "audio.loudness" in refused.err
+    assert "from -31 to -9" in refused.err
+
+
 def test_what_is_left_out_is_reported_in_every_answer(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

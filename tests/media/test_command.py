@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_a_linear_run_decodes_from_the_start_on_a_clock_of_its_own(g0: int) -> N
     assert graph.index("setpts") < graph.index(f"start_pts={g0 + 15 * 60}")
     assert argv.count("-fps_mode") == len(RUNGS)
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True, ""), 2)
-    sound = audio_command(FFMPEG, b"/a.ts", linear, grid, WEB, [rendition])
+    sound = audio_command(FFMPEG, b"/a.ts", linear, grid, WEB, [rendition], {rendition.name: 0.0})
     assert "-copyts" not in sound
     assert after(sound, "-output_ts_offset") == "10.000000"
 
@@ -146,7 +147,7 @@ def test_any_name_is_one_word_of_the_command(name: bytes) -> None:
 
 def test_audio_shares_the_timeline() -> None:
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True, ""), 2)
-    argv = audio_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, [rendition])
+    argv = audio_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, [rendition], {rendition.name: 0.0})
     assert after(argv, "-output_ts_offset") == "8.600000"
     assert (after(argv, "-c:a"), after(argv, "-b:a"), after(argv, "-ac"), after(argv, "-ar")) == (
         "aac",
@@ -155,6 +156,20 @@ def test_audio_shares_the_timeline() -> None:
         "48000",
     )
     assert argv[-1] == "audio-en/index.m3u8"
+
+
+@pytest.mark.parametrize(("version", "measured"), [("7.0.2", []), ("7.1", ["0:0", "1:0"])])
+def test_encoded_sound_is_measured_where_ffmpeg_decodes_what_it_encodes(
+    version: str, measured: list[str]
+) -> None:
+    track = AudioTrack(1, "aac", 2, 44100, "en", "", True, "")
+    sounds = [AudioRendition(name, track, 2) for name in ("audio-en", "audio-en-2")]
+    ffmpeg, loud = FFmpeg("/opt/ffmpeg", version, "build"), replace(WEB, audio_loudness=-16.0)
+    gains = {"audio-en": 1.5, "audio-en-2": 0.0}
+    argv = audio_command(ffmpeg, b"/a.mp4", FACTS, GRID, loud, sounds, gains)
+    assert [value for option, value in pairwise(argv) if option == "-dec"] == measured
+    assert after(argv, "-filter_complex").count("volume=") == 1
+    assert "-dec" not in audio_command(ffmpeg, b"/a.mp4", FACTS, GRID, WEB, sounds, gains)
 
 
 def test_segments_sort_by_name() -> None:

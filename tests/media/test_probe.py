@@ -247,6 +247,44 @@ def test_half_a_source_that_starts_late_is_truncated(
     assert cut.at_s + cut.length_s == pytest.approx(6, abs=0.1)
 
 
+@pytest.mark.parametrize("clock_s", [0, 78])
+@pytest.mark.parametrize("name", ["late.mkv", "late.flv", "late.mp4", "late.ts"])
+def test_pictures_that_begin_after_the_sound_are_whole_and_half_of_them_truncated(
+    clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path, name: str, clock_s: int
+) -> None:
+    """The end of the half, 2 s of its pictures, lies where the whole would end without the late start."""
+    whole, half = tmp_path / name, tmp_path / f"half-{name}"
+    pictures, sound = clip("silent.mp4", audio=0), clip("plain6.mp4", seconds=6)
+    run_ffmpeg(
+        ffmpeg,
+        *("-itsoffset", "2", "-i", str(pictures), "-i", str(sound), "-map", "0", "-map", "1:a", "-c", "copy"),
+        *("-output_ts_offset", str(clock_s), "-movflags", "+faststart", str(whole)),
+    )
+    facts = probe(os.fsencode(whole))
+    assert (facts.video.duration_s, facts.damage) == (pytest.approx(4, abs=0.05), ())
+    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2 + 100])
+    [cut] = [each for each in probe(os.fsencode(half)).damage if each.kind == "cut"]
+    assert cut.at_s == pytest.approx(2, abs=0.3)
+    # A transport stream declares no length.
+    assert cut.length_s == (0 if name.endswith("ts") else pytest.approx(4 - cut.at_s, abs=0.1))
+
+
+def test_fragments_whose_clock_starts_late_are_whole(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+    """They declare no length: ffmpeg takes the time at which the last fragment ends for it."""
+    run_ffmpeg(
+        ffmpeg,
+        *("-i", str(clip("plain6.mp4", seconds=6)), "-c", "copy", "-output_ts_offset", "10", "-f", "hls"),
+        *("-hls_segment_type", "fmp4", "-hls_segment_options", "movflags=+frag_discont"),
+        *("-hls_fmp4_init_filename", "init.mp4", "-hls_segment_filename", str(tmp_path / "%d.m4s")),
+        str(tmp_path / "index.m3u8"),
+    )
+    whole = tmp_path / "whole.mp4"
+    names = ["init.mp4", *sorted(path.name for path in tmp_path.glob("*.m4s"))]
+    whole.write_bytes(b"".join((tmp_path / name).read_bytes() for name in names))
+    facts = probe(os.fsencode(whole))
+    assert (float(facts.video.first_pts_s), facts.damage) == (pytest.approx(10, abs=0.1), ())
+
+
 def test_a_channel_order_that_is_not_ffmpegs_own_does_not_end_the_process(
     ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

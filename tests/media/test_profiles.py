@@ -106,6 +106,10 @@ def test_a_broken_profile_is_not_offered(tmp_path: Path) -> None:
         ("video = 3", "video", "video.crf"),
         ('encoder = "gpu"', "encoder", '"cpu"'),
         ("[poster]\nposition = 2", "poster.position", "0 to 1"),
+        *(
+            (f"[audio]\nloudness = {value}", "audio.loudness", '"keep", or LUFS: a number from -31 to -9')
+            for value in ("-32", "-8.9", "16", "nan", "true", '"-16"', '"quiet"', "[]")
+        ),
     ],
 )
 def test_every_mistake_names_file_key_and_what_is_allowed(
@@ -139,6 +143,26 @@ def test_changes_that_do_not_go_with_the_rest_are_refused(
     assert wrong in caught.value.message
     assert "multiple of gop_s" in caught.value.hint
     assert instead in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["-40", "loud", "true", "nan", ""])
+def test_a_loudness_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(TqError) as caught:
+        profiles.override(profiles.load("web"), {"audio.loudness": text})
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert "audio.loudness" in caught.value.message
+    assert caught.value.hint == 'allowed: "keep", or LUFS: a number from -31 to -9'
+
+
+@pytest.mark.parametrize(
+    ("text", "lufs"), [("keep", None), ('"keep"', None), ("-16", -16.0), ("-23.5", -23.5)]
+)
+def test_a_loudness_survives_its_file(tmp_path: Path, text: str, lufs: float | None) -> None:
+    profile = profiles.override(profiles.load("web"), {"loudness": text})
+    assert profile.target_lufs == lufs
+    assert Profile.from_json(profile.to_json()) == profile
+    (tmp_path / "web.toml").write_text(as_toml(profile))
+    assert profiles.load("web", tmp_path) == profile
 
 
 def test_changes_that_go_together_are_taken() -> None:

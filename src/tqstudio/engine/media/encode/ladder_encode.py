@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
+from tqstudio.engine.media.encode.loudness import Gain, gains, lowered_gains
 from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
-from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.runs import Batch, Beside, Launcher, Task
 from tqstudio.engine.media.encode.subtitles import changed_sidecars, sidecar_content, take_subtitles
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
@@ -62,7 +63,7 @@ class LadderEncode:
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
-        self._beside: deque[tuple[Literal["subtitles", "audio"], tuple[str, ...]]] = deque()
+        self._beside: deque[tuple[Beside, tuple[str, ...]]] = deque()
         """Renditions to make together, in a run beside that of the video."""
         self._launcher = Launcher(spec)
         self._poster_choices = deque(PosterPicture)
@@ -96,6 +97,8 @@ class LadderEncode:
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         self._board.look_up()
+        for state in self.renditions:
+            self._warn_of_loudness(state)
         if self.spec.linear_mark.exists():
             self._become_linear()
 
@@ -114,7 +117,7 @@ class LadderEncode:
         self._beside += [
             ("subtitles", tuple(name for name in texts if name not in files)),
             *(("subtitles", (name,)) for name in texts if name in files),
-            ("audio", self._board.missing("audio")),
+            ("audio" if self.spec.profile.target_lufs is None else "loudness", self._board.missing("audio")),
         ]
         try:
             if self.spec.poster:
@@ -184,13 +187,11 @@ class LadderEncode:
     def _next(self) -> None:
         """Start the next runs, one of video and one beside it at a time; set the final state if nothing is
         left."""
-        beside = ("subtitles", "audio")
+        beside = get_args(Beside)
         while self.state == "running" and self._beside and not any(t.kind in beside for t in self.tasks):
             kind, names = self._beside.popleft()
-            if kind == "audio" and names:
-                self._watch(self._launcher.audio({name: self._store(name) for name in names}))
-            elif names:
-                self._start_subtitles(names)
+            if names:
+                self._start_beside(kind, names)
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self.tasks and not self._batches and not self._beside:
@@ -220,6 +221,21 @@ class LadderEncode:
             self._watch(self._launcher.video(todo.runs[0], stores, batch))
             for name in todo.runs[0].names:
                 self._board.update(name, status="in_progress")
+
+    def _start_beside(self, kind: Beside, names: tuple[str, ...]) -> None:
+        match kind:
+            case "subtitles":
+                self._start_subtitles(names)
+            case "loudness":
+                self._watch(self._launcher.loudness(names))
+            case "audio":
+                stores = {name: self._store(name) for name in names}
+                if self.spec.profile.target_lufs is not None:
+                    # An interrupted run may have had other gains.
+                    self.spec.require_ownership()
+                    for store in stores.values():
+                        store.discard()
+                self._watch(self._launcher.audio(stores, self._gains(names)))
 
     def _start_subtitles(self, names: tuple[str, ...]) -> None:
         try:
@@ -259,6 +275,8 @@ class LadderEncode:
         elif task.kind == "subtitles":
             if not self._take_subtitles(task):
                 return
+        elif task.kind == "loudness":
+            self._take_gains(task)
         else:
             self._run_ended(task)
         self._end_task(task)
@@ -285,7 +303,8 @@ class LadderEncode:
             if planned.stop is not None:
                 self._range_ended(task, batch, planned.stop)
                 return
-        for name, failure in self._finish(task.names).items():
+        louder = self._lower_gains(task) if task.kind == "audio" else ()
+        for name, failure in self._finish([name for name in task.names if name not in louder]).items():
             if len(task.names) > 1:
                 self.notes.append(f"{name} is encoded again: {failure.message}")
                 self._add_alone(task, (name,))
@@ -310,6 +329,27 @@ class LadderEncode:
         self.last_advance = self._clock()
         task.taken += 1
         return task.taken == len(task.names)
+
+    def _take_gains(self, task: Task) -> None:
+        """Start the audio run of the renditions that an ended run measured."""
+        self._apply(gains(task.run.log_from(0)[0], task.names, self.spec.profile.target_lufs))
+
+    def _lower_gains(self, task: Task) -> tuple[str, ...]:
+        """Start another run of the renditions whose peaks became too high in the encoder; returns them."""
+        log, target = task.run.log_from(0)[0], self.spec.profile.target_lufs
+        lowered = {} if target is None else lowered_gains(log, self._gains(task.names), target)
+        if lowered:
+            self.notes.append(f"{', '.join(lowered)}: encoded again with less gain, because of the peaks")
+            self._apply(lowered)
+        return tuple(lowered)
+
+    def _gains(self, names: Sequence[str]) -> dict[str, float]:
+        return {name: self._board[name].gain_db for name in names}
+
+    def _apply(self, found: dict[str, Gain]) -> None:
+        for name, gain in found.items():
+            self._board.update(name, gain_db=gain.db, warning=gain.warning)
+        self._beside.appendleft(("audio", tuple(found)))
 
     def _store(self, name: str) -> SegmentStore:
         return SegmentStore(self._board[name].directory)
@@ -367,6 +407,7 @@ class LadderEncode:
             return {}
         for name, check in result.passed.items():
             self._board.complete(name, check)
+            self._warn_of_loudness(self._board[name])
         self.last_advance = self._clock()
         return dict(result.failures)
 
@@ -434,7 +475,7 @@ class LadderEncode:
 
     def _add_alone(self, task: Task, names: Sequence[str]) -> None:
         """Encode renditions of a failed run again, each in a run of its own."""
-        if task.kind in ("subtitles", "audio"):
+        if task.kind != "video" and task.kind != "poster":
             self._beside.extend((task.kind, (name,)) for name in names)
         else:
             self._batches.extend(Batch((name,), task.encoder) for name in names)
@@ -451,6 +492,10 @@ class LadderEncode:
         if not self._board[name].required:
             label = next((each.label for each in self.spec.subtitles if each.name == name), name)
             self._warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
+
+    def _warn_of_loudness(self, state: RenditionState) -> None:
+        if state.warning:
+            self._warn(WarningCode.LOUDNESS_LIMITED, state.warning)
 
     def _warn(self, code: WarningCode, text: str) -> None:
         self.warnings.append(JobWarning(code, text))

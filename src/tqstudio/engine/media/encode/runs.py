@@ -18,6 +18,7 @@ from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
 from tqstudio.engine.media.ffmpeg.track_commands import (
     SIDECAR_NAMES,
     audio_command,
+    loudness_command,
     sidecar_command,
     subtitle_command,
 )
@@ -30,7 +31,9 @@ from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
-Kind = Literal["video", "audio", "subtitles", "poster"]
+Beside = Literal["subtitles", "loudness", "audio"]
+"""Kinds of runs that are made one at a time, beside that of the video."""
+Kind = Literal["video", "poster"] | Beside
 # Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
 # streams are far apart in the file is read several times.
 _MAX_READS = 4
@@ -161,11 +164,23 @@ class Launcher:
         used = {name: stores[name] for name in planned.names}
         return self._launch(label, "video", argv, encoder, used, planned, batch)
 
-    def audio(self, stores: Mapping[str, SegmentStore]) -> Task:
-        """Start one run of these audio renditions, always from the beginning."""
+    def loudness(self, names: Sequence[str]) -> Task:
+        """Start one run that measures the loudness of these audio renditions; its log has the results."""
+        spec = self.spec
+        sounds = [sound for sound in spec.audio if sound.name in names]
+        argv = loudness_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds)
+        label = "loudness" if len(sounds) > 1 else f"{sounds[0].name}-loudness"
+        return self._launch(label, "loudness", argv, "ebur128", {}, names=tuple(names))
+
+    def audio(self, stores: Mapping[str, SegmentStore], gains: Mapping[str, float]) -> Task:
+        """Start one run of these audio renditions, always from the beginning.
+
+        Args:
+            gains: in dB, of each.
+        """
         spec = self.spec
         sounds = [sound for sound in spec.audio if sound.name in stores]
-        argv = audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds)
+        argv = audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds, gains)
         label = "audio" if len(sounds) > 1 else sounds[0].name
         encoders = ", ".join(sorted({sound.codec for sound in sounds}))
         return self._launch(label, "audio", argv, encoders, stores)

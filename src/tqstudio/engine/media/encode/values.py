@@ -147,6 +147,10 @@ class RenditionState:
     weight: float
     """In the progress; 0 for audio and subtitles."""
     hdr: bool = False
+    gain_db: float = 0.0
+    """Of audio, once measured."""
+    warning: str = ""
+    """Why its audio is less loud than the profile asks for; empty if it is not."""
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
@@ -242,6 +246,7 @@ def _look_up(
         error=None,
         check=complete.check if complete else None,
         weight=weight,
+        warning=complete.warning if complete else "",
         prefix=prefix,
     )
 

@@ -32,6 +32,11 @@ class FFmpeg:
     build: str
     """12 hex digits of a hash of the `-version` output: segments of equal builds may be joined."""
 
+    @property
+    def has_loopback(self) -> bool:
+        """Whether it can decode in a run what that run encodes (`-dec`)."""
+        return _ordering(self.version) >= (7, 1)
+
 
 def locate(configured: str | None = None) -> FFmpeg:
     """Find the ffmpeg to use: the configured one, else the newer of the system's and imageio-ffmpeg's.

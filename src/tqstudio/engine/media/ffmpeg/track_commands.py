@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
@@ -36,6 +36,7 @@ SUBTITLE_OFFSET_S = 1000
 """WebVTT has no negative times: the muxer would shift all of them."""
 SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
 _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
+_MEASURE = {"peak": "true", "framelog": "verbose"}
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 """ffmpeg's default layout by number of channels."""
 
@@ -47,22 +48,21 @@ def audio_command(
     grid: Grid,
     profile: Profile,
     renditions: Sequence[AudioRendition],
+    gains: Mapping[str, float],
 ) -> list[str]:
     """Build the command that reads once and writes all given audio renditions on the timeline of the video.
 
     It always starts at the beginning, because a joined AAC stream clicks at the seam. Its output directories
-    must exist.
+    must exist. With a loudness in the profile its log has that of the decoded outputs, in the form of
+    `loudness_command`; older versions of ffmpeg cannot measure it.
+
+    Args:
+        gains: in dB, by name of the rendition.
     """
-    # Without -copyts, times start at zero.
-    zero = start_of(facts) if facts.linear else Fraction(0)
-    rate = profile.audio_sample_rate
-    decoded = _decoded(open_input(1, facts), renditions, rate)
-    limit = {}
-    if not grid.exact or any(each.track.end_s is None for each in renditions):
-        limit_s = facts.duration_s * CAP_FACTOR + CAP_MARGIN_S if facts.duration_s else CAP_UNDECLARED_S
-        limit = {"t": f"{limit_s:.3f}"}
+    rate, limit = profile.audio_sample_rate, _limit(facts, grid, renditions)
+    sounds = _sounds(facts, grid, profile, renditions)
     outputs = [
-        _fitted(stream, rendition, grid, zero, rate).output(
+        _amplified(stream, gains[rendition.name]).output(
             str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
             **{
                 "c:a": rendition.codec,
@@ -75,13 +75,81 @@ def audio_command(
                 rendition.name,
                 SEGMENT_PATTERN,
                 str(profile.segment_s),
-                TIMELINE_START_S - grid.zero + zero,
+                TIMELINE_START_S - grid.zero + _zero(facts),
                 0,
             ),
         )
-        for stream, rendition in zip(decoded, renditions, strict=True)
+        for stream, rendition in zip(sounds, renditions, strict=True)
+    ]
+    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=1)
+    if profile.target_lufs is not None and ffmpeg.has_loopback:
+        argv += _measured_outputs(argv, renditions)
+    return argv + read_all_streams(facts)
+
+
+def loudness_command(
+    ffmpeg: FFmpeg,
+    source: bytes,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    renditions: Sequence[AudioRendition],
+) -> list[str]:
+    """Build the command that measures what `audio_command` encodes without gains.
+
+    Its log has loudness and true peak of each rendition, in the summary of the filter `ebur128@NAME`.
+    """
+    limit = _limit(facts, grid, renditions)
+    outputs = [
+        # The encoder gets this layout too.
+        stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
+        .filter(f"ebur128@{rendition.name}", **_MEASURE)
+        .output("-", f="null", **limit)
+        for stream, rendition in zip(_sounds(facts, grid, profile, renditions), renditions, strict=True)
     ]
     return compile_command(ffmpeg, source, outputs, progress=True, threads=1) + read_all_streams(facts)
+
+
+def _measured_outputs(argv: Sequence[str], renditions: Sequence[AudioRendition]) -> list[str]:
+    """Decode what a command encodes, and measure it; the compiler does not know loopback decoders."""
+    paths = {str(PurePosixPath(each.name, PLAYLIST_NAME)): each.name for each in renditions}
+    names = [paths[word] for word in argv if word in paths]
+    options = ":".join(f"{key}={value}" for key, value in _MEASURE.items())
+    words: list[str] = []
+    for number, name in enumerate(names):
+        graph = f"[dec:{number}]ebur128@{name}={options}[measured{number}]"
+        words += ["-dec", f"{number}:0", "-filter_complex", graph]
+        words += ["-map", f"[measured{number}]", "-f", "null", "-"]
+    return words
+
+
+def _sounds(
+    facts: SourceFacts, grid: Grid, profile: Profile, renditions: Sequence[AudioRendition]
+) -> list[Any]:
+    """Open the source, and return the stream of each rendition on the timeline of the video."""
+    rate = profile.audio_sample_rate
+    decoded = _decoded(open_input(1, facts), renditions, rate)
+    return [
+        _fitted(stream, rendition, grid, _zero(facts), rate)
+        for stream, rendition in zip(decoded, renditions, strict=True)
+    ]
+
+
+def _zero(facts: SourceFacts) -> Fraction:
+    """The source time at which timestamps start: without -copyts they start at zero."""
+    return start_of(facts) if facts.linear else Fraction(0)
+
+
+def _limit(facts: SourceFacts, grid: Grid, renditions: Sequence[AudioRendition]) -> dict[str, str]:
+    """The option that limits the length of an output, where the filters may not."""
+    if grid.exact and all(each.track.end_s is not None for each in renditions):
+        return {}
+    limit_s = facts.duration_s * CAP_FACTOR + CAP_MARGIN_S if facts.duration_s else CAP_UNDECLARED_S
+    return {"t": f"{limit_s:.3f}"}
+
+
+def _amplified(stream: Any, gain_db: float) -> Any:
+    return stream.filter("volume", f"{gain_db}dB") if gain_db else stream
 
 
 def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> list[Any]:

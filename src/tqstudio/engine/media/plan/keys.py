@@ -88,6 +88,7 @@ def audio_settings_hash(
             "bitrate_kbps": rendition.bitrate_kbps,
             "channels": rendition.channels,
             **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
+            **({} if profile.target_lufs is None else {"loudness": profile.target_lufs}),
             "sample_rate": profile.audio_sample_rate,
             "segment_s": profile.segment_s,
             "range": [str(grid.zero), str(grid.total_frames / grid.fps)],

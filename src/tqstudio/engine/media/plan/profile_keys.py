@@ -47,6 +47,15 @@ def _number(low: float, high: float) -> tuple[str, Callable[[Any], float]]:
     return f"a number from {low:g} to {high:g}", read
 
 
+def _loudness() -> tuple[str, Callable[[Any], float | str]]:
+    allowed, number = _number(-31, -9)
+
+    def read(value: Any) -> float | str:
+        return "keep" if value == "keep" else number(value)
+
+    return f'"keep", or LUFS: {allowed}', read
+
+
 def _one_of(*words: str) -> tuple[str, Callable[[Any], str]]:
     def read(value: Any) -> str:
         if value not in words:
@@ -125,6 +134,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
     "audio.tracks": ("audio_tracks", *_one_of("all", "default")),
     "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
+    "audio.loudness": ("audio_loudness", *_loudness()),
     "subtitles.tracks": ("subtitle_tracks", *_one_of("all", "none")),
     "poster.position": ("poster_position", *_number(0, 1)),
     "poster.height": ("poster_height", *_whole(16, 4320)),

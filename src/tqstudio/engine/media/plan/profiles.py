@@ -61,6 +61,8 @@ class Profile:
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
     subtitle_tracks: str = "all"
     """`all` or `none`."""
+    audio_loudness: float | str = "keep"
+    """LUFS to which the sound is brought, or `keep`: that of the source."""
     on_damage: str = "refuse"
     """Whether a source that ends before the length it declares is refused, or published as far as it goes."""
 
@@ -68,6 +70,11 @@ class Profile:
     def prefer_gpu(self) -> bool:
         """Whether jobs of this profile are offered to GPU workers first."""
         return self.encoder == "auto" and any(CODECS[self.codec_of(rung)].gpu_encoders for rung in self.rungs)
+
+    @property
+    def target_lufs(self) -> float | None:
+        """The loudness to which the sound is brought; None keeps that of the source."""
+        return None if isinstance(self.audio_loudness, str) else self.audio_loudness
 
     def codec_of(self, rung: RungSpec) -> str:
         """The codec of a rung."""

@@ -30,6 +30,8 @@ class Complete:
 
     encoder: str
     check: RenditionCheck
+    warning: str = ""
+    """Why it is less loud than its profile asks for; empty if it is not."""
 
 
 class SegmentStore:
@@ -122,7 +124,11 @@ class SegmentStore:
         Raises:
             OSError: from the file system.
         """
-        record = {"encoder": complete.encoder, "check": complete.check.to_json()}
+        record = {
+            "encoder": complete.encoder,
+            "check": complete.check.to_json(),
+            "warning": complete.warning,
+        }
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
         # A worker that lost its lease may have left fragments that are part of segments now.
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
@@ -131,7 +137,9 @@ class SegmentStore:
         """The record of a complete stream; None if it is not marked, or a file is missing or changed size."""
         try:
             record = json.loads((self.root / COMPLETE_NAME).read_bytes())
-            complete = Complete(record["encoder"], RenditionCheck.from_json(record["check"]))
+            complete = Complete(
+                record["encoder"], RenditionCheck.from_json(record["check"]), record.get("warning", "")
+            )
             has_init = not complete.check.has_init or self.init_path.stat().st_size > 0
             whole = has_init and all(
                 (self.root / segment.name).stat().st_size == segment.size

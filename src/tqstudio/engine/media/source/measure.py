@@ -274,7 +274,8 @@ def _missing(
     """Compare the end of the packets with the declared duration; returns what a truncated file lacks.
 
     Some containers declare the time of the end instead of a duration: a file that starts late may match
-    either. A stream without its own duration may end early, if another stream reaches the end.
+    either. The duration of the whole file shows which of the two a stream declares. A stream without its own
+    duration may end early, if another stream reaches the end.
 
     Raises:
         TqError: as `require_readable` if the file cannot be read to its end.
@@ -286,14 +287,21 @@ def _missing(
     # The first pictures of a recording may not be decodable.
     first_s = float(min(facts.video.first_pts_s, times.first if times.first is not None else math.inf))
     own_end = float(times.end) if times.end is not None else first_s
-    end_s = own_end if facts.video.own_duration else max(own_end, float(reached))
-    if end_s - first_s >= declared_s - slack_s or abs(end_s - declared_s) <= slack_s:
+    reached_s = max(own_end, float(reached))
+    begins_s, ends_s = facts.start_time_s, facts.duration_s
+    at_end = abs(reached_s - ends_s) <= slack_s
+    if facts.video.own_duration:
+        reached_s = own_end
+        if first_s + declared_s > begins_s + ends_s + slack_s:
+            begins_s, at_end = first_s, True  # as long, it would end after the file
+        at_end = at_end and abs(own_end - declared_s) <= slack_s
+    if at_end or reached_s - first_s >= declared_s - slack_s:
         return ()
     # ffmpeg reports a read error as the end of the file.
     require_readable(path)
     has_s = max(0.0, own_end - first_s)
     lacks_s = declared_s - has_s
-    return (Damage("cut", has_s, lacks_s - first_s if lacks_s > first_s > 0 else lacks_s),)
+    return (Damage("cut", has_s, lacks_s - begins_s if lacks_s > begins_s > 0 else lacks_s),)
 
 
 def _in_range(rate: Fraction) -> Fraction:
