@@ -261,6 +261,7 @@ def test_process_makes_a_ladder_once(fresh: Program, clips: Path, tmp_path: Path
     assert fresh(*arguments).last_line()["videos"] == [video], "it is the same when its job is off the list"
 
 
+@pytest.mark.slow
 def test_process_continues_after_a_file_that_is_no_video(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -768,6 +769,7 @@ def test_deleting_says_what_is_lost(fresh: Program, tmp_path: Path) -> None:
     assert f"{made} of failed and cancelled jobs deleted permanently" in fresh("queue", "clear", "--yes").out
 
 
+@pytest.mark.slow
 def test_queue_process_works_until_nothing_is_left(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()

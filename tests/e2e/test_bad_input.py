@@ -214,6 +214,7 @@ def test_without_ffmpeg_nothing_starts(make_studio: MakeStudio) -> None:
     assert studio("status").code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.geteuid() == 0 and shutil.which("setpriv") is None,
     reason="root reads everything, and setpriv is not there to forbid it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import m3u8
+import pytest
 
 from .conftest import MakeClip, MakeStudio
 from .test_warnings import PICTURE, X264, make, processed
@@ -65,6 +66,7 @@ def test_a_ladder_of_three_codecs_plays_and_is_verified(make_studio: MakeStudio,
     }
 
 
+@pytest.mark.slow
 def test_hdr_is_kept_beside_sdr(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
     hlg = "setparams=color_primaries=bt2020:colorspace=bt2020nc:color_trc=arib-std-b67:range=tv"
     coded = ("-c:v", "libx265", "-x265-params", "log-level=error")

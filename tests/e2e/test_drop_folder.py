@@ -255,6 +255,7 @@ def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
     assert details == [f"{drop.path}/cam0.mp4 is now {drop.path}/Käse.mp4"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     drop: Drop, clip: MakeClip
 ) -> None:

@@ -114,6 +114,7 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
     )
 
 
+@pytest.mark.slow
 def test_heartbeats_continue_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     """The job outlasts its lease several times, and is no one's but its worker's to the end."""
     studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, scan_s=0.3).up()
@@ -230,6 +231,7 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     assert len(studio.client.send(calls.events(job_id=job, after=0))["events"]) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A UI does not read its event stream",
     "It is disconnected and reads again; others are not delayed",

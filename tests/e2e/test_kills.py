@@ -99,6 +99,7 @@ def test_a_killed_worker_is_replaced_and_its_job_resumes(make_studio: MakeStudio
     until(lambda: not [pid for pid in encoders if psutil.pid_exists(pid)], "the dead were collected")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker is killed after the encode", "The result is adopted without an ffmpeg run", area="resume"
 )

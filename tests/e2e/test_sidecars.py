@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import m3u8
+import pytest
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio
@@ -56,6 +57,7 @@ def test_files_are_taken_along_when_they_come(make_studio: MakeStudio, clip: Mak
     assert offered(processed(studio, source)) == [("French (forced)", "fr", "YES")]
 
 
+@pytest.mark.slow
 def test_a_drop_folder_takes_them_for_no_videos(
     make_studio: MakeStudio, clip: MakeClip, tmp_path: Path
 ) -> None:

@@ -203,6 +203,7 @@ def _only_the_culprit(job: Any) -> None:
     assert rows["180p"]["status"] == rows["120p"]["status"] == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "ffmpeg is missing for a moment, as during an upgrade",
     "`FFMPEG_MISSING`, retried after the backoff",
@@ -264,6 +265,7 @@ def test_a_source_that_changes_while_it_is_encoded_is_encoded_again(
     assert shared.offer(long)[0]["decision"] == "cached"
 
 
+@pytest.mark.slow
 def test_a_home_in_an_odd_place(ffmpeg: str, tmp_path: Path, clip: MakeClip, copy) -> None:
     """Too long for a socket, with spaces, quotes, markup and a percent sign."""
     root = tmp_path / f"my [red]%03d 'home' é {'x' * 120}"

@@ -132,6 +132,7 @@ def numbers(listener: Listener, last: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_one_action_on_thousands_is_sent_whole(desk: Desk) -> None:
     """Also to a watcher that reads nothing meanwhile, and to one that comes later; no one waits for them."""
     seen, job = last_seq(desk.live), desk.job()

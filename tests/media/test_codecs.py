@@ -121,19 +121,19 @@ def codecs_of(encode: LadderEncode, tmp_path: Path) -> str:
     return state.check.codecs
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+@pytest.mark.parametrize("codec", [pytest.param("h264", marks=pytest.mark.slow), "hevc", "av1"])
 def test_no_codec_exceeds_the_bit_rate_of_its_rung(
     ffmpeg: FFmpeg, encode: MakeEncode, small: Profile, codec: str, tmp_path: Path
 ) -> None:
     """Noise, which at its CRF needs 20 times as much."""
     source = tmp_path / "noise.mp4"
-    noise = "color=gray:s=320x180:r=25:d=12,noise=alls=60:allf=t"
+    noise = "color=gray:s=320x180:r=25:d=8,noise=alls=60:allf=t"
     run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", noise, "-c:v", "libx264", "-qp", "12", str(source))
     profile = replace(of_codec(small, codec), rungs=(RungSpec(180, 400),), bufsize_factor=1.0)
     made = done(encode(source, profile, poster=False))
     [state] = video_of(made)
     assert state.check is not None
-    assert 200_000 < state.check.avg_bps < 1.1 * 400_000
+    assert 200_000 < state.check.avg_bps < 1.2 * 400_000
     assert state.check.peak_bps < 1.5 * 400_000
 
 

@@ -394,6 +394,7 @@ def test_highlights_of_hdr_keep_their_order_and_end_at_white(
     assert all(later - earlier > 2 for earlier, later in pairwise(greys))
 
 
+@pytest.mark.slow
 def test_a_frame_of_hdr_is_mapped_alike_wherever_a_run_begins(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

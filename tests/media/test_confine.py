@@ -107,7 +107,7 @@ def test_the_attack_succeeds_where_nothing_confines_it(canary: Path, tmp_path: P
 def test_every_encode_is_confined(ffmpeg: FFmpeg, clip: MakeClip, encode: MakeEncode) -> None:
     """By the flags that the kernel reports of the running ffmpeg."""
     assert can_be_confined(ffmpeg.path)
-    made = encode(clip("long.mp4", seconds=30))
+    made = encode(clip("plain6.mp4", seconds=6))
     run_to_end(made, until=lambda: bool(made.pids))
     for pid in made.pids:
         status = Path(f"/proc/{pid}/status").read_text()
