@@ -439,3 +439,19 @@ def test_the_same_file_of_another_output_is_a_video_of_its_own(queue: Queue) -> 
     more = {"name": "b", "title": "b", "job": job, "now": queue.now, "actor": "intake"}
     assert videos.rename(queue.db, before, b"/in/b", **more)  # type: ignore[arg-type]
     assert (source(queue, here), source(queue, there)) == (b"/in/b", b"/in/a")
+
+
+def test_published_videos_of_a_size_are_found_in_their_output(queue: Queue) -> None:
+    first, second, waiting = (queue.video(out=b"/out") for _ in range(3))
+    other_size, elsewhere = queue.video(out=b"/out"), queue.video(out=b"/elsewhere")
+    for video in (first, second, waiting, other_size, elsewhere):
+        size = 7 if video == other_size else 5
+        videos.set_fingerprint(
+            queue.db, video, size=size, mtime_ns=1, quick_hash="q", full_hash=None, inode=1, changed=False
+        )
+        if video != waiting:
+            generations.record(
+                queue.db, video, 1, settings_hash="h", poster=None, renditions=[], now=queue.now
+            )
+    found = videos.published_with_size(queue.db, b"/out", 5)
+    assert [row.id for row in found] == [first, second]
