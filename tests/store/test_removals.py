@@ -194,8 +194,8 @@ def test_a_job_has_one_warning_about_its_source(queue: Queue) -> None:
     kept = {"code": "SOURCE_KEPT", "text": "second"}
     assert json.loads(queue.row(row.job)["warnings"]) == [*other, kept]
     assert json.loads(queue.row(beside)["warnings"]) == other
-    told = [event["detail"] for event in queue.history(row.job) if event["trigger"] == "warning"]
-    assert told == ["first", "second"]
+    warnings = [event["detail"] for event in queue.history(row.job) if event["trigger"] == "warning"]
+    assert warnings == ["first", "second"]
     [stored] = removals.due(queue.db, after=0, limit=9)
     assert stored.warnings == {"GPU_FAILED", "SOURCE_KEPT"}
 

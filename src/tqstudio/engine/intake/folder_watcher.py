@@ -254,7 +254,7 @@ class FolderIntake:
         if findings.problem != self._problem and findings.problem is not None:
             _log.warning(findings.problem[1], action="intake", folder=self.row.id, code=findings.problem[0])
         self._problem = findings.problem
-        # A file that no hint has told of may mean that the watch was lost.
+        # A file that no hint has reported may mean that the watch was lost.
         finds_new = any(self._is_new(path) for path in findings.files)
         self._reopens |= finds_new
         # Queried only when there are new files, so that an idle folder causes no queries.

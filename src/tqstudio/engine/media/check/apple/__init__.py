@@ -2,7 +2,7 @@
 
 The numbers are those of the "HTTP Live Streaming (HLS) authoring specification for Apple devices", revision
 2025-06-26. Not here: what `media.check.rendition` proves of every frame (7.1, 7.3, 7.4, 8.1), what only a
-server or a listener can tell (10 to 12, loudness), and live, encrypted and spatial media.
+server or a listener can judge (10 to 12, loudness), and live, encrypted and spatial media.
 """
 
 from __future__ import annotations
