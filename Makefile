@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow mutants check docs simulate chaos powercut bench lock clean
+.PHONY: demo test test-slow players mutants check docs simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -20,6 +20,20 @@ test: $(STAMP)
 # What takes minutes: random kills, power cuts, a race for ten thousand jobs, 100 000 steps of simulated worlds.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
+
+# Play ladders of every kind in Chromium. Debian's package is installed if there is none, for which it needs root;
+# CHROMIUM names another one. Needs npm for the players.
+CHROMIUM ?= /usr/bin/chromium
+PLAYERS := tests/players/node_modules/.package-lock.json
+players: $(STAMP) $(PLAYERS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/players/requirements.lock
+	test -x $(CHROMIUM) || apt-get install -y --no-install-recommends chromium \
+	  || { echo "install Chromium and try again: apt-get install chromium" >&2; exit 2; }
+	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 2 --dist loadgroup -m players $(ARGS) tests/players
+
+$(PLAYERS): tests/players/package-lock.json
+	command -v npm >/dev/null || { echo "install npm (Node.js 20 or newer) and try again" >&2; exit 2; }
+	cd tests/players && npm ci --ignore-scripts --no-audit --no-fund
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 # Break the engine in other ways too, so that each invariant of the simulated worlds has to notice its own.
@@ -67,6 +81,8 @@ lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --quiet --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --no-annotate --quiet -c requirements.lock tests/players/requirements.in -o tests/players/requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist

@@ -85,13 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="of everything that takes long")
     parser.add_argument("--clip-seconds", type=int, dest="clip_s", metavar="S", help="length of the clip")
     parser.add_argument("--jobs", type=int, metavar="N", help="in the table, for the claims (100000)")
+    parser.add_argument("--burst", type=int, metavar="N", help="files, for the drop folder (10000)")
     parser.add_argument("--list-jobs", type=int, metavar="N", help="in the table, for the list (1000000)")
     return parser
 
 
 def _options(arguments: argparse.Namespace) -> Options:
     options = QUICK if arguments.quick else Options()
-    given = {key: getattr(arguments, key) for key in ("rounds", "clip_s", "jobs", "list_jobs")}
+    given = {key: getattr(arguments, key) for key in ("rounds", "clip_s", "jobs", "burst", "list_jobs")}
     return replace(options, **{key: value for key, value in given.items() if value})
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tqstudio.cli.commands.studio.up_down import remaining_summary
+from tqstudio.engine.api.views import source_summary
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import MEANINGS, ErrorCode
 from tqstudio.events import EventKind
@@ -17,6 +18,7 @@ from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.screens.job.sections import broken_off_in
 from tqstudio.ui.screens.job.source_facts import facts_text
 from tqstudio.words.added import COMMANDS, sentence, summary
+from tqstudio.words.format import source_size
 from tqstudio.words.sentences import (
     EVENTS,
     attempt_words,
@@ -108,6 +110,18 @@ def test_facts_are_a_table_with_units() -> None:
     assert fields["colour"] == "BT.709, limited range"
     assert fields["sample rate"] == "48 kHz"
     assert [line for line in text.splitlines() if line and line[0] != " "] == ["File", "Video", "Audio 1"]
+
+
+@pytest.mark.parametrize(("width", "heading"), [(600, ["Cover"]), (0, [])])
+def test_sound_alone_has_a_cover_but_no_video(width: int, heading: list[str]) -> None:
+    view = job_detail(sample_jobs()[0])["video_view"]
+    facts = view["facts"] or {}
+    video = facts["video"] | {"still": True, "width": width}
+    text = facts_text(view | {"facts": facts | {"video": video}})
+    assert [line for line in text.splitlines() if line and line[0] != " "] == ["File", *heading, "Audio 1"]
+    assert "frame rate" not in text
+    summary = source_summary(1, {"video": video, "duration_s": 2.0}, None)
+    assert (summary["fps"], source_size(summary)) == (None, "sound")
 
 
 def test_facts_of_a_source_that_was_not_read() -> None:

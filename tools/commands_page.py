@@ -35,9 +35,10 @@ def tree() -> Iterator[tuple[str, Any]]:
     """(name, command) of every command that is not hidden, "" for the program itself."""
     root = verbs()
     yield "", root
-    for name, command in root.commands.items():
-        inner = getattr(command, "commands", None)
-        for verb, each in inner.items() if inner else [("", command)]:
+    for name in root.commands:
+        command: Any = root.get_command(None, name)
+        for verb in getattr(command, "commands", [""]):
+            each = command.get_command(None, verb) if verb else command
             if not each.hidden:
                 yield f"{name} {verb}".strip(), each
 

@@ -10,14 +10,59 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic.fields import FieldInfo
+
 import commands_page
 import fault_matrix
-from tqstudio import config
+from tqstudio.config import Settings
+from tqstudio.ui.actions.registry import ACTIONS, EVERY, LISTS, SCROLLED, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
+_VIEWS = {EVERY: "everywhere", SCROLLED: "everywhere", LISTS: "lists"}
+_BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
+
+
+def _settings() -> str:
+    """Every setting with its default and what it allows."""
+    rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for key, field in Settings.model_fields.items():
+        default = field.default if field.default != "" else "–"
+        if isinstance(default, bool):
+            default = str(default).lower()
+        rows.append(f"| `{key}` | {default} | {_allowed(field)} | {field.description} |")
+    return "\n".join(rows)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Formats the allowed values of a setting: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
+    if field.annotation is bool:
+        return "true, false"
+    if field.annotation is str:
+        return "text"
+    bounds = {
+        name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
+    }
+    text = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
+    if "le" in bounds:
+        text = text.replace("≥ ", "").replace("≤ ", "")
+    return f"{text}, whole" if field.annotation is int else text
+
+
+def _keys() -> str:
+    """The keys of the terminal UI, by what they concern."""
+    rows = ["| key | what it does | where |", "|---|---|---|"]
+    for group in dict.fromkeys(action.group for action in ACTIONS):
+        for action in (each for each in ACTIONS if each.group == group):
+            keys = " ".join(f"`{key_sign(key)}`" for key in action.keys)
+            views = _VIEWS.get(action.views, ", ".join(action.views))
+            rows.append(f"| {keys} | {action.help} | {views} |")
+    return "\n".join(rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
-    "settings": ("docs/settings.md", lambda: config.table().strip()),
+    "settings": ("docs/settings.md", _settings),
     "commands": ("docs/commands.md", commands_page.commands),
+    "keys": ("docs/ui.md", _keys),
     "errors": ("docs/api.md", commands_page.errors),
     "warnings": ("docs/api.md", commands_page.warnings),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),

@@ -1,4 +1,6 @@
-"""Prints packages with their files and lines; fails on an import cycle between them. Part of `make check`.
+"""Prints packages with their files and lines; fails on an import cycle, a crowded package or a long file.
+
+It is part of `make check`.
 
 A package is a folder of modules. Modules that lie beside sub-packages (`engine/supervisor`) wire those
 together, so each of them counts as a package of its own.
@@ -16,10 +18,16 @@ import grimp
 _ROOT = "tqstudio"
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 MAX_FILES = 14
+MAX_LINES = 400
+TABLES = {
+    f"{_ROOT}.{module}"
+    for module in ("engine.store.db.tables", "lifecycle", "protocol.answers", "protocol.requests")
+}
+"""Files of rows and schemas, which may be longer."""
 
 
 def main() -> int:
-    """Print one line per package, bottom first; exit status 1 on a cycle or a package with too many files."""
+    """Print one line per package, bottom first; exit status 1 if a limit is exceeded."""
     graph = grimp.build_graph(_ROOT)
     holders = {
         module for module in graph.modules if any(graph.find_children(c) for c in graph.find_children(module))
@@ -55,7 +63,10 @@ def main() -> int:
     crowded = [folder for folder, modules in folders.items() if len(modules) > MAX_FILES + 1]
     for folder in crowded:
         print(f"{folder} has more than {MAX_FILES} files")
-    return 1 if crowded else 0
+    long = [module for module in sorted(graph.modules - TABLES) if _lines(module) > MAX_LINES]
+    for module in long:
+        print(f"{module} has more than {MAX_LINES} lines")
+    return 1 if crowded or long else 0
 
 
 def _lines(module: str) -> int:

@@ -26,13 +26,11 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 GB = 1_000_000_000
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
-_BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
 
 class Settings(BaseSettings):
@@ -220,33 +218,3 @@ def _place(path: Path, key: str) -> str:
             if begin.match(line):
                 return f"{path}, line {number}"
     return str(path)
-
-
-def table() -> str:
-    """Formats the settings as the Markdown table of `docs/settings.md`."""
-    rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
-    for key, field in Settings.model_fields.items():
-        default = field.default if field.default != "" else "–"
-        if isinstance(default, bool):
-            default = str(default).lower()
-        rows.append(f"| `{key}` | {default} | {_allowed(field)} | {field.description} |")
-    return "\n".join(rows)
-
-
-def _allowed(field: FieldInfo) -> str:
-    """Formats the allowed values of a setting: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
-    if field.annotation is bool:
-        return "true, false"
-    if field.annotation is str:
-        return "text"
-    bounds = {
-        name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
-    }
-    text = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
-    if "le" in bounds:
-        text = text.replace("≥ ", "").replace("≤ ", "")
-    return f"{text}, whole" if field.annotation is int else text
-
-
-if __name__ == "__main__":
-    print(table())

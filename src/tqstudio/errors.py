@@ -100,6 +100,7 @@ class WarningCode(StrEnum):
     SOURCE_INCOMPLETE = "SOURCE_INCOMPLETE"
     RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
     POSTER_MISSING = "POSTER_MISSING"
+    STORYBOARD_MISSING = "STORYBOARD_MISSING"
     GPU_FAILED = "GPU_FAILED"
     SOURCE_KEPT = "SOURCE_KEPT"
 
@@ -117,6 +118,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.SOURCE_INCOMPLETE: "the source was cut off, and is published as far as it goes",
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
+        WarningCode.STORYBOARD_MISSING: "no storyboard could be made",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
         WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }
@@ -163,7 +165,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             "the source ends before the length it declares",
             "copy the whole file again, or add it with --set on_damage=accept to publish what is there",
         ),
-        ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video", "remove or replace it"),
+        ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video or sound", "remove or replace it"),
         ErrorCode.PERMISSION: Meaning(
             _FATAL,
             "no permission to read or write the file or folder",
@@ -318,6 +320,10 @@ class TqError(Exception):
         self.code = code_of(code)
         self.message = message
         self.hint = hint or MEANINGS[self.code].hint
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.code.value, self.message, self.hint)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message} ({self.hint})"

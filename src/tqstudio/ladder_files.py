@@ -1,6 +1,6 @@
 """Names the files of a published ladder, and recognises a ladder by them.
 
-    OUT/<slug>/.owner, master.m3u8
+    OUT/<slug>/.owner, master.m3u8, manifest.mpd
     OUT/<slug>/v<N>/<quality>/index.m3u8, iframes.m3u8, init.mp4, seg_00000.m4s …
 
 A ladder may be anywhere, because outputs change and people copy files. So only the names decide.
@@ -12,6 +12,8 @@ import os
 from collections.abc import Collection
 
 MASTER_NAME = "master.m3u8"
+MPD_NAME = "manifest.mpd"
+"""Of DASH, if the profile asks for it."""
 OWNER_NAME = ".owner"
 """Names the store and video that own the folder, because others may use the same name below one output."""
 INIT_NAME = "init.mp4"

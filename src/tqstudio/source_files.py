@@ -21,6 +21,11 @@ VIDEO_EXTENSIONS = frozenset(
 """Extensions of videos if no other rule is given; case-insensitive."""
 
 
+_AUDIO_EXTENSIONS = frozenset(
+    b".aac .aif .aifc .aiff .flac .m4a .m4b .mka .mp2 .mp3 .oga .ogg .opus .wav .wma".split()
+)
+
+
 _COMPANIONS = frozenset(
     (
         b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
@@ -41,6 +46,11 @@ def is_temporary(name: bytes) -> bool:
 
 def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) -> bool:
     return os.path.splitext(name)[1].lower() in extensions and not is_temporary(name)
+
+
+def is_audio_name(name: bytes) -> bool:
+    """Whether a name is that of sound without video."""
+    return is_video_name(name, _AUDIO_EXTENSIONS)
 
 
 def is_companion(name: bytes) -> bool:

@@ -63,7 +63,7 @@ def test_a_home_below(closed: Path) -> None:
         assert f"{closed}/home" in answer.err
 
 
-def test_doctor_looks_at_what_it_may(closed: Path) -> None:
+def test_doctor(closed: Path) -> None:
     answer = _shell(closed / "home")("doctor", "--json")
     assert answer.code == 1
     checks = {check["name"]: check for check in answer.json()["checks"]}

@@ -158,6 +158,29 @@ def test_done_sources_are_no_part_of_any_drop_folder(up: Program, drop: Path, do
     assert up(*other).last_line()["error"]["code"] == "REFUSED"
 
 
+def test_a_template_of_output_folders_is_a_rule(up: Program, drop: Path) -> None:
+    template = ("--template", "{relative_dir}/{slug}")
+    assert up("folder", "add", str(drop), *template, "--json").json()["template"] == template[1]
+    assert f"ladders lie at {template[1]}" in up("folder", "list").out
+    edit = ("folder", "edit", str(drop), "--json", "--template")
+    assert up(*edit, "../{slug}").last_line()["error"]["code"] == "BAD_REQUEST"
+    assert listed(up, drop)[0]["template"] == template[1]
+    (drop / "Acme").mkdir()
+    arrive(drop / "Acme", "Film.mp4")
+    until(lambda: "Film.mp4" in queued(up), "the file is queued")
+    [job] = [each for each in Client(up.home.socket).send(calls.jobs())["jobs"] if each["name"] == "Film.mp4"]
+    assert Client(up.home.socket).send(calls.job(job["id"]))["video_view"]["slug"] == "acme/film"
+    assert up(*edit, "{slug}").json()["template"] == "{slug}"
+
+
+def test_sound_is_a_rule(up: Program, drop: Path) -> None:
+    assert up("folder", "add", str(drop), "--json").json()["audio"] == "skip"
+    edit = ("folder", "edit", str(drop), "--json", "--audio")
+    assert up(*edit, "sometimes").code == 2
+    assert up(*edit, "encode").json()["audio"] == "encode"
+    assert "sound without video is encoded" in up("folder", "list").out
+
+
 def test_duplicates_are_a_rule(up: Program, drop: Path) -> None:
     added = up("folder", "add", str(drop), "--duplicates", "skip", "--json")
     assert added.json()["duplicates"] == "skip"

@@ -218,6 +218,7 @@ def test_status(up: Program) -> None:
 # process
 
 
+@pytest.mark.slow
 def test_process_makes_a_ladder_once(fresh: Program, clips: Path, tmp_path: Path) -> None:
     arguments = ("process", "-i", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--resume", "--json")
     done = fresh(*arguments)
@@ -325,7 +326,7 @@ def test_a_signal_leaves_the_rest_queued(up: Program, clips: Path, tmp_path: Pat
     until(lambda: _status_of(up, job["id"]) == "cancelled")
 
 
-@pytest.mark.parametrize("verb", ["process", "queue process"])
+@pytest.mark.parametrize("verb", ["process", pytest.param("queue process", marks=pytest.mark.slow)])
 def test_a_run_whose_supervisor_is_stopped_sums_up(
     verb: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -685,6 +686,7 @@ def _asked(shell: Program, answer: str, *arguments: str) -> tuple[int, str]:
     return code, output.decode()
 
 
+@pytest.mark.slow
 def test_queue_clear(fresh: Program, clips: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     assert fresh("up", "--detach").code == 0

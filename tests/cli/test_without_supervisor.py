@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import wave
 from collections.abc import Callable
 from pathlib import Path
 
@@ -394,6 +395,21 @@ def test_a_profile_is_created_checked_and_shown(
     assert here("profile", "check", str(copy)) == 2
     assert f"{copy}: video.crf: 99" in capsys.readouterr().err
     assert here("profile", "check", str(tmp_path / "missing.toml")) == 2
+
+
+def test_a_plan_of_sound(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "talk.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(32_000))
+    assert here("plan", str(path), "--json") == 0
+    made = [
+        (each["name"], each["kind"], each["shape"])
+        for each in json.loads(capsys.readouterr().out)["renditions"]
+    ]
+    assert made == [(f"{rate}k", "audio", "1 channel") for rate in (192, 128, 64)]
+    assert here("plan", str(path)) == 0
+    assert "talk.wav: sound, 00:01" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

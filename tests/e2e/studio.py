@@ -55,10 +55,10 @@ rungs = [
 ]
 """
 
-# Stands before the real ffmpeg, and holds video to a multiple of real time while the file `pace` says one.
+# Stands before the real ffmpeg, and holds qualities to a multiple of real time if the file `pace` says one.
 _PACED = """#!/bin/sh
 pace=$(cat "{pace}" 2>/dev/null)
-case " $* " in *" libx264 "*) ;; *) pace= ;; esac
+case " $* " in *" libx264 "* | *k/index.m3u8*) ;; *) pace= ;; esac
 if [ -n "$pace" ]; then
     for word in "$@"; do
         shift
@@ -201,7 +201,7 @@ class Studio(LiveSupervisor):
 
     @contextlib.contextmanager
     def paced(self, times_real_time: float) -> Iterator[None]:
-        """Hold every video run that starts in here to this speed, so that a test can step in."""
+        """Hold every run of qualities that starts in here to this speed, so that a test can step in."""
         self._pace.write_text(f"{times_real_time}")
         try:
             yield

@@ -91,11 +91,11 @@ def _noise(folder: Path, _: Path) -> Path:
     ("make", "code"),
     [
         (_text, "NO_MEDIA"),
-        (_playlist, "NO_MEDIA"),
+        pytest.param(_playlist, "NO_MEDIA", marks=pytest.mark.slow),
         (_concat, "NO_MEDIA"),
         (_halved, "SOURCE_TRUNCATED"),
         (_headless, "SOURCE_UNREADABLE"),
-        (_noise, "NO_MEDIA"),
+        pytest.param(_noise, "NO_MEDIA", marks=pytest.mark.slow),
     ],
 )
 def test_a_file_that_is_no_video_fails_alone(
@@ -121,11 +121,6 @@ def test_a_file_that_is_no_video_fails_alone(
     assert shared.worker()["pid"] == worker, "the worker lives on"
     assert (bad.read_bytes(), bad.stat().st_mtime_ns) == before
     assert not list((shared.out / failed["video_view"]["slug"]).glob("master.m3u8"))
-
-
-def test_a_file_without_pictures(shared: Studio, clip: MakeClip, copy) -> None:
-    job = shared.add(copy(clip(video=False), "song.mp4"))
-    _reported(shared.wait(job, "failed")["error"], "NO_MEDIA", "song.mp4")
 
 
 def test_a_source_that_is_replaced_by_a_bad_one_in_the_queue(

@@ -23,6 +23,7 @@ rungs = [
 """
 
 
+@pytest.mark.slow
 def test_a_ladder_of_three_codecs_plays_and_is_verified(make_studio: MakeStudio, clip: MakeClip) -> None:
     studio = make_studio()
     studio.write_profile("mixed", _MIXED)

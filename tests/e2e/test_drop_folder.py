@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -216,6 +218,7 @@ def _names(drop: Drop) -> list[str]:
     return [str(job["name"]) for job in drop.jobs()]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A waiting source is renamed within the drop folders", "The job follows the file", area="resume"
 )
@@ -288,3 +291,39 @@ def test_a_file_that_is_renamed_while_it_is_made_is_resumed(drop: Drop, clip: Ma
     assert detail["attempts"] == 0, "that is no failure"
     assert detail["attempts_log"][-1]["resumed_from"], "what was made before is not made again"
     assert (_names(drop), len(drop.jobs())) == (["b.mp4"], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "The supervisor is killed while thousands of files are queued",
+    "Each gets one job",
+    area="database",
+)
+def test_a_burst_gets_one_job_for_each_file_although_the_supervisor_is_killed(
+    drop: Drop, tmp_path: Path
+) -> None:
+    studio = drop.studio
+    studio.client.send(calls.pause_queue("to look at the jobs"))
+    names = [f"{number:04d}.mp4" for number in range(2000)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    for name in names:
+        (tmp_path / name).rename(drop.path / name)
+    seen = []
+    for enough in (1, 700):
+        seen.append(until(lambda least=enough: _count(studio, least), "some are queued"))
+        studio.kill()
+        studio.until_gone()
+        studio.up()
+    assert seen[0] < len(names), "it was killed in between"
+    until(lambda: _count(studio, len(names)), "all are queued")
+    with contextlib.closing(sqlite3.connect(studio.home.database)) as db:
+        sources = [row[0] for row in db.execute("SELECT source FROM job JOIN video ON video.id = video_id")]
+    assert sorted(sources) == [os.fsencode(drop.path / name) for name in names]
+    assert drop.state()["skipped"] == []
+
+
+def _count(studio: Studio, least: int) -> int:
+    """The number of jobs, if it is at least this; else 0."""
+    found = sum(studio.status()["jobs"].values())
+    return found if found >= least else 0

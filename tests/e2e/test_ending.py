@@ -95,6 +95,7 @@ def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -
     assert studio.stored_status(job) == "pending"
 
 
+@pytest.mark.slow
 def test_ctrl_c_bounds_a_drain_without_a_limit(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:

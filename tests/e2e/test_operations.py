@@ -117,6 +117,7 @@ def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) 
     _whole(shared, job)
 
 
+@pytest.mark.slow
 def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)

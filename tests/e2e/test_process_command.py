@@ -123,6 +123,7 @@ def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     assert batch.encodes == 0, "nothing was encoded"
 
 
+@pytest.mark.slow
 def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     deep = batch.sources / "deep"
     deep.mkdir()
@@ -238,6 +239,7 @@ def test_a_ladder_of_the_right_sizes_is_mended_too(beside: Batch, edit: str, ful
     assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
 
 
+@pytest.mark.slow
 def test_verify_full_reads_every_frame_of_a_ladder(beside: Batch) -> None:
     assert beside().code == 0
     # One sample less than there are: the heads of the boxes stay whole.
@@ -259,6 +261,7 @@ def test_verify_full_reads_every_frame_of_a_ladder(beside: Batch) -> None:
     assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
 
 
+@pytest.mark.slow
 def test_force_makes_everything_again(beside: Batch) -> None:
     assert beside().code == 0
     before = _segments(beside, "180p")
@@ -302,6 +305,7 @@ def test_verify_full_reads_what_lies_between_the_samples(beside: Batch) -> None:
     assert beside.encodes == 0
 
 
+@pytest.mark.slow
 def test_a_changed_source_gets_a_new_ladder(beside: Batch, clip: MakeClip) -> None:
     assert beside().code == 0
     (beside.sources / "one.mp4").write_bytes(clip(fps="24", seconds=2).read_bytes())

@@ -173,6 +173,7 @@ def test_an_unknown_quality_is_refused(shared: Studio, ready: int) -> None:
     assert refused["new_job"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while a retranscode is published",
     "The old ladder plays; nothing is encoded again",

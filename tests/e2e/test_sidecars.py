@@ -29,6 +29,7 @@ def offered(video: Any) -> list[tuple[str, str, str | None]]:
     return [(each.name, each.language, each.forced) for each in media if each.type == "SUBTITLES"]
 
 
+@pytest.mark.slow
 def test_files_are_taken_along_when_they_come(make_studio: MakeStudio, clip: MakeClip, copy: Any) -> None:
     studio = make_studio().up()
     source: Path = copy(clip(seconds=2), "film.mp4")

@@ -130,6 +130,7 @@ def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["failed", "done"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The system has no more processes, threads or open files",
     "`SYSTEM_LIMIT`: requeued, nothing is counted",

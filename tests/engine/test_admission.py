@@ -17,11 +17,12 @@ import pytest
 
 from store.conftest import supervisor_of
 from tqstudio.config import Settings
+from tqstudio.engine.admission import admission
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.admission.change_detection import Certainty
-from tqstudio.engine.admission.decision import _slug, _title
+from tqstudio.engine.admission.decision import _title, decide
 from tqstudio.engine.admission.existing_job import RunningJob
-from tqstudio.engine.admission.offer import Offer
+from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.file_names import segment_name
@@ -30,10 +31,11 @@ from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
-from tqstudio.engine.media.source.fingerprint import NotHashed
+from tqstudio.engine.media.source.fingerprint import Digest, NotHashed
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
 from tqstudio.engine.store.jobs.assignments import assignment_of
@@ -44,6 +46,7 @@ from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
+from tqstudio.protocol.answers import AddResult
 
 from .ladders import Bench, put_in_place
 
@@ -96,8 +99,11 @@ class House:
         path.write_bytes(content)
         return path
 
-    def offer(self, path: Path | bytes, profile: Profile | None = None, **more: Any) -> Any:
-        how = Offer(profile=profile or self.web, output_root=os.fsencode(self.out), **more)
+    def offer(
+        self, path: Path | bytes, profile: Profile | None = None, digest: Digest | None = None, **more: Any
+    ) -> Any:
+        digests = {} if digest is None else {os.fsencode(path): digest}
+        how = Offer(profile=profile or self.web, output_root=os.fsencode(self.out), digests=digests, **more)
         return asyncio.run(self.admission.offer(os.fsencode(path), how))
 
     def offer_all(self, paths: Sequence[Path | bytes], **more: Any) -> list[Any]:
@@ -508,6 +514,68 @@ def test_a_bad_file_among_others_spoils_none(house: House, tmp_path: Path) -> No
     assert queued == [str(good[at]) for at in (0, 1, 2, 4)]
 
 
+def _offer_settled(house: House, *paths: Path) -> list[Exception | None]:
+    """Offer files of the drop folder that is the root of the house."""
+    _folder(house)
+    row = house.db.read_now(folders.listing)[0]
+    files = {os.fsencode(path): None for path in paths}
+    return asyncio.run(house.admission.offer_settled(row, files))
+
+
+def test_files_of_a_drop_folder_are_queued_together_and_a_bad_one_spoils_none(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = house.file("large.mp4", bytes(8_000_000))
+    house.offer(large)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(large)))
+    os.utime(large, ns=(6, 6))
+    good = [house.file(f"{number}.mp4", b"%d" % number) for number in range(40)]
+    bad = [house.root / "missing.mp4", house.file("empty.mp4", b""), house.file("bug.mp4", b"bug"), large]
+
+    def decide_or_break(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
+        if file.path.endswith(b"bug.mp4"):
+            raise ZeroDivisionError
+        return decide(db, file, settings)
+
+    monkeypatch.setattr(admission, "decide", decide_or_break)
+    statements: list[str] = []
+    house.db.write_now(lambda db: db.raw.set_trace_callback(statements.append))
+    errors = _offer_settled(house, *good[:2], *bad, *good[2:])
+    house.db.write_now(lambda db: db.raw.set_trace_callback(None))
+    kinds = [error.code if isinstance(error, TqError) else type(error) for error in errors[2:6]]
+    assert kinds == [ErrorCode.SOURCE_MISSING, ErrorCode.SOURCE_EMPTY, ZeroDivisionError, NotHashed]
+    assert errors[:2] + errors[6:] == [None] * 40
+    rows = house.db.read_now(videos.page, after=0, limit=99)
+    assert [row.source for row in rows if row.folder] == [os.fsencode(path) for path in good]
+    assert all(house.db.read_now(jobs.open_job_of, row.id) for row in rows if row.folder)
+    # The bug runs each decision of its group by itself once more.
+    assert statements.count("COMMIT") < len(good)
+
+
+def test_a_file_that_is_replaced_or_vanishes_before_its_group_is_decided_has_one_job(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced, vanished, kept = paths = [house.file(f"{name}.mp4", name.encode()) for name in "abc"]
+    look = admission._readable
+
+    def look_and_change(*args: Any) -> Any:
+        found = look(*args)
+        os.rename(house.file("other", b"another video"), replaced)
+        vanished.unlink()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(admission, "_readable", look_and_change)
+        assert _offer_settled(house, *paths) == [None] * 3
+    first = {row.source: row for row in house.db.read_now(videos.page, after=0, limit=9)}
+    assert len(first) == 3, "a job whose source is gone fails, and says so"
+    assert _offer_settled(house, replaced, kept) == [None] * 2
+    again = {row.source: row for row in house.db.read_now(videos.page, after=0, limit=9)}
+    assert {row.id for row in again.values()} == {row.id for row in first.values()}
+    assert again[os.fsencode(replaced)].size == len(b"another video")
+    assert house.db.read_now(lambda db: db.execute("SELECT count(*) FROM job").scalar()) == 3
+
+
 def test_names_of_one_file_that_are_added_together_are_one_video(house: House, tmp_path: Path) -> None:
     path, other = house.file(), house.file("other.mp4", b"another video")
     (tmp_path / "link").symlink_to(house.root, target_is_directory=True)
@@ -616,6 +684,24 @@ def test_the_content_of_a_published_source_is_skipped_on_request(house: House) -
     assert house.decided(first, skip_duplicates=True) == "cached"
     assert not refused_as_duplicate(house, house.file("other.mp4", b"two video"))
     assert not refused_as_duplicate(house, copy, profile=house.admission.profile("fast"))
+
+
+def test_a_template_places_new_ladders_and_moves_none(house: House) -> None:
+    drop = house.root / "in"
+    tree = {"template": "{relative_dir}/{slug}", "base": os.fsencode(drop)}
+    path = drop / "Acme Corp/2024/Film.mp4"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"one film")
+    assert house.offer(path, **tree)["slug"] == "acme-corp/2024/film"
+    video = house.publish()
+    assert place_of(video).master.is_file()
+    assert place_of(video).folder.relative_to(house.out) == Path("acme-corp/2024/film")
+    assert house.offer(path)["decision"] == "cached", "a changed template moves no ladder"
+    assert house.offer(path, force=True)["slug"] == "acme-corp/2024/film"
+    assert place_of(house.publish()).master.is_file()
+    top = drop / "top.mp4"
+    top.write_bytes(b"another film")
+    assert house.offer(top, **tree)["slug"] == "top"
 
 
 def test_a_copy_is_encoded_for_another_output_and_without_a_whole_ladder(house: House) -> None:
@@ -882,32 +968,6 @@ def test_a_file_without_permission(house: House) -> None:
 
 
 # Names
-
-
-@pytest.mark.parametrize(
-    ("path", "slug"),
-    [
-        (b"/in/My Holiday 2024.mp4", "my-holiday-2024"),
-        ("/in/Ünïcödé — ﬁn.mkv".encode(), "ünïcödé-fin"),
-        (b"/in/-y.mp4", "y"),
-        (b"/in/%03d.mp4", "03d"),
-        (b"/in/[red]x.mp4", "red-x"),
-        (b"/in/caf\xe9.mp4", "caf"),
-        (b"/in/\xff\xfe.mp4", ""),
-        ("/in/😀.mp4".encode(), ""),
-        ("/in/a℀b.mp4".encode(), "aa-cb"),
-        (b"/in/.tqstudio.mp4", "tqstudio"),
-        (b"/in/..", ""),
-    ],
-)
-def test_slugs(path: bytes, slug: str) -> None:
-    assert _slug(path) == slug
-
-
-def test_a_long_name_makes_a_short_slug() -> None:
-    slug = _slug(b"/in/" + "é".encode() * 200 + b".mp4")
-    assert slug == "é" * 40
-    assert len(slug.encode()) <= 80
 
 
 def test_titles() -> None:

@@ -219,12 +219,13 @@ POINTS = ("removal.begun", "removal.reserved", "removal.removed")
 FAR = ("removal.begun", "removal.copied", "removal.named", "removal.removed")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it moves a source whose job is done",
     "The source is in one place, whole; the next supervisor finishes the move",
     area="publishing",
 )
-@pytest.mark.parametrize("done_dir", ["same", pytest.param("other", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize("done_dir", ["same", "other"], indirect=True)
 def test_killed_while_it_moves(house: House) -> None:
     far = house.done.stat().st_dev != house.drop.stat().st_dev
     house.start()
@@ -244,6 +245,7 @@ def test_killed_while_it_moves(house: House) -> None:
     assert sorted(path.name for path in house.done.iterdir()) == [f"{n}.mp4" for n in range(number + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it deletes a source whose job is done",
     "The ladder is complete; the next supervisor finishes the deletion",
@@ -281,7 +283,12 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after_done", "harm"), [("delete", flip), ("delete", Path.unlink), ("move", Path.unlink)]
+    ("after_done", "harm"),
+    [
+        ("delete", flip),
+        pytest.param("delete", Path.unlink, marks=pytest.mark.slow),
+        pytest.param("move", Path.unlink, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.fault(
     "A published ladder is damaged before its source is moved or deleted",
@@ -307,7 +314,7 @@ def test_a_ladder_that_lacks_something_is_not_the_only_copy(near: House) -> None
     assert near.sources() == [source]
 
 
-@pytest.mark.parametrize("preserves_time", [False, True])
+@pytest.mark.parametrize("preserves_time", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_another_file_of_the_name_stays(near: House, preserves_time: bool) -> None:
     near.watch("delete")
     source = near.drops("film.mp4")
@@ -353,6 +360,7 @@ def test_a_source_that_left_its_folder_stays(near: House) -> None:
     assert "source_deleted" not in near.events(followed["job"])
 
 
+@pytest.mark.slow
 def test_a_source_that_another_job_needs_waits_for_it(near: House) -> None:
     folder = near.watch("move")
     source = near.drops()

@@ -285,6 +285,13 @@ def test_the_socket_is_for_its_owner_alone(standing: LiveSupervisor) -> None:
     assert not [path for path in standing.home.root.iterdir() if path.name.startswith(".")]
 
 
+def test_the_status_is_answered_to_many_at_once(standing: LiveSupervisor) -> None:
+    with ThreadPoolExecutor(50) as callers:
+        answers = list(callers.map(lambda _: standing.raw("GET", "/v1/status"), range(200)))
+    assert {status for status, _ in answers} == {200}
+    assert {answer["supervisor"]["pid"] for _, answer in answers} == {standing.process.pid}
+
+
 def test_the_schema_is_served(standing: LiveSupervisor) -> None:
     status, schema = standing.raw("GET", "/openapi.json")
     assert status == 200
@@ -297,6 +304,12 @@ def test_the_schema_is_served(standing: LiveSupervisor) -> None:
         ("GET", "/v1/events/stream"),
         ("POST", "/v1/shutdown"),
     } <= described
+    for path, verbs in schema["paths"].items():
+        for call in verbs.values():
+            for statuses in ("4XX", "5XX"):
+                [answer] = call["responses"][statuses]["content"].values()
+                assert answer["schema"] == {"$ref": "#/components/schemas/ErrorAnswer"}
+            assert ("security" in call) == path.startswith("/v1/worker/")
 
 
 def test_nothing_listens_on_the_network(standing: LiveSupervisor) -> None:

@@ -37,6 +37,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "An older backup is restored",
     "Later ladders keep playing; unknown jobs are `NOT_FOUND` to late workers",

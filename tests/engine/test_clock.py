@@ -1,10 +1,14 @@
-"""The clock of the leases: it advances evenly, and leaves out what the process did not run."""
+"""The clock of the leases: it advances evenly, and leaves out what the process did not run; the scheduler."""
 
 from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tqstudio.engine.host.clock import RunningClock
+from tqstudio.engine.host.scheduler import Scheduler
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -45,3 +49,22 @@ def test_time_in_which_the_process_was_stopped_does_not_pass(machine: Machine) -
     machine.run(HOUR)
     assert machine.clock.now_us() == began + SECOND
     assert machine.clock.stopped_us == 2 * HOUR
+
+
+def test_a_wall_clock_that_is_set_back_delays_no_scheduled_work() -> None:
+    async def run() -> None:
+        scheduler, ran = Scheduler(), asyncio.Event()
+
+        async def work() -> None:
+            ran.set()
+
+        scheduler.start()
+        job = scheduler.add_job(work, "interval", seconds=0.05)
+        # As it is after the clock was set back by an hour.
+        job.modify(next_run_time=datetime.now(UTC) + timedelta(hours=1))
+        scheduler.wakeup()
+        async with asyncio.timeout(60):
+            await ran.wait()
+        scheduler.shutdown()
+
+    asyncio.run(run())

@@ -443,6 +443,7 @@ def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:
 # Stuck jobs, and workers that fail one after another
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The worker is alive and the work does not advance",
     "The job shows for how long; pausing frees it",

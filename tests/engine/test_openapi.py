@@ -118,9 +118,8 @@ def worker(live: LiveSupervisor) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize(
-    "mode", [GenerationMode.NEGATIVE, pytest.param(GenerationMode.POSITIVE, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.NEGATIVE, GenerationMode.POSITIVE])
 def test_every_call_answers_as_its_schema_says(
     live: LiveSupervisor, session: requests.Session, schema: Any, worker: dict[str, str], mode: GenerationMode
 ) -> None:

@@ -161,6 +161,7 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     assert desk.names() == {".owner", "master.m3u8", "v1", "v2"}
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The disk of an interrupted publish is away", "The remains are removed when it is back", area="publishing"
 )

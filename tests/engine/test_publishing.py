@@ -15,6 +15,7 @@ import pytest
 
 import tiny_media
 from tqstudio.engine import outputs
+from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import (
     IFRAMES_NAME,
     INIT_NAME,
@@ -314,6 +315,56 @@ def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     assert (place.generation(2) / POSTER_NAME).read_bytes() == picture, "that of the generation before"
 
 
+BOARD = {
+    "storyboard.vtt": b"WEBVTT\n\n00:00:00.000 --> 00:00:18.000\nstoryboard-000.jpg#xywh=0,0,160,90\n",
+    "storyboard-000.jpg": b"\xff\xd8 tiles \xff\xd9",
+}
+
+
+def storyboard_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("storyboard*")}
+
+
+def store_board(sink: Path) -> Path:
+    folder = sink / "segments" / "1" / "storyboard-key"
+    folder.mkdir(parents=True)
+    for name, content in BOARD.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_the_storyboard_goes_along_if_it_is_to(place: Place, bench: Bench) -> None:
+    bench.rendition("360p", "one")
+    made = str(store_board(bench.sink).relative_to(bench.sink))
+    publish(place, bench, storyboard=made)
+    assert storyboard_of(place.generation(1)) == BOARD
+    assert set(BOARD) < set(digests.read(place.generation(1) / digests.SUMS_NAME))
+    for number, keep in ((2, True), (3, False)):
+        manifest = bench.manifest(keep_storyboard=keep)
+        put_in_place(bench.sink, place, number, manifest, kept_from=place.generation(1))
+        assert storyboard_of(place.generation(number)) == (BOARD if keep else {})
+
+
+@pytest.mark.parametrize("harm", ["outside", "link", "half", "sprite gone"])
+def test_a_storyboard_that_is_not_whole_or_ours_is_not_taken(
+    place: Place, bench: Bench, tmp_path: Path, harm: str
+) -> None:
+    bench.rendition("360p", "one")
+    folder = store_board(bench.sink)
+    sprite = folder / "storyboard-000.jpg"
+    if harm == "outside":
+        folder.rename(tmp_path / "board")
+        folder.symlink_to(tmp_path / "board")
+    elif harm == "half":
+        sprite.write_bytes(BOARD[sprite.name][:-1])
+    else:
+        sprite.rename(tmp_path / "sprite")
+    if harm == "link":
+        sprite.symlink_to(tmp_path / "sprite")
+    publish(place, bench, storyboard=str(folder.relative_to(bench.sink)))
+    assert storyboard_of(place.generation(1)) == {}
+
+
 PARTS = [{"start_s": 0.0, "end_s": 1.5, "title": "one", "language": "en"}]
 
 
@@ -554,6 +605,32 @@ def test_a_users_folder_is_left_alone(place: Place) -> None:
 def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -> None:
     place.generation(3).mkdir(parents=True)
     assert outputs.own(place, "uuid 1", 3) == place
+
+
+@pytest.mark.parametrize("between", ["ladder", "link", "file"])
+def test_a_ladder_is_never_put_into_another_one(tmp_path: Path, between: str) -> None:
+    """A file `acme.mp4` beside the folder `acme`, in an output whose template contains the folder."""
+    outer, inner = Place(tmp_path / "out", "acme"), Place(tmp_path / "out", "acme/v1")
+    (tmp_path / "out").mkdir()
+    if between == "ladder":
+        assert outputs.own(outer, "uuid 1", None) == outer
+    elif between == "link":
+        outer.folder.symlink_to(tmp_path)
+    else:
+        outer.folder.write_bytes(b"of a person")
+    beside = outputs.own(inner, "uuid 2", None)
+    assert (beside.slug, (beside.folder / ".owner").read_text()) == ("acme-v1", "uuid 2")
+    assert outputs.own(inner, "uuid 2", None) == beside
+    assert outputs.own(inner, "uuid 3", None).slug == "acme-v1-2"
+
+
+def test_a_folder_that_holds_ladders_becomes_none(tmp_path: Path) -> None:
+    outer, inner = Place(tmp_path, "acme"), Place(tmp_path, "acme/2024/film")
+    assert outputs.own(inner, "uuid 1", None) == inner
+    assert outputs.own(inner, "uuid 2", None).slug == "acme/2024/film-2"
+    assert outputs.own(outer, "uuid 3", None).slug == "acme-2"
+    with inner.hold() as held:
+        assert held.folder.samefile(tmp_path / "acme/2024/film")
 
 
 @pytest.mark.fault(

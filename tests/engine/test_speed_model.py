@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tqstudio.engine.live.speed_model import OVERHEAD, Estimates, is_measurable, work_of
 from tqstudio.engine.live.workload import Workload, source_class, workload
 from tqstudio.engine.media.plan import profiles
-from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
+from tqstudio.engine.media.source.facts import NO_PICTURE, AudioTrack, SourceFacts, VideoTrack
 
 
 def facts(width: int = 1920, height: int = 1080, *, seconds: float = 60, codec: str = "h264") -> SourceFacts:
@@ -55,6 +55,20 @@ def at_fps(source: SourceFacts, fps: Fraction) -> SourceFacts:
 
 FAST = profiles.load("fast")
 WEB = profiles.load("web")
+
+
+def test_the_work_of_sound_is_its_samples() -> None:
+    sound = AudioTrack(0, "mp3", 2, 44_100, "und", "", True, "", first_s=0.0, end_s=3600.0, bitrate=160_000)
+    hour = SourceFacts("mp3", 3600.0, 0.0, 1, 1, NO_PICTURE, (sound,), measured=True)
+    whole = workload(hour, FAST, "libx264")
+    assert [piece.key for piece in whole.encode] == ["sound 160k", "sound 128k", "sound 64k"]
+    assert {piece.megapixels for piece in whole.pieces} == {3600 * 48_000 / 1e6}
+    left = workload(hour, FAST, "libx264", done={"64k": 1.0})
+    assert [piece.key for piece in left.encode] == ["sound 160k", "sound 128k"]
+    estimates = Estimates()
+    assert estimates.predict(whole).seconds is None
+    estimates.learn(whole, 60.0, 1.0)
+    assert estimates.predict(whole).seconds == pytest.approx(61, rel=0.05)
 
 
 def test_the_work_is_what_is_missing() -> None:

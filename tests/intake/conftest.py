@@ -39,6 +39,8 @@ class World:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.offers: list[bytes] = []
+        self.groups: list[int] = []
+        """How many files were offered together."""
         self.digests: list[Digest | None] = []
         """What came with each offer."""
         self.known: dict[bytes, tuple[int, int]] = {}
@@ -46,16 +48,15 @@ class World:
         self.looks = 0
         """How often the whole folder was looked through."""
         self.raises: dict[bytes, Exception] = {}
-        self.scheduler: Scheduler
         self.intake: Intake
         self.row: FolderRow
 
-    async def offer(self, row: FolderRow, path: bytes, digest: Digest | None) -> None:
-        assert path.startswith(row.path)
-        self.offers.append(path)
-        self.digests.append(digest)
-        if os.path.basename(path) in self.raises:
-            raise self.raises[os.path.basename(path)]
+    async def offer(self, row: FolderRow, files: Mapping[bytes, Digest | None]) -> Sequence[Exception | None]:
+        assert all(path.startswith(row.path) for path in files)
+        self.groups.append(len(files))
+        self.offers += files
+        self.digests += files.values()
+        return [self.raises.get(os.path.basename(path)) for path in files]
 
     async def known_files(self, row: FolderRow) -> Mapping[bytes, tuple[int, int]]:
         self.asked += 1
@@ -157,15 +158,15 @@ async def watching(
 ) -> AsyncIterator[World]:
     """An intake over the world's folder that has looked through it once."""
     world.row = replace(world.row, **rules)
-    world.scheduler = Scheduler()
-    world.scheduler.start()
+    scheduler = Scheduler()
+    scheduler.start()
     world.intake = Intake(
-        world.scheduler,
         default_settle_s=settle_s,
         rescan_s=rescan_s,
         offer=world.offer,
         known=world.known_files,
     )
+    scheduler.add_job(world.intake.request_due_scans, "interval", seconds=0.1)
     await world.intake.set_folders([world.row, *beside])
     await world.intake.start()
     await until_true(lambda: world.looks)
@@ -173,7 +174,7 @@ async def watching(
         yield world
     finally:
         await world.intake.stop()
-        world.scheduler.shutdown()
+        scheduler.shutdown()
 
 
 _HOLD = """

@@ -28,6 +28,15 @@ def test_without_patterns_the_extension_decides(relative: bytes, choice: Choice)
     assert Rules(()).choose(relative) is choice
 
 
+@pytest.mark.parametrize("name", [b"song.mp3", b"sub/Book.M4B", b"a.flac", b"a.wma", b"a.ogg"])
+def test_sound_is_taken_by_rule_or_by_a_pattern_that_names_it(name: bytes) -> None:
+    assert Rules(()).choose(name) is Choice.SKIP_SOUND
+    assert Rules(("**",)).choose(name) is Choice.SKIP_SOUND
+    assert Rules((), sound=True).choose(name) is TAKE
+    assert Rules((), (b"*" + name[-4:]).decode().split(), sound=True).choose(name) is IGNORE
+    assert Rules(("*." + name.decode().rpartition(".")[2],)).choose(name) is TAKE
+
+
 @pytest.mark.parametrize(
     ("pattern", "relative", "choice"),
     [

@@ -10,14 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from watchdog.observers.inotify import InotifyObserver
 
-from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import Intake, folder_watcher, hints, problems
 from tqstudio.engine.intake.hints import Hints
 from tqstudio.engine.intake.scan import Scanner
@@ -193,18 +191,6 @@ def test_more_hints_than_are_worth_keeping_request_a_scan(
     asyncio.run(run())
 
 
-def test_a_clock_that_is_set_back_delays_no_scan(world: World) -> None:
-    async def run() -> None:
-        async with watching(world, watch="polling", rescan_s=0.2):
-            [job] = world.scheduler.get_jobs()
-            # As it is after the clock was set back by an hour.
-            job.modify(next_run_time=datetime.now(UTC) + timedelta(hours=1))
-            looks = world.looks
-            await until_true(lambda: world.looks > looks + 1)
-
-    asyncio.run(run())
-
-
 def test_when_there_is_no_inotify_descriptor_the_folder_is_polled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,9 +298,7 @@ def test_start_and_stop_may_come_in_any_order_and_leave_no_thread(world: World) 
     before = set(threading.enumerate())
 
     async def run() -> None:
-        scheduler = Scheduler()
-        scheduler.start()
-        intake = Intake(scheduler, default_settle_s=0, rescan_s=1, offer=world.offer, known=world.known_files)
+        intake = Intake(default_settle_s=0, rescan_s=1, offer=world.offer, known=world.known_files)
         await intake.stop()
         intake.rescan_soon()
         await intake.set_folders([world.row])
@@ -325,8 +309,6 @@ def test_start_and_stop_may_come_in_any_order_and_leave_no_thread(world: World) 
         await world.offered(b"a.mp4")
         await intake.stop()
         await intake.stop()
-        assert not scheduler.get_jobs()
-        scheduler.shutdown()
 
     asyncio.run(run())
     deadline = time.monotonic() + 10

@@ -40,8 +40,11 @@ def ffmpeg() -> FFmpeg:
 
 @pytest.fixture(scope="session")
 def clip(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> MakeClip:
-    """Makes a clip once a session: `clip("name.mp4", fps="25", seconds=4, …)`."""
-    directory = tmp_path_factory.mktemp("clips")
+    """Makes a clip once a session: `clip("name.mp4", fps="25", seconds=4, …)`.
+
+    A name with other arguments is another file.
+    """
+    made: dict[tuple[object, ...], Path] = {}
 
     def make(
         name: str,
@@ -54,9 +57,10 @@ def clip(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> MakeClip:
         video: tuple[str, ...] = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "50"),
         options: tuple[str, ...] = (),
     ) -> Path:
-        path = directory / name
-        if path.exists():
-            return path
+        arguments = (name, fps, seconds, size, audio, filters, video, options)
+        if arguments in made:
+            return made[arguments]
+        path = made[arguments] = tmp_path_factory.mktemp("clip") / name
         sound = ("-f", "lavfi", "-i", f"sine=r=44100:d={seconds}", "-ac", str(audio), "-c:a", "aac")
         run_ffmpeg(
             ffmpeg,

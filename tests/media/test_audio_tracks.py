@@ -143,7 +143,7 @@ def test_the_default_track_comes_first_and_its_end_is_that_of_the_video(
     ("surround", "codec", "channels", "source_channels"),
     [
         ("aac", "mp4a.40.2", 8, 6),
-        ("eac3", "ec-3", 6, 8),
+        pytest.param("eac3", "ec-3", 6, 8, marks=pytest.mark.slow),
         pytest.param("aac", "mp4a.40.2", 8, 8, marks=pytest.mark.slow),
         pytest.param("eac3", "ec-3", 6, 6, marks=pytest.mark.slow),
     ],

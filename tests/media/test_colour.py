@@ -437,9 +437,9 @@ def test_a_poster_has_the_colours_and_the_aspect_of_the_video(
     source = ten_bit(make, "hdr10.mp4", [_pq(patch) for patch in SOFT], f"{HDR10},setsar={aspect}")
     made = encode(source)
     run_to_end(made)
-    assert made.poster is not None
+    assert made.side.poster is not None
     # Two roundings and JPEG.
-    assert_like(shown(made.poster, *size), SOFT, within=5)
+    assert_like(shown(made.side.poster, *size), SOFT, within=5)
 
 
 @pytest.mark.parametrize("name", ["rgb-png.mov", "vp8-full.webm", "ntsc.mp4", "hd.mp4"])
@@ -447,8 +447,8 @@ def test_a_poster_of_sdr_has_its_colours(make: Make, encode: MakeEncode, name: s
     options, shape, expected = SOURCES[name]
     made = encode(make(name, *options, **shape))
     run_to_end(made)
-    assert made.poster is not None
-    with av.open(str(made.poster)) as container:
+    assert made.side.poster is not None
+    with av.open(str(made.side.poster)) as container:
         assert_like(patches_of(next(container.decode(video=0))), expected, within=5)
 
 
@@ -610,6 +610,6 @@ def test_the_gpu_gets_the_same_pictures(facts: SourceFacts, ffmpeg: FFmpeg) -> N
             for encoder in ("libx264", "h264_nvenc")
         )
     ]
-    assert graphs[0] == graphs[1]
+    assert graphs[0].replace("format=yuv420p", "format=nv12") == graphs[1]
     assert "zscale" in graphs[0]
     assert "zscale" in " ".join(poster_command(ffmpeg, b"/a", facts, profile))

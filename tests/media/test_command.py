@@ -123,10 +123,34 @@ def test_a_linear_run_decodes_from_the_start_on_a_clock_of_its_own(g0: int) -> N
     assert after(sound, "-output_ts_offset") == "10.000000"
 
 
-def test_the_gpu_command_speaks_words_that_x264_knows_too() -> None:
-    argv = video_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, RUNGS[:1], encoder="h264_nvenc", device="1")
-    assert (after(argv, "-c:v"), after(argv, "-preset"), after(argv, "-gpu")) == ("h264_nvenc", "medium", "1")
-    assert after(argv, "-forced-idr") == "1"
+NVENC = "-cq 22 -forced-idr 1 -gpu {device} -no-scenecut 1 -preset medium -rc vbr -strict_gop 1 -b:v 0"
+QSV = "-adaptive_i 0 -forced_idr 1 -preset medium -b:v {average}"
+QSV += " -init_hw_device qsv=gpu:hw_any,child_device={device}"
+VAAPI = "-rc_mode VBR -b:v {average} -init_hw_device vaapi=gpu:{device} -filter_hw_device gpu"
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+@pytest.mark.parametrize(
+    ("api", "options", "device"),
+    [("nvenc", NVENC, "1"), ("qsv", QSV, "/dev/dri/renderD129"), ("vaapi", VAAPI, "/dev/dri/renderD129")],
+)
+def test_the_options_of_each_gpu_encoder(codec: str, api: str, options: str, device: str) -> None:
+    rung = replace(RUNGS[0], codec=codec)
+    encoder = f"{codec}_{api}"
+    argv = video_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, [rung], encoder=encoder, device=device)
+    average = f"{round(rung.maxrate_kbps / 1.5)}k"
+    words = f"-c:v {encoder} -flags +cgop -g {GRID.gop} -maxrate {rung.maxrate_kbps}k " + options.format(
+        device=device, average=average
+    )
+    names, values = words.split()[::2], words.split()[1::2]
+    assert {name: after(argv, name) for name in names} == dict(zip(names, values, strict=True))
+    assert ("-profile:v" in argv, "hvc1" in argv) == (codec == "h264", codec == "hevc")
+    graph = after(argv, "-filter_complex")
+    assert "format=nv12" in graph
+    assert ("hwupload" in graph) == (api == "vaapi")
+
+
+def test_encoders_that_are_not_supported_are_refused() -> None:
     with pytest.raises(ValueError, match="h265_magic"):
         video_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, RUNGS[:1], encoder="h265_magic")
 

@@ -49,7 +49,11 @@ def decoded(state: RenditionState, tmp_path: Path) -> tuple[int, set[Fraction], 
 
 @pytest.mark.parametrize(
     ("name", "fps", "frames"),
-    [("24.mp4", "24", 120), ("29.mkv", "30000/1001", 150), ("25.ts", "25", 125)],
+    [
+        pytest.param("24.mp4", "24", 120, marks=pytest.mark.slow),
+        ("29.mkv", "30000/1001", 150),
+        pytest.param("25.ts", "25", 125, marks=pytest.mark.slow),
+    ],
 )
 def test_every_frame_of_every_rendition(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path, name: str, fps: str, frames: int
@@ -72,11 +76,11 @@ def test_every_frame_of_every_rendition(
     assert audio.check is not None
     assert audio.check.codecs == "mp4a.40.2"
     assert audio.check.duration_s == pytest.approx(5, abs=0.1)
-    assert made.poster is not None
-    assert made.poster.read_bytes()[:2] == b"\xff\xd8"
-    assert made.poster_s > 0
+    assert made.side.poster is not None
+    assert made.side.poster.read_bytes()[:2] == b"\xff\xd8"
+    assert made.side.poster_s > 0
     # What was moved into the store is not left behind.
-    assert [path.name for path in made.poster.parent.iterdir()] == ["poster.jpg"]
+    assert [path.name for path in made.side.poster.parent.iterdir()] == ["poster.jpg"]
 
 
 def test_variable_rate_becomes_constant(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
@@ -96,6 +100,7 @@ def test_variable_rate_becomes_constant(clip: MakeClip, encode: MakeEncode, tmp_
         assert count == pytest.approx(240, abs=3)
 
 
+@pytest.mark.slow
 def test_turned_ten_bit_interlaced_late_and_silent(
     clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -490,6 +495,7 @@ def test_the_culprit_fails_alone(
             assert [run.label for run in made.runs] == ["audio-und", "video", "video-144p", "video-90p"]
 
 
+@pytest.mark.slow
 def test_the_culprit_fails_alone_and_the_others_resume_at_the_segment(
     clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -559,7 +565,7 @@ def test_a_poster_is_worth_a_warning_only(
     made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=broken)
     run_to_end(made)
     assert made.state == "done"
-    assert made.poster is None
+    assert made.side.poster is None
     assert codes_of(made) == ["POSTER_MISSING"]
 
 
@@ -584,8 +590,8 @@ def test_which_picture_becomes_the_poster(
     )
     made = encode(source, replace(small, poster_position=position))
     run_to_end(made)
-    assert made.poster is not None
-    with av.open(str(made.poster)) as container:
+    assert made.side.poster is not None
+    with av.open(str(made.side.poster)) as container:
         luma = bytes(next(container.decode(video=0)).planes[0])
     # The steps are 40 apart, 46 in a JPEG, whose black is darker and whose white is brighter.
     assert round((luma[0] - 5) / 46) == second
@@ -629,7 +635,7 @@ def test_a_full_disk_is_no_broken_encode(clip: MakeClip, encode: MakeEncode, sma
     "That quality encodes it again, the others wait where they are",
     area="resume",
 )
-@pytest.mark.parametrize("torn", [True, False])
+@pytest.mark.parametrize("torn", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_stored_segment_that_the_disk_lost_is_made_again(
     clip: MakeClip, encode: MakeEncode, torn: bool
 ) -> None:

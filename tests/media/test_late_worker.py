@@ -20,6 +20,7 @@ def _stored(encode: LadderEncode) -> dict[str, tuple[str, ...]]:
     return {state.name: SegmentStore(state.directory).listing() for state in video}
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker is suspended beyond its lease and continues beside the next one",
     "It stores, verifies and removes nothing",

@@ -192,7 +192,7 @@ def test_sound_without_loudness_is_unchanged(
     assert hear(state).samples == hear(plain).samples
 
 
-@pytest.mark.parametrize("label", ["audio-und-loudness", "audio-und"])
+@pytest.mark.parametrize("label", [pytest.param("audio-und-loudness", marks=pytest.mark.slow), "audio-und"])
 def test_a_killed_run_is_done_again(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, label: str
 ) -> None:
@@ -213,6 +213,7 @@ def test_a_killed_run_is_done_again(
     assert audio_runs(second) == ["audio-und-loudness", "audio-und"]
 
 
+@pytest.mark.slow
 def test_a_track_that_cannot_be_measured_costs_no_other(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
@@ -252,6 +253,7 @@ def test_samples_are_not_clipped_before_the_gain(
     assert peak / rms(samples, 1, 2) == pytest.approx(math.sqrt(2), rel=0.02)
 
 
+@pytest.mark.slow
 def test_sound_of_a_source_that_is_decoded_from_its_start_is_measured_too(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def apart(picture: list[bytes], lines: int) -> float:
     )
 
 
+@pytest.mark.slow
 def test_sound_that_begins_late_is_found(
     run: Callable[..., None], encode: MakeEncode, tmp_path: Path
 ) -> None:

@@ -183,12 +183,11 @@ def test_an_mp4_without_its_index_is_broken(clip: MakeClip, tmp_path: Path) -> N
     assert refused(path).code == ErrorCode.SOURCE_UNREADABLE
 
 
-def test_sound_alone_is_no_video(ffmpeg: FFmpeg, tmp_path: Path) -> None:
-    path = tmp_path / "sound.mp4"
-    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac", str(path))
-    error = refused(path)
-    assert error.code == ErrorCode.NO_MEDIA
-    assert "has no video stream" in error.message
+def test_text_alone_is_neither_video_nor_sound(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    text, path = tmp_path / "text.srt", tmp_path / "text.mkv"
+    text.write_text("1\n00:00:00,000 --> 00:00:01,000\nwords\n")
+    run_ffmpeg(ffmpeg, "-i", str(text), str(path))
+    assert refused(path).code == ErrorCode.NO_MEDIA
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="root ignores modes")

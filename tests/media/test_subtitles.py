@@ -321,7 +321,7 @@ def captions_of(content: bytes) -> list[bytes]:
     return [b"" if each is None else bytes(each) for each in found]
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+@pytest.mark.parametrize("codec", ["h264", pytest.param("hevc", marks=pytest.mark.slow), "av1"])
 def test_closed_captions_stay_in_the_pictures(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, codec: str, tmp_path: Path
 ) -> None:

@@ -104,7 +104,8 @@ def stored_segments(output: Path) -> Iterator[tuple[int, str | None]]:
     What gets its name in the store is durable by then, so that nothing may be torn, and a player is to decode
     all that the next attempt will trust.
     """
-    for stream in sorted(output.glob(".tqstudio/*/segments/*/*/*")):
+    # The slash leaves out the files of storyboards, which lie one level higher.
+    for stream in sorted(output.glob(".tqstudio/*/segments/*/*/*/")):
         segments = [stream / name for name in SegmentStore(stream).listing()]
         fragments = sorted((stream / FRAGMENTS_NAME).glob("*.m4s"))
         name = "/".join(stream.parts[-3:-1])

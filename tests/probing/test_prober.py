@@ -245,6 +245,28 @@ def test_a_file_that_changed_meanwhile_is_looked_at_again(desk: Desk, hostile: H
     assert [one.at.mtime_ns for one in desk.found] == [5], "what was true of the earlier file is not reported"
 
 
+def test_it_leaves_the_processor_to_files_that_are_being_queued(
+    desk: Desk, hostile: Hostile, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.add(copy("wait.mp4"), priority=1)
+    for number in range(prober_module._BATCH):
+        desk.add(copy(f"{number}.mp4"))
+
+    async def run() -> None:
+        async with desk.at_work():
+            await until_true(lambda: hostile.asked)
+            monkeypatch.setattr(prober_module, "LEAVE_TO_WORKERS_S", 600.0)
+            desk.prober.wake()
+            hostile.go()
+            await until_true(lambda: len(desk.found) >= prober_module._BATCH)
+            # Enough turns to begin with the next one.
+            for _ in range(5):
+                await desk.db.read(videos.unprobed, limit=1)
+
+    asyncio.run(run())
+    assert len(hostile.names) == prober_module._BATCH
+
+
 def test_a_program_that_does_not_start_blames_no_file(desk: Desk, copy: Copy) -> None:
     desk.program = "no_such_program"
     desk.add(copy("good.mp4"))

@@ -310,7 +310,7 @@ class _Schedule:
 class _Intake:
     """In the place of the watcher: the simulation says itself which file has settled."""
 
-    def __init__(self, _scheduler: _Schedule, *, offer: Callable[..., Any], **_more: Any) -> None:
+    def __init__(self, *, offer: Callable[..., Any], **_more: Any) -> None:
         self.offer = offer
         life = LIFE.get()
         assert life is not None
@@ -323,6 +323,9 @@ class _Intake:
         pass
 
     async def set_folders(self, _rows: Any) -> None:
+        pass
+
+    async def request_due_scans(self) -> None:
         pass
 
     def look_again(self, _path: bytes) -> None:

@@ -137,7 +137,9 @@ class People:
             rows = await life.db.read(folders.listing)
         assert life.intake is not None
         for row in rows:
-            await life.intake.offer(row, os.fsencode(path), None)
+            for error in await life.intake.offer(row, {os.fsencode(path): None}):
+                if error is not None:
+                    raise error
 
     async def _add(self, life: Life, path: str) -> None:
         """A user names it to the command line."""

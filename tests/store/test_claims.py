@@ -192,6 +192,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         dropped=("360p",),
         source=known.source,
         folder=None,
+        refuses_sound=False,
         size=known.size,
         mtime_ns=known.mtime_ns,
         quick_hash="abc",
@@ -216,6 +217,23 @@ def test_an_assignment_names_the_drop_folder_of_its_file(queue: Queue) -> None:
     assert assignment_of(queue.db, job).folder == b"/in"
     folders.remove(queue.db, ours, now=NOW)
     assert assignment_of(queue.db, job).folder is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "from_folder", "refuses"),
+    [("skip", True, True), ("skip", False, False), ("encode", True, False)],
+)
+def test_an_assignment_says_whether_its_drop_folder_refuses_sound(
+    queue: Queue, rule: str, from_folder: bool, refuses: bool
+) -> None:
+    other, ours = folder(queue, b"/other"), folder(queue, b"/in")
+    folders.change(queue.db, ours, {"audio": rule}, now=NOW)
+    folders.change(queue.db, other, {"audio": "encode" if refuses else "skip"}, now=NOW)
+    mine = queue.video()
+    videos.adopt(queue.db, mine, ours)
+    queue.job(video=queue.video(), from_folder=not from_folder)
+    job = queue.job(video=mine, from_folder=from_folder)
+    assert assignment_of(queue.db, job).refuses_sound is refuses
 
 
 def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:

@@ -27,6 +27,8 @@ RULES: dict[str, Any] = {
     "after_done": "keep",
     "done_dir": None,
     "duplicates": "encode",
+    "template": "{slug}",
+    "audio": "skip",
 }
 
 

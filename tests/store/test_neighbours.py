@@ -44,6 +44,8 @@ FOLDER: dict[str, Any] = {
     "after_done": "delete",
     "done_dir": None,
     "duplicates": "encode",
+    "template": "{slug}",
+    "audio": "skip",
     "output_root": b"/out",
     "profile": "web",
     "watch": "auto",

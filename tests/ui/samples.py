@@ -298,6 +298,8 @@ def sample_folders() -> list[Any]:
         "done_dir": None,
         "done_dir_b64": None,
         "duplicates": "encode",
+        "template": "{slug}",
+        "audio": "skip",
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
     }

@@ -279,6 +279,7 @@ async def test_a_job_with_warnings_reports_them(
         assert any("▲ CHAPTERS_LEFT_OUT: 5 chapters are left out" in line for line in shown)
 
 
+@pytest.mark.slow
 async def test_closed_job_pages_free_what_was_drawn(make_app: MakeApp) -> None:
     def strips() -> int:
         gc.collect()

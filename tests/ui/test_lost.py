@@ -12,8 +12,8 @@ import pytest
 from tqstudio.home import Home
 from tqstudio.protocol.client import AsyncClient
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.data.model import Link
-from tqstudio.ui.data.sync import BACKOFF_S, MISSED_MOST
+from tqstudio.ui.data.model import Link, Model
+from tqstudio.ui.data.sync import BACKOFF_S, MISSED_MOST, Feed
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
@@ -170,3 +170,21 @@ async def test_a_missing_folder_is_reported_in_every_view(make_app: MakeApp, doo
         await pilot.press("1", "escape")
         await until(pilot, lambda: not notice_of(app), "it can be put aside")
         assert "Folders ✗1" in line_of(app, "tabs")
+
+
+async def test_the_feed_ends_whenever_it_is_cancelled(door: FakeSupervisor) -> None:
+    door.down = True
+    for steps in range(60):
+        feed = Feed(
+            Model(lambda: NOW),
+            lambda: door,
+            changed=lambda: None,
+            anchor=lambda: (None, False),
+            listening=lambda: False,
+        )
+        running = asyncio.create_task(feed.run())
+        for _ in range(steps % 12):
+            await asyncio.sleep(0)
+        running.cancel()
+        done, _ = await asyncio.wait([running], timeout=20)
+        assert done, f"cancelled after {steps % 12} steps"

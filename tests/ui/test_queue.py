@@ -275,6 +275,7 @@ async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, do
         assert not queue_of(app).list.marks
 
 
+@pytest.mark.slow
 async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
     door = FakeSupervisor(many_jobs(100_000))
     async with make_app(client_factory=lambda: door).run_test(size=(120, 40)) as pilot:

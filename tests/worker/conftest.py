@@ -106,6 +106,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "source": {"kind": "file", "path_b64": paths.encode(source)},
             "source_root_b64": paths.encode(os.path.dirname(source)),
             "drop_folder_b64": None,
+            "refuses_sound": False,
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "full_hash": None,

@@ -80,6 +80,7 @@ def test_a_source_whose_server_is_gone_is_away(
     assert "clip.mp4" in failed.text
 
 
+@pytest.mark.slow
 def test_an_output_that_becomes_read_only_is_no_question_of_permission(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:

@@ -56,6 +56,8 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfi
     assert manifest.poster is not None
     assert (sink / manifest.poster).read_bytes()[:2] == b"\xff\xd8"
     assert (manifest.keep, manifest.warnings) == ([], [])
+    assert manifest.storyboard is not None
+    assert (sink / manifest.storyboard / "storyboard.vtt").is_file()
 
     assert list(report.steps) == [step.value for step in Step]
     assert report.steps["thumbnail"] > 0.001, "the poster's own run, though it is made beside the transcode"
@@ -232,6 +234,10 @@ def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Work
     all_kept, report = run(make_job(clip, kept=kept, epoch=2), bench, RecordingReport()), RecordingReport()
     assert isinstance(all_kept, Done)
     assert (all_kept.manifest["renditions"], all_kept.manifest["keep"]) == ([], sorted(kept))
+    boards = [
+        (each.manifest["storyboard"] is None, each.manifest["keep_storyboard"]) for each in (first, all_kept)
+    ]
+    assert boards == [(False, False), (True, True)]
     assert all_kept.manifest["settings_hash"] == first.manifest["settings_hash"]
     shutil.rmtree(Path(make_job(clip)["log"]).parent)
     outcome = run(make_job(clip, kept=kept | {"90p": "older"}, epoch=3, video=4), bench, report)

@@ -130,6 +130,7 @@ def test_bad_sources(
     assert str(code) in Path(make_job(source)["log"]).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A source ends before the length it declares",
     '`SOURCE_TRUNCATED` with the time, or with `on_damage = "accept"` a warning on what is published',

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows
 from tqstudio.errors import ErrorCode, TqError
@@ -109,6 +110,28 @@ def test_what_is_dropped_is_neither_made_nor_kept(
     assert status_of(whole)["144p"] == ("skipped", "dropped")
     part = choose(facts, small, "content", ["90p"], keys | {"90p": "other settings"}, dropped=["audio-und"])
     assert (made(part), set(part.keep)) == (["90p"], {"144p"})
+
+
+@pytest.mark.parametrize(
+    ("dropped", "renditions", "storyboard"),
+    [
+        ([], ["audio-und", "sub-de", "sub-fr"], True),
+        (["sub-fr"], ["audio-und", "sub-de"], True),
+        (["subtitles"], ["audio-und"], True),
+        (["storyboard"], ["audio-und", "sub-de", "sub-fr"], False),
+    ],
+)
+def test_subtitles_and_the_storyboard_are_dropped_by_word(
+    facts: SourceFacts, small: Profile, dropped: list[str], renditions: list[str], storyboard: bool
+) -> None:
+    tracks = tuple(SubtitleTrack(2, "subrip", each, "", False, True, "") for each in ("de", "fr"))
+    facts = replace(facts, subtitles=tracks)
+    choice = choose(facts, replace(small, storyboard=True), "content", None, {}, dropped=dropped)
+    assert [each.name for each in (*choice.audio, *choice.subtitles)] == renditions
+    assert choice.storyboard == storyboard
+    old = {"sub-de": "older", "sub-fr": "older", "audio-und": "older"}
+    part = choose(facts, small, "content", ["90p"], old, dropped=dropped)
+    assert sorted(part.keep) == renditions
 
 
 def test_what_leaves_no_picture_cannot_be_dropped(facts: SourceFacts, small: Profile) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
@@ -92,35 +92,15 @@ HIDDEN = frozenset({"studio.workers:run"})
 DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 
 
-class _Loaded(MutableMapping[str, Any]):
-    """The commands of a group, each built on first access."""
-
-    def __init__(self, verbs: Verbs) -> None:
-        self._verbs = verbs
-        self._built: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._built:
-            self._built[name] = _build(name, self._verbs[name])
-        return self._built[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._built[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._built[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._verbs)
-
-    def __len__(self) -> int:
-        return len(self._verbs)
-
-
 class _Group(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
-        del ctx
-        return list(self.commands)
+    """Builds a command on first access."""
+
+    verbs: Verbs
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.verbs and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _build(cmd_name, self.verbs[cmd_name])
+        return super().get_command(ctx, cmd_name)
 
 
 def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
@@ -140,8 +120,8 @@ def _group(name: str | None, about: str, verbs: Verbs, alone: Callable[..., Any]
         name=name, help=about, cls=_Group, rich_markup_mode=None, invoke_without_command=True, **more
     )
     app.callback(help=about)(alone)
-    group = cast(TyperGroup, typer.main.get_command(app))
-    group.commands = cast(Any, _Loaded(verbs))
+    group = cast(_Group, typer.main.get_command(app))
+    group.verbs, group.commands = verbs, cast(Any, dict.fromkeys(verbs))
     return group
 
 

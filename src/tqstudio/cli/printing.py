@@ -98,6 +98,15 @@ def out_json(value: Any, *, indent: int | None = 2) -> None:
     print(json.dumps(value, indent=indent), flush=True)
 
 
+def answer(value: Any, text: str, as_json: bool) -> int:
+    """Print the result of a successful command, as JSON or as text; returns its exit code."""
+    if as_json:
+        out_json(value)
+    else:
+        out(text)
+    return 0
+
+
 def exit_code(code: ErrorCode | str) -> int:
     """The exit code of a command that fails with this error."""
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 
 PROFILE_NAME = "drill"
@@ -50,29 +52,43 @@ CLIPS = (
 
 
 def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
-    """Generate a clip unless it exists, and return its path.
+    """Generate a clip unless it exists, and return its path. Raises as `generate`."""
+    target = folder / clip.name
+    picture = f"testsrc2=size={clip.size}:rate={clip.fps}"
+    tone = f"sine=440:sample_rate=48000:d={clip.seconds:.3f}"
+    return generate(target, picture, tone, ("-frames:v", str(clip.frames)), ffmpeg)
+
+
+def generate(target: Path, picture: str, tone: str, length: Sequence[str], ffmpeg: str) -> Path:
+    """Generate a video from two sources of ffmpeg unless it exists, and return its path.
+
+    Args:
+        length: the options that end it.
 
     Raises:
         TqError: ENCODER_EXIT when ffmpeg fails.
     """
-    target = folder / clip.name
-    if target.is_file():
+    if path_checks.is_file(target):
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{clip.name}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}")
     argv = [
         *(ffmpeg, "-hide_banner", "-loglevel", "error", "-nostdin", "-y"),
-        *("-f", "lavfi", "-i", f"testsrc2=size={clip.size}:rate={clip.fps}"),
-        *("-f", "lavfi", "-i", f"sine=440:sample_rate=48000:d={clip.seconds:.3f}"),
-        *("-frames:v", str(clip.frames)),
-        *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+        *("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", tone, *length),
+        *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "96k"),
         f"file:{unfinished}",
     ]
     try:
         subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_S)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise TqError(
-            ErrorCode.ENCODER_EXIT, f"ffmpeg could not generate {clip.name}: {error}", "see: tqstudio doctor"
-        ) from None
+    except subprocess.TimeoutExpired:
+        raise _cannot(target, f"it took more than {_TIMEOUT_S:.0f} s") from None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        raise _cannot(target, lines[-1] if lines else f"exit status {error.returncode}") from None
     unfinished.rename(target)
     return target
+
+
+def _cannot(target: Path, why: str) -> TqError:
+    what = f"ffmpeg could not generate the clip {target.name!r}: {why}"
+    return TqError(ErrorCode.ENCODER_EXIT, what, "run: tqstudio doctor")

@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tqstudio.drill.sandbox import Sandbox, until
 from tqstudio.errors import TqError
@@ -31,16 +30,7 @@ FAIL_POINTS = (
 )
 
 
-@dataclass(slots=True)
-class OrphanCount:
-    """Counts leaked processes."""
-
-    orphans: int = 0
-    """Processes that outlived their killed supervisor by more than `ORPHAN_S`."""
-
-
-def kill_ffmpeg(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
-    del count
+def kill_ffmpeg(box: Sandbox, rng: random.Random) -> str | None:
     victims = box.encoders()
     if not victims:
         return None
@@ -50,37 +40,36 @@ def kill_ffmpeg(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | N
     return "ffmpeg killed"
 
 
-def kill_worker(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
-    del count
+def kill_worker(box: Sandbox, rng: random.Random) -> str | None:
     pids = box.worker_pids()
     return _signal(rng.choice(pids), signal.SIGKILL, "worker killed") if pids else None
 
 
-def kill_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
-    del rng
+def kill_supervisor(box: Sandbox, _: random.Random) -> str | None:
     pid = box.pid
     if pid is None:
         return None
     os.kill(pid, signal.SIGKILL)
-    box.wait_ended()
-    _count_orphans(box, count)
-    box.start()
+    _start_again(box)
     return "supervisor killed"
 
 
-def _count_orphans(box: Sandbox, count: OrphanCount) -> None:
+def _start_again(box: Sandbox, fail_point: str | None = None) -> None:
+    """Start the next supervisor once the previous one has exited, and count what outlived it."""
+    box.wait_ended()
     deadline = time.monotonic() + ORPHAN_S
     while left := list(box.processes()):
         if time.monotonic() > deadline:
-            count.orphans += len(left)
+            box.orphans += len(left)
             for process in left:
                 with contextlib.suppress(Exception):
                     process.kill()
-            return
+            break
         time.sleep(0.02)
+    box.start(fail_point)
 
 
-def restart_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+def restart_supervisor(box: Sandbox, rng: random.Random) -> str | None:
     """Shut the supervisor down, by signal or API, and start it again."""
     pid = box.pid
     if pid is None:
@@ -91,15 +80,12 @@ def restart_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> 
     else:
         box.send(calls.shutdown())
         how = "supervisor ended by down"
-    box.wait_ended()
-    _count_orphans(box, count)
-    box.start()
+    _start_again(box)
     return how
 
 
-def freeze_worker(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+def freeze_worker(box: Sandbox, rng: random.Random) -> str | None:
     """Stop a worker until its lease has expired, and continue it."""
-    del count
     pids = box.worker_pids()
     if not pids:
         return None
@@ -110,9 +96,8 @@ def freeze_worker(box: Sandbox, rng: random.Random, count: OrphanCount) -> str |
     return _signal(pid, signal.SIGCONT, "worker stopped and continued")
 
 
-def freeze_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+def freeze_supervisor(box: Sandbox, rng: random.Random) -> str | None:
     """Stop and continue the supervisor, like a suspended laptop; no lease may expire."""
-    del count
     pid = box.pid
     if pid is None or _signal(pid, signal.SIGSTOP, "") is None:
         return None
@@ -120,21 +105,18 @@ def freeze_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> s
     return _signal(pid, signal.SIGCONT, "supervisor stopped and continued")
 
 
-def die_while_publishing(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+def die_while_publishing(box: Sandbox, rng: random.Random) -> str | None:
     """Restart the supervisor with a fail point in its next publish."""
     pid = box.pid
     if pid is None:
         return None
     box.send(calls.shutdown())
-    box.wait_ended()
-    _count_orphans(box, count)
     name = rng.choice(FAIL_POINTS)
-    box.start(name)
+    _start_again(box, name)
     return f"supervisor dies at {name}"
 
 
-def pause_and_resume(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
-    del count
+def pause_and_resume(box: Sandbox, rng: random.Random) -> str | None:
     running = [worker["job"] for worker in box.status()["workers"] if worker["job"]]
     if not running:
         return None
@@ -153,7 +135,7 @@ def _signal(pid: int, number: signal.Signals, description: str) -> str | None:
     return description
 
 
-Fault = Callable[[Sandbox, random.Random, OrphanCount], str | None]
+Fault = Callable[[Sandbox, random.Random], str | None]
 
 FAULTS: tuple[tuple[Fault, int], ...] = (
     (kill_worker, 5),
@@ -168,10 +150,10 @@ FAULTS: tuple[tuple[Fault, int], ...] = (
 """Faults with their relative frequencies."""
 
 
-def inject(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+def inject(box: Sandbox, rng: random.Random) -> str | None:
     """Inject a random fault; None when there was no target for it."""
     fault = rng.choices([kind for kind, _ in FAULTS], [weight for _, weight in FAULTS])[0]
     try:
-        return fault(box, rng, count)
+        return fault(box, rng)
     except TqError:
         return None  # the supervisor is dying from the previous fault

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tqstudio.drill import clips
 from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS, Clip
-from tqstudio.drill.faults import OrphanCount, inject
+from tqstudio.drill.faults import inject
 from tqstudio.drill.sandbox import WAIT_S, Sandbox, until
 from tqstudio.drill.witness import Witness, wrong_frames
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
@@ -39,7 +39,7 @@ _MAX_KILLS_PER_ROUND = 60
 
 @dataclass(slots=True)
 class DrillReport:
-    """The results of the drill. All lists and `orphans` should be empty or 0."""
+    """The results of the drill."""
 
     faults: Counter[str] = field(default_factory=Counter)
     jobs_done: int = 0
@@ -48,29 +48,11 @@ class DrillReport:
     in_flight_s: float = 0.0
     """Seconds of media, over all qualities, that were lost to faults and encoded again."""
     seconds: float = 0.0
-    made_again: list[str] = field(default_factory=list)
+    segments_made_again: int = 0
     """Finished segments that were encoded again."""
-    unplayable: list[str] = field(default_factory=list)
-    """Ladders that were not playable at some time."""
-    wrong: list[str] = field(default_factory=list)
-    """Ladders whose frames are not those of the source."""
-    not_done: list[str] = field(default_factory=list)
-    """Jobs that did not succeed."""
-    left_over: list[str] = field(default_factory=list)
-    """Processes and files that should have been removed."""
     orphans: int = 0
-
-    @property
-    def lost(self) -> list[str]:
-        """Descriptions of everything that went wrong."""
-        return [
-            *(f"a finished segment was encoded again: {path}" for path in self.made_again),
-            *(f"not playable: {what}" for what in self.unplayable),
-            *(f"wrong result: {what}" for what in self.wrong),
-            *(f"not done: {what}" for what in self.not_done),
-            *(f"left over: {what}" for what in self.left_over),
-            *([f"{self.orphans} processes outlived their supervisor"] if self.orphans else []),
-        ]
+    lost: list[str] = field(default_factory=list)
+    """Descriptions of everything that went wrong; should be empty."""
 
 
 def drill(
@@ -90,32 +72,37 @@ def drill(
         log: called with a line for each event.
         asked_to_stop: polled between two faults.
     """
-    rng = random.Random(seed)
-    report, count, witness = DrillReport(), OrphanCount(), Witness(box.output)
     began = time.monotonic()
     sources = [clips.make(clip, box.root / "clips", ffmpeg) for clip in on]
+    course = _Course(box, random.Random(seed), log)
+    report, witness = course.report, course.witness
+
+    def continues(limit: int) -> bool:
+        return report.faults.total() < limit and not asked_to_stop()
+
     try:
         box.start()
         _keep_up(box)
         rounds, jobs = 0, list[int]()
-        while sum(report.faults.values()) < kills and not asked_to_stop():
+        while continues(kills):
             rounds += 1
             jobs = _add_jobs(box, sources, jobs, f"round-{rounds}")
             witness.forget()
             log(f"round {rounds}: {len(jobs)} jobs{', all encoded again' if rounds > 1 else ''}")
-            limit = min(kills, sum(report.faults.values()) + _MAX_KILLS_PER_ROUND)
-            while sum(report.faults.values()) < limit and not asked_to_stop():
-                if not _is_open(box, jobs):
-                    break
-                _inject(box, rng, report, count, witness, log)
-            _finish(box, jobs, report, witness)
-            _check(box, on, report, log)
+            limit = min(kills, report.faults.total() + _MAX_KILLS_PER_ROUND)
+            while continues(limit) and _is_open(box, jobs):
+                course.inject()
+            course.finish(jobs)
+            course.check(on)
     finally:
         _keep_up(box)
         box.stop()
-        _find_leftovers(box, report)
-    report.orphans = count.orphans
-    report.made_again, report.unplayable = witness.made_again, witness.broken
+        course.find_leftovers()
+    report.orphans, report.segments_made_again = box.orphans, len(witness.made_again)
+    report.lost += [f"a finished segment was encoded again: {path}" for path in witness.made_again]
+    report.lost += [f"not playable: {what}" for what in witness.broken]
+    if box.orphans:
+        report.lost.append(f"{box.orphans} processes outlived their supervisor")
     report.seconds = time.monotonic() - began
     return report
 
@@ -164,26 +151,6 @@ def _is_open(box: Sandbox, jobs: list[int]) -> bool:
     return any(_retry(box, partial(box.job, job))["status"] not in ENDED for job in jobs)
 
 
-def _inject(
-    box: Sandbox,
-    rng: random.Random,
-    report: DrillReport,
-    count: OrphanCount,
-    witness: Witness,
-    log: Callable[[str], None],
-) -> None:
-    """Wait a random time, then inject a fault."""
-    time.sleep(rng.uniform(0, _MAX_PAUSE_S))
-    _keep_up(box)
-    witness.check()
-    in_flight_s = _in_flight(box)
-    fault = inject(box, rng, count)
-    if fault is not None:
-        report.faults[fault] += 1
-        report.in_flight_s += in_flight_s
-        log(f"{sum(report.faults.values()):5d}  {fault}, {in_flight_s:.1f} s of media in flight")
-
-
 def _in_flight(box: Sandbox) -> float:
     """Seconds of media that are encoded but not stored yet, over all qualities of all running jobs."""
     total = 0.0
@@ -207,42 +174,69 @@ def _unstored(box: Sandbox, job: JobDetail, row: RenditionView) -> float:
     return max(0.0, unfinished * (job["source"]["duration_s"] or 0) - fragments * GOP_S)
 
 
-def _finish(box: Sandbox, jobs: list[int], report: DrillReport, witness: Witness) -> None:
-    """Wait for the jobs of a round to end, without faults, and record their results."""
+@dataclass(slots=True)
+class _Course:
+    """Injects faults, checks the results and records both."""
 
-    def ended() -> bool:
-        _keep_up(box)
-        witness.check()
-        return not _is_open(box, jobs)
+    box: Sandbox
+    rng: random.Random
+    log: Callable[[str], None]
+    report: DrillReport = field(default_factory=DrillReport)
+    witness: Witness = field(init=False)
 
-    until(ended, "every job ends once the faults stop", _ROUND_S, poll_s=0.3)
-    for number in jobs:
-        job = _retry(box, partial(box.job, number))
-        if job["status"] == "done":
-            report.jobs_done += 1
-        else:
-            why = job["error"]["message"] if job["error"] else ""
-            report.not_done.append(f"job {number} is {job['status']}: {why}")
-    report.segments_finished += len(witness.seen)
+    def __post_init__(self) -> None:
+        self.witness = Witness(self.box.output)
 
+    def inject(self) -> None:
+        """Wait a random time, then inject a fault."""
+        time.sleep(self.rng.uniform(0, _MAX_PAUSE_S))
+        _keep_up(self.box)
+        self.witness.check()
+        in_flight_s = _in_flight(self.box)
+        fault = inject(self.box, self.rng)
+        if fault is not None:
+            self.report.faults[fault] += 1
+            self.report.in_flight_s += in_flight_s
+            number = self.report.faults.total()
+            self.log(f"{number:5d}  {fault}, {in_flight_s:.1f} s of media in flight")
 
-def _check(box: Sandbox, on: tuple[Clip, ...], report: DrillReport, log: Callable[[str], None]) -> None:
-    """Decode every frame of the published ladders."""
-    for clip in on:
-        master = box.output / Path(clip.name).stem / "master.m3u8"
-        wrong = wrong_frames(master, clip.frames, RUNGS) if master.is_file() else "there is no ladder"
-        if wrong is not None:
-            report.wrong.append(f"{clip.name}: {wrong}")
-        report.ladders_checked += 1
-    log(f"       {len(on)} ladders decoded to the last frame")
+    def finish(self, jobs: list[int]) -> None:
+        """Wait for the jobs of a round to end, without faults, and record their results."""
 
+        def ended() -> bool:
+            _keep_up(self.box)
+            self.witness.check()
+            return not _is_open(self.box, jobs)
 
-def _find_leftovers(box: Sandbox, report: DrillReport) -> None:
-    report.left_over += [f"process {process.pid}" for process in box.processes()]
-    left = [*box.output.glob(".tqstudio/*/scratch/*"), *box.output.glob(".tqstudio/*/trash/*")]
-    left += [path for path in box.output.glob("[!.]*/.*") if path.name != ".owner"]
-    report.left_over += [str(path.relative_to(box.output)) for path in left]
-    for video in box.output.iterdir():
-        generations = [path.name for path in video.glob("v*")] if not video.name.startswith(".") else []
-        if len(generations) > MOST_GENERATIONS:
-            report.left_over.append(f"{video.name} has {', '.join(sorted(generations))}")
+        until(ended, "every job ends once the faults stop", _ROUND_S, poll_s=0.3)
+        for number in jobs:
+            job = _retry(self.box, partial(self.box.job, number))
+            if job["status"] == "done":
+                self.report.jobs_done += 1
+            else:
+                why = job["error"]["message"] if job["error"] else ""
+                self.report.lost.append(f"not done: job {number} is {job['status']}: {why}")
+        self.report.segments_finished += len(self.witness.seen)
+
+    def check(self, on: tuple[Clip, ...]) -> None:
+        """Decode every frame of the published ladders."""
+        for clip in on:
+            master = self.box.output / Path(clip.name).stem / "master.m3u8"
+            wrong = wrong_frames(master, clip.frames, RUNGS) if master.is_file() else "there is no ladder"
+            if wrong is not None:
+                self.report.lost.append(f"wrong result: {clip.name}: {wrong}")
+            self.report.ladders_checked += 1
+        self.log(f"       {len(on)} ladders decoded to the last frame")
+
+    def find_leftovers(self) -> None:
+        """Record processes and files that should have been removed."""
+        output = self.box.output
+        left = [f"process {process.pid}" for process in self.box.processes()]
+        files = [*output.glob(".tqstudio/*/scratch/*"), *output.glob(".tqstudio/*/trash/*")]
+        files += [path for path in output.glob("[!.]*/.*") if path.name != ".owner"]
+        left += [str(path.relative_to(output)) for path in files]
+        for video in output.glob("[!.]*"):
+            generations = sorted(path.name for path in video.glob("v*"))
+            if len(generations) > MOST_GENERATIONS:
+                left.append(f"{video.name} has {', '.join(generations)}")
+        self.report.lost += [f"left over: {what}" for what in left]

@@ -83,6 +83,8 @@ class Sandbox:
         )
         self._client = Client(self.home.socket)
         self._process: subprocess.Popen[bytes] | None = None
+        self.orphans = 0
+        """Processes that outlived their killed supervisor; see `faults.ORPHAN_S`."""
 
     # Processes
 

@@ -225,16 +225,25 @@ def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
     for folder in _folders(sink / "segments"):
         if folder.name.isdigit() and not integrity.has_video(db, int(folder.name)):
             yield folder
-    for folder in _folders(output):
+    for folder in _ladders(output):
         if not _is_ours(folder, uuid):
             continue
-        known = integrity.numbers_at(db, root, folder.name)
+        known = integrity.numbers_at(db, root, folder.relative_to(output).as_posix())
         if known is None:
             continue  # a restored database may not know it, and it may be in use
         for generation in _folders(folder):
             number = _GENERATION.fullmatch(generation.name)
             if number and int(number[1]) not in known and not _plays(folder, generation.name):
                 yield generation
+
+
+def _ladders(folder: Path) -> Iterator[Path]:
+    """Finds the folders of ladders, at any depth."""
+    for inner in _folders(folder):
+        if (inner / OWNER_NAME).exists():
+            yield inner
+        elif not inner.name.startswith("."):
+            yield from _ladders(inner)
 
 
 def _is_ours(folder: Path, uuid: str) -> bool:

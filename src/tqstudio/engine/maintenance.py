@@ -14,6 +14,7 @@ from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.monitor import TICK_S, VolumeMonitor
 from tqstudio.engine.host import children
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.intake import Intake
 from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
@@ -33,6 +34,7 @@ from tqstudio.errors import UNWRITTEN, TqError
 _SAVE_S = 1.0
 _AUTORESTART_S = 1.0
 _STUCK_S = 1.0
+_SCANS_S = 1.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
@@ -55,12 +57,13 @@ class Maintenance:
         volumes: VolumeMonitor,
         stuck_workers: StuckWorkers,
         after_done: AfterDone,
+        intake: Intake,
     ) -> None:
         self._scheduler = scheduler
         self._settings, self._db, self._dispatch, self._reports = settings, db, dispatch, reports
         self._retention, self._publisher, self._pool, self._volumes = retention, publisher, pool, volumes
         self._recovery, self._stuck_workers = recovery, stuck_workers
-        self._after_done = after_done
+        self._after_done, self._intake = after_done, intake
         self._pressure = PressureGate(settings, db)
         self._log = structlog.get_logger()
 
@@ -74,6 +77,7 @@ class Maintenance:
         self._every(_STUCK_S, self._stuck_workers.tick)
         self._every(TICK_S, self._volumes.look)
         self._every(TICK_S, self._pressure.tick, at_once=True)
+        self._every(_SCANS_S, self._intake.request_due_scans)
         self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_RETENTION_S, self._after_done.retry, at_once=True)
         self._every(_EXPIRY_S, self._retention.expire_work, at_once=True)

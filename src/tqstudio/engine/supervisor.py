@@ -207,7 +207,6 @@ class _Supervisor:
             actions=Actions(db, board, retention),
             all_jobs=AllJobs(db, retention),
             intake=Intake(
-                scheduler,
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,
                 offer=admission.offer_settled,
@@ -240,6 +239,7 @@ class _Supervisor:
             volumes,
             stuck_workers,
             self._after_done,
+            self.studio.intake,
         )
 
     # Life
@@ -327,8 +327,8 @@ class _Supervisor:
         await self.studio.intake.set_folders(await self._db.read(folders.listing))
         if self._settings.gpu:
             for device in await asyncio.to_thread(hardware.discover, self.studio.ffmpeg):
-                self._log.info("gpu found", device=device.label, encoder=device.encoder)
-                self.studio.pool.start(Slot(device.name, "gpu", device.encoder, device.index, device.label))
+                self._log.info("gpu found", device=device.label, encoders=device.encoders)
+                self.studio.pool.start(Slot(device.name, "gpu", device.encoders, device.node, device.label))
         await self._retention.sweep_scratch()
 
     def _report_failed_start(self, starting: asyncio.Task[None]) -> None:

@@ -83,6 +83,7 @@ class SourceSummary(TypedDict):
     """A source as lists show it; None until it has been probed."""
 
     width: int | None
+    """0 for sound alone, which has no frame rate."""
     height: int | None
     fps: float | None
     duration_s: float | None
@@ -341,6 +342,10 @@ class FolderView(TypedDict):
     done_dir_b64: str | None
     duplicates: str
     """encode or skip: what becomes of new files with the content of a published source."""
+    template: str
+    """Where ladders of new videos lie below the output."""
+    audio: str
+    """encode or skip: what becomes of sound without video."""
     settle_s: float
     priority: int
     autorestart: int

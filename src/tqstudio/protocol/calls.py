@@ -11,26 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import (
-        ActionResult,
-        AddAnswer,
-        BackupView,
-        CheckView,
-        ClearAnswer,
-        EventPage,
-        FolderView,
-        GateView,
-        JobDetail,
-        JobPage,
-        JoinAnswer,
-        LeaveAnswer,
-        ProfileView,
-        RetryAnswer,
-        StatusView,
-        VideoPage,
-        VideoView,
-        WorkerView,
-    )
+    from tqstudio.protocol import answers
 
 T = TypeVar("T")
 
@@ -69,7 +50,7 @@ class ApiClient(Protocol):
     async def close(self) -> None: ...
 
 
-def status() -> Call[StatusView]:
+def status() -> Call[answers.StatusView]:
     return Call("GET", "/v1/status")
 
 
@@ -86,7 +67,7 @@ def jobs(
     video: int | None = None,
     deleted: bool = False,
     folder: int | None = None,
-) -> Call[JobPage]:
+) -> Call[answers.JobPage]:
     """A page of jobs. `sort` is order (queue order), newest or oldest.
 
     `text` is words that the name must contain. `after` and `before` take the cursors of another page;
@@ -109,7 +90,7 @@ def jobs(
     return Call("GET", "/v1/jobs", params)
 
 
-def job(job_id: int) -> Call[JobDetail]:
+def job(job_id: int) -> Call[answers.JobDetail]:
     return Call("GET", f"/v1/jobs/{job_id}")
 
 
@@ -118,24 +99,24 @@ def job_log(job_id: int, attempt: int | None = None) -> Call[dict[str, Any]]:
     return Call("GET", f"/v1/jobs/{job_id}/log", {} if attempt is None else {"attempt": attempt})
 
 
-def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[ActionResult]]]:
+def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[answers.ActionResult]]]:
     """Apply `operation` to jobs, answering {"results": […]}; `more`: other fields of `ActionRequest`."""
     body = {"operation": operation, "ids": list(ids)} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/jobs/actions", body=body)
 
 
-def add(paths_b64: Sequence[str], **more: Any) -> Call[AddAnswer]:
+def add(paths_b64: Sequence[str], **more: Any) -> Call[answers.AddAnswer]:
     """Enqueue files; `more` are the other fields of `AddRequest`."""
     body = {"paths_b64": list(paths_b64)} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/videos", body=body)
 
 
-def videos(*, after: int | None = None, limit: int = 50) -> Call[VideoPage]:
+def videos(*, after: int | None = None, limit: int = 50) -> Call[answers.VideoPage]:
     params: dict[str, Any] = {"limit": limit}
     return Call("GET", "/v1/videos", params if after is None else params | {"after": after})
 
 
-def video(video_id: int) -> Call[VideoView]:
+def video(video_id: int) -> Call[answers.VideoView]:
     return Call("GET", f"/v1/videos/{video_id}")
 
 
@@ -144,11 +125,11 @@ def _part(name: str) -> str:
     return quote(name, safe="", errors="surrogateescape")
 
 
-def workers() -> Call[dict[str, list[WorkerView]]]:
+def workers() -> Call[dict[str, list[answers.WorkerView]]]:
     return Call("GET", "/v1/workers")
 
 
-def worker_action(name: str, verb: str) -> Call[WorkerView]:
+def worker_action(name: str, verb: str) -> Call[answers.WorkerView]:
     """`verb` is enable, disable or drain."""
     return Call("POST", f"/v1/workers/{_part(name)}/{verb}")
 
@@ -158,16 +139,16 @@ def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
     return Call("POST", "/v1/workers", body={"name": name, "kind": kind})
 
 
-def folders() -> Call[dict[str, list[FolderView]]]:
+def folders() -> Call[dict[str, list[answers.FolderView]]]:
     return Call("GET", "/v1/folders")
 
 
-def add_folder(path_b64: str, **more: Any) -> Call[FolderView]:
+def add_folder(path_b64: str, **more: Any) -> Call[answers.FolderView]:
     body = {"path_b64": path_b64} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/folders", body=body)
 
 
-def edit_folder(folder_id: int, **changes: Any) -> Call[FolderView]:
+def edit_folder(folder_id: int, **changes: Any) -> Call[answers.FolderView]:
     return Call("PATCH", f"/v1/folders/{folder_id}", body=changes)
 
 
@@ -175,7 +156,7 @@ def remove_folder(folder_id: int) -> Call[dict[str, Any]]:
     return Call("DELETE", f"/v1/folders/{folder_id}")
 
 
-def pause_queue(reason: str = "") -> Call[GateView]:
+def pause_queue(reason: str = "") -> Call[answers.GateView]:
     return Call("POST", "/v1/queue/pause", body={"reason": reason})
 
 
@@ -183,12 +164,12 @@ def resume_queue() -> Call[dict[str, Any]]:
     return Call("POST", "/v1/queue/resume", body={})
 
 
-def retry_failed(batch: str | None = None) -> Call[RetryAnswer]:
+def retry_failed(batch: str | None = None) -> Call[answers.RetryAnswer]:
     """Retry every failed job, of one batch or of all."""
     return Call("POST", "/v1/queue/retry", body={} if batch is None else {"batch": batch})
 
 
-def clear_queue(*, history: bool = False) -> Call[ClearAnswer]:
+def clear_queue(*, history: bool = False) -> Call[answers.ClearAnswer]:
     """Delete every ended job, with `history` also all events."""
     return Call("POST", "/v1/queue/clear", body={"history": history})
 
@@ -200,7 +181,7 @@ def events(
     job_id: int | None = None,
     limit: int = 200,
     since: str | None = None,
-) -> Call[EventPage]:
+) -> Call[answers.EventPage]:
     """Stored events after a seq, oldest first.
 
     Without `after` and `since`, the newest `limit` events, or the newest of those `before` a seq.
@@ -209,24 +190,24 @@ def events(
     return Call("GET", "/v1/events", {"limit": limit} | {k: v for k, v in given.items() if v is not None})
 
 
-def profiles() -> Call[dict[str, list[ProfileView]]]:
+def profiles() -> Call[dict[str, list[answers.ProfileView]]]:
     return Call("GET", "/v1/profiles")
 
 
-def doctor() -> Call[dict[str, list[CheckView]]]:
+def doctor() -> Call[dict[str, list[answers.CheckView]]]:
     return Call("GET", "/v1/doctor")
 
 
-def backup(path_b64: str) -> Call[BackupView]:
+def backup(path_b64: str) -> Call[answers.BackupView]:
     """Copy the database to a new file; answers when the copy is complete."""
     return Call("POST", "/v1/backup", body={"path_b64": path_b64})
 
 
-def join(pid: int, *, stay: bool = False) -> Call[JoinAnswer]:
+def join(pid: int, *, stay: bool = False) -> Call[answers.JoinAnswer]:
     return Call("POST", "/v1/commands", body={"pid": pid, "stay": stay})
 
 
-def leave(pid: int, *, ignores_jobs: bool) -> Call[LeaveAnswer]:
+def leave(pid: int, *, ignores_jobs: bool) -> Call[answers.LeaveAnswer]:
     return Call("POST", "/v1/commands/leave", body={"pid": pid, "ignores_jobs": ignores_jobs})
 
 

@@ -124,7 +124,7 @@ class ActionRequest(Message):
     profile: ProfileName | None = None
     """For a retranscode; default: the job's own."""
     drop: list[ShortText] = Field(default_factory=list)
-    """For a retranscode: renditions of the current ladder to leave out."""
+    """For a retranscode: renditions of the current ladder to leave out, `subtitles`, `storyboard`."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
@@ -136,6 +136,8 @@ def _excludes(value: str) -> str:
 
 Patterns = list[Annotated[str, StringConstraints(max_length=200)]]
 Exclude = list[Annotated[str, StringConstraints(max_length=200), AfterValidator(_excludes)]]
+
+Template = Annotated[str, StringConstraints(max_length=200)]
 
 
 class FolderRequest(Message):
@@ -151,6 +153,10 @@ class FolderRequest(Message):
     """Where they are moved to."""
     duplicates: Literal["encode", "skip"] = "encode"
     """What becomes of new files with the content of a source that is published with the same settings."""
+    template: Template = "{slug}"
+    """Where ladders of new videos lie below the output: names, `{relative_dir}`, `{date}` and `{slug}`."""
+    audio: Literal["encode", "skip"] = "skip"
+    """What becomes of sound without video."""
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -167,6 +173,8 @@ class FolderChange(Message):
     after_done: Literal["keep", "move", "delete"] | None = None
     done_dir_b64: PathB64 | None = None
     duplicates: Literal["encode", "skip"] | None = None
+    template: Template | None = None
+    audio: Literal["encode", "skip"] | None = None
     settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None
@@ -380,6 +388,12 @@ class Manifest(Message):
     """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""
+    storyboard: Annotated[str, StringConstraints(max_length=400)] | None = None
+    """Its folder, relative to the sink."""
+    keep_storyboard: bool = False
+    """Whether that of the current generation, if it has one, is published again."""
+    dash: bool = False
+    """Whether an MPD is published."""
     chapters: list[ManifestChapter] = Field(default_factory=list, max_length=500)
     settings_hash: ShortText
     source: SourceIdentity | None = None

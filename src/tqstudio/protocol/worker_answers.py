@@ -26,6 +26,8 @@ class ClaimedJob(TypedDict):
     source_root_b64: str
     """Its drop folder, or else its parent folder; paths in the attempt's log are relative to it."""
     drop_folder_b64: str | None
+    refuses_sound: bool
+    """Whether a source without video fails, because its drop folder leaves out sound."""
     """The drop folder it was found in; links below it are not followed. None for a file that was added."""
     source_size: int
     source_mtime_ns: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, partialmethod
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -318,24 +318,12 @@ class StudioApp(App[None]):
         if action is not None:
             await self.perform(action)
 
-    async def do_view_queue(self, _: str) -> None:
-        self._show("queue")
-
     async def show_folder(self, folder: int) -> None:
         """Show the jobs of a drop folder."""
         self._show("queue")
         queue = self._views["queue"]
         assert isinstance(queue, QueueScreen)
         await queue.ask(Query(sort=self.studio.model.jobs.query.sort, folder=folder))
-
-    async def do_view_workers(self, _: str) -> None:
-        self._show("workers")
-
-    async def do_view_folders(self, _: str) -> None:
-        self._show("folders")
-
-    async def do_view_history(self, _: str) -> None:
-        self._show("history")
 
     def _show(self, view: str) -> None:
         """Show a view and close the screens above the previous one."""
@@ -350,28 +338,25 @@ class StudioApp(App[None]):
         elif self.screen is not self._views[view]:
             self.switch_screen(view)
 
-    async def _list(self, act: str, *arguments: int) -> None:
+    async def _do_view(self, view: str, _: str) -> None:
+        self._show(view)
+
+    do_view_queue = partialmethod(_do_view, "queue")
+    do_view_workers = partialmethod(_do_view, "workers")
+    do_view_folders = partialmethod(_do_view, "folders")
+    do_view_history = partialmethod(_do_view, "history")
+
+    async def _do_move(self, move: str, distance: int, _: str) -> None:
         for screen in self.painter.full_screens():
             for rows in screen.query(RowList):
-                getattr(rows, act)(*arguments)
+                getattr(rows, move)(distance)
 
-    async def do_down(self, _: str) -> None:
-        await self._list("move_by", 1)
-
-    async def do_up(self, _: str) -> None:
-        await self._list("move_by", -1)
-
-    async def do_half_down(self, _: str) -> None:
-        await self._list("move_pages", 1)
-
-    async def do_half_up(self, _: str) -> None:
-        await self._list("move_pages", -1)
-
-    async def do_top(self, _: str) -> None:
-        await self._list("move_end", 0)
-
-    async def do_end(self, _: str) -> None:
-        await self._list("move_end", 1)
+    do_down = partialmethod(_do_move, "move_by", 1)
+    do_up = partialmethod(_do_move, "move_by", -1)
+    do_half_down = partialmethod(_do_move, "move_pages", 1)
+    do_half_up = partialmethod(_do_move, "move_pages", -1)
+    do_top = partialmethod(_do_move, "move_end", 0)
+    do_end = partialmethod(_do_move, "move_end", 1)
 
     # Themes.
 

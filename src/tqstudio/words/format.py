@@ -85,8 +85,10 @@ def bitrate(bits: float | None) -> str:
 
 
 def source_size(source: SourceSummary) -> str:
-    """Short side and frame rate: `1080p24`."""
+    """Short side and frame rate: `1080p24`; `sound` without video."""
     width, height, fps = source["width"], source["height"], source["fps"]
+    if width == 0:
+        return "sound"
     if not width or not height:
         return ""
     rate = f"{fps:.0f}" if fps else ""

@@ -14,16 +14,7 @@ from tqstudio.paths import readable
 from tqstudio.words.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import (
-        AutorestartView,
-        EventView,
-        FolderView,
-        GateView,
-        JobError,
-        JobRow,
-        RenditionView,
-        VideoView,
-    )
+    from tqstudio.protocol import answers
 
 EVENTS: dict[str, tuple[str, str]] = {
     EventKind.CREATE: ("pending", "queued"),
@@ -92,11 +83,11 @@ _DETAILS = {
 _ACTORS = {"user": "the user", "intake": "a drop folder", "retention": "the supervisor (cleanup)"}
 
 
-def event_state(event: EventView) -> str:
+def event_state(event: answers.EventView) -> str:
     return EVENTS.get(event["trigger"], ("pending", ""))[0]
 
 
-def event_sentence(event: EventView) -> str:
+def event_sentence(event: answers.EventView) -> str:
     """Describes an event in a few words; an unknown trigger is shown unchanged."""
     known = EVENTS.get(event["trigger"])
     if known is None:
@@ -104,7 +95,7 @@ def event_sentence(event: EventView) -> str:
     return known[1].format(worker=event["worker"] or "a worker")
 
 
-def event_remark(event: EventView) -> str:
+def event_remark(event: answers.EventView) -> str:
     """Code and detail of an event, and whether the user caused it."""
     code, detail = event["code"] or "", event["detail"] or ""
     by = "by the user" if event["actor"] == "user" else ""
@@ -112,7 +103,7 @@ def event_remark(event: EventView) -> str:
     return ", ".join(filter(None, (remark, by))) if by not in remark else remark
 
 
-def actor_words(event: EventView) -> str:
+def actor_words(event: answers.EventView) -> str:
     return _ACTORS.get(event["actor"], event["actor"])
 
 
@@ -121,7 +112,7 @@ def status_word(status: str) -> str:
     return {"in_progress": "running", "completed": "done"}.get(status, status.replace("_", " "))
 
 
-def attempt_words(row: JobRow) -> str:
+def attempt_words(row: answers.JobRow) -> str:
     """Which attempt this is, or how many failed; worker crashes are counted separately."""
     limit = row["max_attempts"]
     if row["crashes"] and row["status"] in ("in_progress", "pending", "paused"):
@@ -135,7 +126,7 @@ def attempt_words(row: JobRow) -> str:
     return ", ".join(words)
 
 
-def failure_words(row: JobRow) -> str:
+def failure_words(row: answers.JobRow) -> str:
     """How many attempts failed and how many workers crashed; permanent errors count no attempt."""
     if not row["attempts"] and not row["crashes"]:
         return "failed for good" if row["status"] == "failed" else "none failed"
@@ -146,11 +137,11 @@ def failure_words(row: JobRow) -> str:
 _KINDS = {"new": "new", "retranscode": "encoded again", "changed": "encoded again after a change"}
 
 
-def kind_words(row: JobRow) -> str:
+def kind_words(row: answers.JobRow) -> str:
     return _KINDS.get(row["kind"], row["kind"])
 
 
-def skipped_words(renditions: Iterable[RenditionView]) -> list[str]:
+def skipped_words(renditions: Iterable[answers.RenditionView]) -> list[str]:
     """The skipped qualities by their reason: `above source: 1080p, 720p`."""
     found: dict[str, list[str]] = {}
     for rendition in renditions:
@@ -159,7 +150,7 @@ def skipped_words(renditions: Iterable[RenditionView]) -> list[str]:
     return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
 
 
-def status_text(row: JobRow, gates: Sequence[GateView] = ()) -> str:
+def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> str:
     """What a job waits for, and the key that helps; for a done job, how long it took.
 
     Empty where its error or its progress shows it.
@@ -192,7 +183,7 @@ def status_text(row: JobRow, gates: Sequence[GateView] = ()) -> str:
     return ""
 
 
-def took_words(row: JobRow) -> str:
+def took_words(row: answers.JobRow) -> str:
     """How long a done job took, and the estimate; empty for other jobs."""
     if row["actual_s"] is None:
         return ""
@@ -201,17 +192,17 @@ def took_words(row: JobRow) -> str:
     return f"{clock_duration(row['actual_s'])}{guess}"
 
 
-def error_now(row: JobRow) -> JobError | None:
+def error_now(row: answers.JobRow) -> answers.JobError | None:
     """The error of a failed job, or of one that waits for its retry; None for any other."""
     return row["error"] if row["status"] == "failed" or row["word"] == "retry" else None
 
 
-def _kept(row: JobRow) -> str:
+def _kept(row: answers.JobRow) -> str:
     kept = sum(each["segments_done"] for each in row["renditions"])
     return f"; {counted(kept, 'finished segment')} kept" if kept else ""
 
 
-def gate_words(gate: GateView) -> str:
+def gate_words(gate: answers.GateView) -> str:
     """What blocks the queue, and what to do about it."""
     if gate["kind"] == "user":
         why = "" if gate["reason"] == PAUSED_WITHOUT_REASON else f" ({gate['reason']})"
@@ -221,7 +212,7 @@ def gate_words(gate: GateView) -> str:
     return in_one_line(gate["code"], gate["reason"], gate["hint"])
 
 
-def autorestart_words(rule: AutorestartView, now: datetime) -> str:
+def autorestart_words(rule: answers.AutorestartView, now: datetime) -> str:
     """Whether and when a failed job restarts automatically; empty where that is off."""
     limit, used = rule["limit"], rule["restarts"]
     last = f", last {moment(rule['last_at'], now)}" if rule["last_at"] else ""
@@ -241,13 +232,13 @@ def autorestart_words(rule: AutorestartView, now: datetime) -> str:
     return ""
 
 
-def source_path(video: VideoView) -> str:
+def source_path(video: answers.VideoView) -> str:
     """The path of a source, and whether it was deleted on purpose."""
     deleted = " (deleted by the rule of its drop folder)" if video["source_deleted_at"] else ""
     return f"{readable(video['path'])}{deleted}"
 
 
-def folder_rules(folder: FolderView) -> list[str]:
+def folder_rules(folder: answers.FolderView) -> list[str]:
     """The rules of a drop folder that are off by default, one phrase each."""
     rules = []
     if folder["exclude"]:
@@ -258,4 +249,8 @@ def folder_rules(folder: FolderView) -> list[str]:
         rules.append("sources are deleted when they are done")
     if folder["duplicates"] == "skip":
         rules.append("duplicates are skipped")
+    if folder["template"] != "{slug}":
+        rules.append(f"ladders lie at {folder['template']}")
+    if folder["audio"] == "encode":
+        rules.append("sound without video is encoded")
     return rules

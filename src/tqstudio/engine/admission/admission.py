@@ -35,6 +35,7 @@ from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.folders import FolderRow
@@ -123,14 +124,14 @@ class Admission:
         """
         return await self._decide(await self._look(path, how))
 
-    async def offer_all(self, paths: Sequence[bytes], how: Offer) -> list[AddResult | TqError]:
+    async def offer_all(self, paths: Sequence[bytes], how: Offer) -> list[AddResult | Exception]:
         """Decide on files in this order; up to `_SHARING` decisions share a commit.
 
         Returns:
-            For each file the decision, or why it is not admitted.
+            For each file the decision, or the error of `offer`, which concerns this file only.
         """
-        answers: list[AddResult | TqError] = []
-        looked: list[OfferedFile | TqError] = []
+        answers: list[AddResult | Exception] = []
+        looked: list[OfferedFile | Exception] = []
         sharing = 1 if how.certainty is Certainty.WHOLE else _SHARING
 
         async def decide_all() -> None:
@@ -138,46 +139,64 @@ class Admission:
             looked.clear()
 
         # One after the other: a request must not occupy the threads that others need.
-        for path in paths:
-            file = await self._glance(path, how, looked)
-            if file is None:
-                await decide_all()
-                file = await _error_or(self._look, path, how)
-            looked.append(file)
-            if len(looked) == sharing:
-                await decide_all()
-        await decide_all()
+        for first in range(0, len(paths), sharing):
+            group = paths[first : first + sharing]
+            new = await self._new_ones(group, how)
+            for path in group:
+                file: OfferedFile | Exception | None = new.pop(path, None)
+                if file is None:
+                    file = await _error_or(self._look, path, replace(how, may_read=False))
+                others = {other.found.inode for other in looked if isinstance(other, OfferedFile)}
+                if isinstance(file, NotHashed) or (
+                    isinstance(file, OfferedFile) and file.found.inode in others
+                ):
+                    # It takes long, or is another name of one of them.
+                    await decide_all()
+                    file = await _error_or(self._look, path, how)
+                looked.append(file)
+            await decide_all()
         return answers
 
-    async def offer_settled(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
-        """Queue a file that is complete in a drop folder.
+    async def offer_settled(
+        self, folder: FolderRow, files: Mapping[bytes, Digest | None]
+    ) -> list[Exception | None]:
+        """Queue files that are complete in a drop folder, with the digests of those that were hashed.
+
+        Returns:
+            For each file why it is not queued, if it is not: NotHashed as of `look_at`; a TqError, also if
+            its job has failed, which is not retried automatically; or a bug.
 
         Raises:
-            TqError: why it is not queued; also that its job has failed, which is not retried automatically.
-            NotHashed: as of `look_at`.
+            TqError: BAD_CONFIG, which concerns them all.
         """
         how = Offer(
             profile=self.profile(folder.profile),
             output_root=folder.output_root,
+            template=folder.template,
+            base=folder.path,
             priority=folder.priority,
             folder=folder.id,
             autorestart=folder.autorestart,
             retry_failed=False,
-            digest=digest,
+            digests={path: digest for path, digest in files.items() if digest is not None},
             may_read=False,
             skip_duplicates=folder.duplicates == "skip",
             actor="intake",
         )
-        try:
-            answer = await self.offer(path, how)
-        except TqError as error:
-            self._log.info("file refused", folder=folder.id, path=display(path), code=error.code.value)
-            raise
+        answers = await self.offer_all(list(files), how)
         self.on_settled()
+        return [await self._error_of(folder, *each) for each in zip(files, answers, strict=True)]
+
+    async def _error_of(
+        self, folder: FolderRow, path: bytes, answer: AddResult | Exception
+    ) -> Exception | None:
+        if isinstance(answer, Exception):
+            if isinstance(answer, TqError):
+                self._log.info("file refused", folder=folder.id, path=display(path), code=answer.code.value)
+            return answer
         decision, job = answer["decision"], answer["job"]
         self._log.info("file settled", folder=folder.id, path=display(path), decision=decision, job=job)
-        if decision == "failed" and job is not None:
-            raise await self._failed_before(job)
+        return await self._failed_before(job) if decision == "failed" and job is not None else None
 
     async def _failed_before(self, job: int) -> TqError:
         """The error for a file that was put into its folder again but is not retried automatically."""
@@ -195,19 +214,14 @@ class Admission:
         known = await self._db.read(videos.known_sources, folder.id)
         return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
 
-    async def _glance(
-        self, path: bytes, how: Offer, looked: Sequence[OfferedFile | TqError]
-    ) -> OfferedFile | TqError | None:
-        """Look at a file; None if that has to wait for the decisions on the `looked` ones.
+    async def _new_ones(self, paths: Sequence[bytes], how: Offer) -> dict[bytes, OfferedFile]:
+        """Look at files in a few steps for all together; return those that can be read and are new.
 
-        It is another name of one of them, or takes long, because every byte has to be read.
+        For the others more has to be read, so each is looked at by itself.
         """
-        try:
-            file = await _error_or(self._look, path, replace(how, may_read=False))
-        except NotHashed:
-            return None
-        others = {other.found.inode for other in looked if isinstance(other, OfferedFile)}
-        return None if isinstance(file, OfferedFile) and file.found.inode in others else file
+        unknown = await self._db.read(_unknown, paths, how.output_root)
+        found = await asyncio.to_thread(_readable, unknown, self._ending.is_set)
+        return await self._db.read(_unrelated, found, how)
 
     async def _look(self, path: bytes, how: Offer) -> OfferedFile:
         """Read from disk and database what the decision on a file depends on."""
@@ -216,10 +230,10 @@ class Admission:
         # One file is one video. `..` is kept: after a link it may lead elsewhere.
         path = re.sub(rb"//+", b"/", path)
         known = await self._db.read(videos.find, path, how.output_root)
-        stop = self._ending.is_set
+        stop, digest = self._ending.is_set, how.digests.get(path)
         with _refusal_at_shutdown(path):
             found = await asyncio.to_thread(
-                look_at, path, known, how.certainty, digest=how.digest, may_read=how.may_read, stop=stop
+                look_at, path, known, how.certainty, digest=digest, may_read=how.may_read, stop=stop
             )
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
@@ -250,10 +264,10 @@ class Admission:
             if await asyncio.to_thread(has_left, other.source, found.inode):
                 left = other
         if how.skip_duplicates and known is None:
-            await self._require_unpublished(found, how)
+            await self._require_unpublished(path, found, how)
         return OfferedFile(path, how, found, current, whole, broken, left)
 
-    async def _require_unpublished(self, found: SourceState, how: Offer) -> None:
+    async def _require_unpublished(self, path: bytes, found: SourceState, how: Offer) -> None:
         """Check that no other source with this content has a complete ladder of this profile.
 
         Raises:
@@ -262,7 +276,7 @@ class Admission:
         """
         for other in await self._db.read(videos.published_with_size, how.output_root, found.size):
             generation = await self._db.read(generations.current, other.id)
-            if generation is None or not is_copy(found, other, how.digest):
+            if generation is None or not is_copy(found, other, how.digests.get(path)):
                 continue
             if await asyncio.to_thread(is_current, other, generation, found, how.profile):
                 raise TqError(
@@ -271,8 +285,8 @@ class Admission:
                     f"remove it, or encode it too: tqstudio add -o {display(how.output_root)} FILE",
                 )
 
-    async def _decide(self, file: OfferedFile | TqError) -> AddResult:
-        if isinstance(file, TqError):
+    async def _decide(self, file: OfferedFile | Exception) -> AddResult:
+        if isinstance(file, Exception):
             raise file
         answer = await self._db.write(decide, file, self._settings)
         if file.left is not None:
@@ -283,6 +297,35 @@ class Admission:
         """The videos whose source was this file when it was last checked."""
         at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
         return await self._db.read(videos.with_inode, output_root, **at)
+
+
+def _unknown(db: Connection, paths: Sequence[bytes], output_root: bytes) -> list[bytes]:
+    """The paths that are in the form in which videos are stored, and of no video."""
+    plain = (path for path in paths if path.startswith(b"/") and b"//" not in path)
+    return [path for path in plain if videos.find(db, path, output_root) is None]
+
+
+def _readable(paths: Sequence[bytes], stop: Callable[[], bool]) -> dict[bytes, SourceState]:
+    """The state of the files without a video, except those that cannot be read."""
+    found = {}
+    for path in paths:
+        if stop():
+            break
+        # Whatever it is, it is raised when this file is looked at by itself.
+        with contextlib.suppress(Exception):
+            found[path] = look_at(path, None, Certainty.SETTLED)
+    return found
+
+
+def _unrelated(db: Connection, found: Mapping[bytes, SourceState], how: Offer) -> dict[bytes, OfferedFile]:
+    """The files that are neither another name nor perhaps a copy of the source of a video."""
+    root = how.output_root
+    return {
+        path: OfferedFile(path, how, state)
+        for path, state in found.items()
+        if not videos.with_inode(db, root, inode=state.inode, size=state.size, mtime_ns=state.mtime_ns)
+        and not (how.skip_duplicates and videos.published_with_size(db, root, state.size))
+    }
 
 
 def new_batch() -> str:
@@ -302,9 +345,9 @@ def _refusal_at_shutdown(path: bytes) -> Iterator[None]:
         ) from None
 
 
-async def _error_or(step: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | TqError:
-    """Take a step for one of many files; an error that concerns it is returned."""
+async def _error_or(step: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """Take a step for one of many files; an error, even a bug, disturbs no other file and is returned."""
     try:
         return await step(*args, **kwargs)
-    except TqError as error:
+    except Exception as error:
         return error

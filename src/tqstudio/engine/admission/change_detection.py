@@ -154,5 +154,6 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
     return (
         published.keys() <= keys.keys()
         and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())
+        and outputs.has_dash(place_of(video), generation.number) == profile.dash
         and outputs.intact(place_of(video), generation.number, generation.renditions)
     )

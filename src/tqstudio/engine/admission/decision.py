@@ -17,15 +17,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import unicodedata
 from dataclasses import replace
-from functools import partial
+from datetime import datetime
+from functools import lru_cache, partial
 
 from tqstudio.config import Settings
-from tqstudio.engine.admission import existing_job
+from tqstudio.engine.admission import existing_job, output_template
 from tqstudio.engine.admission.change_detection import SourceState
 from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, operations
@@ -36,7 +37,6 @@ from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
 from tqstudio.protocol.answers import AddResult
 
-MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
 """The options that a drop folder sets for its jobs."""
 
@@ -68,7 +68,7 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
                 output_root=how.output_root,
                 name=display(os.path.basename(path)),
                 title=_title(path),
-                slug=_slug(path),
+                slug=_slug(path, how),
                 size=found.size,
                 mtime_ns=found.mtime_ns,
                 quick_hash=found.content_id,
@@ -130,32 +130,33 @@ def _new_job(
     *,
     requested: tuple[str, ...] | None = None,
 ) -> AddResult:
-    job = jobs.create(
-        db,
-        jobs.NewJob(
-            video=video,
-            profile=how.profile.name,
-            profile_json=json.dumps(how.profile.to_json()),
-            prefer_gpu=how.profile.prefer_gpu,
-            kind=kind,
-            requested=requested,
-            priority=how.priority,
-            hold=how.hold,
-            batch=how.batch,
-            max_attempts=settings.max_attempts,
-            max_crashes=settings.max_crashes,
-            autorestart=how.autorestart,
-            metadata=how.metadata,
-            idempotency_key=how.idempotency_key,
-            from_folder=how.folder is not None,
-        ),
-        now=now,
-        actor=how.actor,
+    new = jobs.NewJob(
+        video=video,
+        profile=how.profile.name,
+        profile_json=_as_json(how.profile),
+        prefer_gpu=how.profile.prefer_gpu,
+        kind=kind,
+        requested=requested,
+        priority=how.priority,
+        hold=how.hold,
+        batch=how.batch,
+        max_attempts=settings.max_attempts,
+        max_crashes=settings.max_crashes,
+        autorestart=how.autorestart,
+        metadata=how.metadata,
+        idempotency_key=how.idempotency_key,
+        from_folder=how.folder is not None,
     )
+    job = jobs.create(db, new, now=now, actor=how.actor)
     row = videos.get(db, video)
     answer = result(path, decision, video=video, job=job, slug=row.slug if row else None)
     other = jobs.open_job_elsewhere(db, path, how.output_root)
-    return {**answer, "reason": reason, "status": _status(db, job), "other_job": other}
+    return {**answer, "reason": reason, "status": new.status.value if job else None, "other_job": other}
+
+
+@lru_cache(maxsize=8)
+def _as_json(profile: Profile) -> str:
+    return json.dumps(profile.to_json())
 
 
 def _follow(
@@ -170,9 +171,9 @@ def _follow(
     name, title = display(os.path.basename(path)), _title(path)
     if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
         return False
-    slug = _slug(path)
+    slug = _slug(path, how)
     # Workers and players use the folder by its present slug.
-    if slug != _slug(left.source) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
+    if slug != _slug(left.source, how) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
         videos.want_slug(db, left.id, left.output_root, slug)
     return True
 
@@ -249,11 +250,5 @@ def _title(path: bytes) -> str:
     return "".join(c for c in stem if readable(c) == c) or "untitled"
 
 
-def _slug(path: bytes) -> str:
-    """Derive a folder name from a file name: letters of any script, digits and dashes; may be empty."""
-    text = unicodedata.normalize("NFKC", _stem(path).replace("�", "")).lower()
-    slug = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-_")
-    # The limit of a file name is in bytes.
-    while len(slug.encode()) > MAX_SLUG:
-        slug = slug[:-1]
-    return slug.strip("-_")
+def _slug(path: bytes, how: Offer) -> str:
+    return output_template.fill(how.template, path, how.base, datetime.now().date())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tqstudio.engine.admission import output_template
 from tqstudio.engine.admission.change_detection import Certainty, SourceState
 from tqstudio.engine.admission.existing_job import JobChanges
 from tqstudio.engine.media.plan.profiles import Profile
@@ -20,6 +21,10 @@ class Offer:
 
     profile: Profile
     output_root: bytes
+    template: str = output_template.DEFAULT
+    """Where the ladders of new videos lie below the output."""
+    base: bytes | None = None
+    """What `{relative_dir}` of the template is relative to."""
     priority: int = 0
     hold: bool = False
     force: bool = False
@@ -33,8 +38,8 @@ class Offer:
     named: frozenset[str] = frozenset()
     """Which of profile, priority, hold and autorestart were given explicitly; they apply to a waiting job."""
     certainty: Certainty = Certainty.SETTLED
-    digest: Digest | None = None
-    """The file's digest, if the caller has computed it."""
+    digests: Mapping[bytes, Digest] = field(default_factory=dict)
+    """The digests that the caller has computed, by path."""
     may_read: bool = True
     """Compute a full hash of the file if needed, which may take minutes; otherwise raise `NotHashed`."""
     skip_duplicates: bool = False

@@ -74,14 +74,6 @@ def _bad_request(errors: Sequence[Any]) -> Refusal:
     return Refusal(400, ErrorCode.BAD_REQUEST, f"{where}: {first['msg']}", f"correct {where}")
 
 
-def no_such_path(path: str) -> Refusal:
-    return Refusal(404, ErrorCode.NOT_FOUND, f"there is no endpoint {path}", _SEE_SCHEMA)
-
-
-def wrong_method(path: str, method: str) -> Refusal:
-    return Refusal(405, ErrorCode.BAD_REQUEST, f"{path} does not support {method}", _SEE_SCHEMA)
-
-
 _SEE_SCHEMA = "see /openapi.json for all endpoints"
 
 
@@ -96,9 +88,10 @@ async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
     path = request.url.path
     match error.status_code:
         case 404:
-            refused = no_such_path(path)
+            refused = Refusal(404, ErrorCode.NOT_FOUND, f"there is no endpoint {path}", _SEE_SCHEMA)
         case 405:
-            refused = wrong_method(path, request.method)
+            what = f"{path} does not support {request.method}"
+            refused = Refusal(405, ErrorCode.BAD_REQUEST, what, _SEE_SCHEMA)
         case status:
             refused = Refusal(status, ErrorCode.BAD_REQUEST, f"{path}: {error.detail}", "correct the request")
     return JSONResponse(refused.body(), refused.status)

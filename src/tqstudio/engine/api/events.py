@@ -124,7 +124,7 @@ async def send_snapshots(studio: Services) -> None:
         if of_workers_too:
             board.touch_idle(now)
         if moved := board.take_touched():
-            rows = [job_live(live, studio.forecasts, board.idle_s(live.token.job, now)) for live in moved]
+            rows = [job_live(studio, live, now) for live in moved]
             broadcast.snapshot("progress", {"jobs": rows})
         if of_workers_too:
             broadcast.snapshot("worker", {"workers": await worker_views(studio)})

@@ -12,8 +12,9 @@ from typing import Any
 from fastapi import APIRouter
 
 from tqstudio import path_checks
+from tqstudio.engine.admission import output_template
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views_system import folder_view
+from tqstudio.engine.api.views import fill
 from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
@@ -23,7 +24,7 @@ from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.paths import decode, display, normal
-from tqstudio.protocol.answers import ErrorView, FolderView
+from tqstudio.protocol.answers import ErrorView, FolderView, SkippedFile
 from tqstudio.protocol.requests import FolderChange, FolderRequest
 
 router = APIRouter()
@@ -39,36 +40,42 @@ async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
 
 def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
     state = studio.intake.states().get(row.id)
-    problem: ErrorView | None = None
     found = studio.volumes.source_problem(row.path) if row.enabled else None
     if found is None and state is not None:
         found = state.problem
+    problem: ErrorView | None = None
     if found is not None:
         code, message, hint = found
         problem = {"code": code, "message": message, "hint": hint}
-    return folder_view(
+    skipped: list[SkippedFile] = [
+        {"name": name, "code": code, "reason": reason, "hint": hint}
+        for name, (code, reason, hint) in (state.skipped if state else ())
+    ]
+    return fill(
+        FolderView,
         row,
-        default_settle_s=studio.settings.settle_s,
         watch=state.watch if state else row.watch,
+        settle_s=studio.settings.settle_s if row.settle_s is None else row.settle_s,
+        done_dir_b64=None,
+        autorestart=row.autorestart.limit,
+        autorestart_delay_s=row.autorestart.delay_s,
         settling=state.settling if state else 0,
         checking=state.checking if state else 0,
-        skipped=state.skipped if state else (),
+        skipped=skipped,
+        done_today=ended[0],
+        failed_today=ended[1],
         problem=problem,
-        ended=ended,
     )
 
 
 @router.post("/folders")
 async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     path = _absolute(request.path_b64)
-    output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
-    await asyncio.to_thread(_check, path, output)
-    await output_check.require_usable(
-        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
-    )
+    output = await _output(studio, request.output_b64, path)
     await _require_new(studio, path)
     done_dir = _done_dir(request.after_done, request.done_dir_b64)
     await _require_apart(studio, None, path, output, request.after_done, done_dir)
+    output_template.check(request.template)
     profile = studio.admission.profile(request.profile)
     values: dict[str, Any] = {
         "path": path,
@@ -81,6 +88,8 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "after_done": request.after_done,
         "done_dir": done_dir,
         "duplicates": request.duplicates,
+        "template": request.template,
+        "audio": request.audio,
         "settle_s": request.settle_s,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,
@@ -107,11 +116,7 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
     if folder not in rows:
         raise _unknown(folder)
     if "output_b64" in changes:
-        changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
-        await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
-        await output_check.require_usable(
-            changes["output_root"], studio.bounded_io, allow_shared=studio.settings.allow_shared_output
-        )
+        changes["output_root"] = await _output(studio, changes.pop("output_b64"), rows[folder].path)
     before, given_dir = rows[folder], changes.pop("done_dir_b64", None)
     after_done = changes.get("after_done", before.after_done)
     keeps_dir = given_dir is None and after_done == before.after_done
@@ -123,6 +128,8 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
         await _require_apart(studio, folder, before.path, output, after_done, done_dir)
     if "autorestart" in changes:
         changes["autorestart_limit"] = changes.pop("autorestart")
+    if "template" in changes:
+        output_template.check(changes["template"])
     if "profile" in changes:
         studio.admission.profile(changes["profile"])
     row = await studio.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))
@@ -139,6 +146,20 @@ async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
         raise _unknown(folder)
     await _reload(studio)
     return {"removed": folder}
+
+
+async def _output(studio: Services, given_b64: str | None, path: bytes) -> bytes:
+    """The output of a drop folder.
+
+    Raises:
+        TqError: one of the two cannot be used.
+    """
+    output = studio.admission.output_root(_absolute(given_b64) if given_b64 else None)
+    await asyncio.to_thread(_check, path, output)
+    await output_check.require_usable(
+        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
+    )
+    return output
 
 
 async def _require_new(studio: Services, path: bytes) -> None:

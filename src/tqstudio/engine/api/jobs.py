@@ -9,17 +9,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from tqstudio.engine.api import views
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import (
-    attempt_view,
-    autorestart_view,
-    event_view,
-    fill,
-    iso,
-    job_row,
-    video_view,
-)
-from tqstudio.engine.api.views_system import gate_view
+from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
@@ -34,16 +26,7 @@ from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Control, GateKind, JobStatus, Operation, job_word
-from tqstudio.protocol.answers import (
-    ActionResult,
-    BatchView,
-    ClearAnswer,
-    GateView,
-    JobDetail,
-    JobPage,
-    JobRow,
-    RetryAnswer,
-)
+from tqstudio.protocol import answers
 from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
 router = APIRouter()
@@ -52,20 +35,9 @@ LOG_TAIL_BYTES = 256 * 1024
 EVENTS_SHOWN = 200
 
 
-def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[JobRow]:
-    now, board = now_us(), studio.board
-    return [
-        job_row(
-            record,
-            (live := board.jobs.get(record.id)),
-            now=now,
-            home=studio.home,
-            forecasts=studio.forecasts,
-            expired=live is not None and not board.leases.is_live(live.token),
-            idle_s=board.idle_s(record.id, now),
-        )
-        for record in records
-    ]
+def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[answers.JobRow]:
+    now = now_us()
+    return [views.job_row(studio, record, now) for record in records]
 
 
 @router.get("/jobs")
@@ -82,7 +54,7 @@ async def page(
     video: int | None = None,
     deleted: bool = False,
     folder: int | None = None,
-) -> JobPage:
+) -> answers.JobPage:
     """A page of jobs. Cursors come from another page, or are `start` or `end`."""
     if sort not in SORTS:
         raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
@@ -120,7 +92,7 @@ def _statuses(given: str) -> tuple[JobStatus, ...]:
 
 
 @router.post("/jobs/actions")
-async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[ActionResult]]:
+async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[answers.ActionResult]]:
     """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
     if request.profile is None:
         return {"results": await studio.actions.apply(request)}
@@ -159,10 +131,10 @@ def read_detail(
 
 
 @router.get("/jobs/{job}")
-async def detail(studio: TheStudio, job: int) -> JobDetail:
+async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
     record, video, generation, newest, attempts, history = await studio.db.read(read_detail, job)
     row = rows_of(studio, [record])[0]
-    attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
+    attempt_views = [views.attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
     left_us = 0 if live is None else studio.board.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
@@ -174,17 +146,17 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
             "resumed_at_s": live.resumed_at_s,
             "encoder": live.encoder,
         }
-    return fill(
-        JobDetail,
+    return views.fill(
+        answers.JobDetail,
         record,
         **row,
-        video_view=video_view(video, generation, newest, record.error),
-        not_before=iso(record.not_before),
+        video_view=views.video_view(video, generation, newest, record.error),
+        not_before=views.iso(record.not_before),
         lease_epoch=record.epoch,
-        lease_expires_at=iso(now_us() + left_us) if left_us else None,
-        autorestart=autorestart_view(record),
+        lease_expires_at=views.iso(now_us() + left_us) if left_us else None,
+        autorestart=views.autorestart_view(record),
         attempts_log=attempt_views,
-        events=[event_view(event) for event in history],
+        events=[views.event_view(event) for event in history],
     )
 
 
@@ -213,7 +185,7 @@ def _tail(path: Path) -> str:
 
 
 @router.get("/batches/{batch}")
-async def batch_status(studio: TheStudio, batch: str) -> BatchView:
+async def batch_status(studio: TheStudio, batch: str) -> answers.BatchView:
     """Counts of a batch's jobs by status; `GET /v1/jobs?batch=…` lists them."""
     counts = await studio.db.read(listed.batch_counts, batch)
     if counts is None:
@@ -226,7 +198,7 @@ async def batch_status(studio: TheStudio, batch: str) -> BatchView:
 
 
 @router.post("/queue/pause")
-async def pause(studio: TheStudio, request: QueuePause) -> GateView:
+async def pause(studio: TheStudio, request: QueuePause) -> answers.GateView:
     """Pause the queue: no more jobs start; running ones continue and no job changes."""
     reason = request.reason or PAUSED_WITHOUT_REASON
     return gate_view(await studio.db.write(_shut_for_user, reason))
@@ -245,13 +217,13 @@ async def resume(studio: TheStudio) -> dict[str, bool]:
 
 
 @router.post("/queue/retry")
-async def retry(studio: TheStudio, request: QueueRetry) -> RetryAnswer:
+async def retry(studio: TheStudio, request: QueueRetry) -> answers.RetryAnswer:
     """Retry every failed job, of one batch or of all."""
     return await studio.all_jobs.retry_failed(request.batch)
 
 
 @router.post("/queue/clear")
-async def clear(studio: TheStudio, request: QueueClear) -> ClearAnswer:
+async def clear(studio: TheStudio, request: QueueClear) -> answers.ClearAnswer:
     """Delete every ended job, and on request the history."""
     deleted, removed = await studio.all_jobs.clear_ended()
     pruned = await studio.all_jobs.forget_history() if request.history else 0

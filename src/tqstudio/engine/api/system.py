@@ -6,60 +6,82 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
 
-from fastapi import APIRouter, Request, Response
-from pydantic_core import to_json
+from fastapi import APIRouter
 
 from tqstudio import __version__
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import iso
-from tqstudio.engine.api.views_system import gate_view
+from tqstudio.engine.api.views import iso, iso_time
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
+from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, workers
+from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
-from tqstudio.protocol.answers import (
-    BackupView,
-    CheckLevel,
-    CheckView,
-    DiskView,
-    GateView,
-    JoinAnswer,
-    LeaveAnswer,
-    ProfileView,
-    StatusView,
-    WorkerView,
-)
+from tqstudio.protocol import answers
 from tqstudio.protocol.requests import BackupRequest, JoinRequest, LeaveRequest, ShutdownRequest
+from tqstudio.units import size
 
 router = APIRouter()
 
 _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 
-@router.get("/status", response_model=StatusView)
-async def status(request: Request) -> Response:
-    """The state of the whole system. Requests that arrive while it is computed share the next answer."""
-    shared: Shared[bytes] = request.app.state.status
-    return Response(await shared.get(), media_type="application/json")
+_GATE_HINTS: Mapping[GateKind, str] = {
+    GateKind.USER: "resume the queue with: tqstudio queue resume",
+    GateKind.DISK: "check that disk; the queue resumes automatically",
+    GateKind.BACKPRESSURE: "nothing to do: the queue resumes when the load is lower",
+}
 
 
-async def status_json(studio: Services) -> bytes:
-    return to_json(await _status(studio))
+def gate_view(row: GateRow, waits: Waits | None = None, *, of_home: bool = False) -> answers.GateView:
+    """Convert a gate.
+
+    Args:
+        waits: what a disk gate waits for; None for a database that cannot be written for another reason.
+        of_home: space is short in the home, not for a single job.
+    """
+    code = None
+    if row.kind is GateKind.DISK:
+        code = (ErrorCode.DATABASE_UNWRITABLE if waits is None else waits.code).value
+    view: answers.GateView = {
+        "kind": row.kind.value,
+        "code": code,
+        "reason": row.reason,
+        "since": iso_time(row.since),
+        "hint": _GATE_HINTS[row.kind],
+    }
+    if waits is None:
+        return view
+    or_pause = "" if of_home else ", or pause the job that waits for it"
+    if waits.of_files:
+        view["reason"] = waits.why
+        view["hint"] = "remove files there, because no inodes are left; the queue resumes automatically"
+    elif waits.hint:
+        view["hint"] = waits.hint
+    else:
+        view["path"], view["path_b64"] = data(waits.path), encode(waits.path)
+        view["free"], view["needed"] = waits.free, waits.needed
+        view["hint"] = f"free some space there{or_pause}; the queue resumes automatically"
+        if 0 < waits.total < waits.needed:
+            ways = "" if of_home else f"lower disk_reserve_bytes{or_pause}, or "
+            view["hint"] = f"the disk has only {size(waits.total)} in total: {ways}choose a larger one"
+    return view
 
 
-async def _status(studio: Services) -> StatusView:
+@router.get("/status")
+async def status(studio: TheStudio) -> answers.StatusView:
+    """The state of the whole system."""
     counts = await studio.db.read(pages.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
@@ -93,7 +115,7 @@ async def _status(studio: Services) -> StatusView:
     }
 
 
-async def _shut_gates(studio: Services) -> list[GateView]:
+async def _shut_gates(studio: Services) -> list[answers.GateView]:
     rows = await studio.db.read(gates.listing)
     of_database = studio.volumes.of_database()
     if of_database is not None:
@@ -103,7 +125,9 @@ async def _shut_gates(studio: Services) -> list[GateView]:
     return [gate_view(row, studio.volumes.figures(row), of_home=row.path == home) for row in rows]
 
 
-async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:
+async def _no_worker(
+    studio: Services, views: list[answers.WorkerView], counts: dict[str, int]
+) -> list[answers.GateView]:
     """Report "no enabled worker" as a gate when jobs are pending."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
@@ -130,9 +154,9 @@ async def _outputs(studio: Services) -> list[Path]:
     return [Path(os.fsdecode(root)) for root in sorted(roots)]
 
 
-async def _disks(studio: Services) -> list[DiskView]:
+async def _disks(studio: Services) -> list[answers.DiskView]:
     """The file systems of the outputs in use, each once, without those that do not answer."""
-    found: dict[int, DiskView] = {}
+    found: dict[int, answers.DiskView] = {}
     for path in await _outputs(studio):
         with contextlib.suppress(OSError):
             disk = await studio.bounded_io.run(os.fsencode(path), partial(_disk, path))
@@ -162,18 +186,18 @@ def _disk(path: Path) -> tuple[int, int, int] | None:
 
 
 @router.get("/profiles")
-async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
+async def profile_list(studio: TheStudio) -> dict[str, list[answers.ProfileView]]:
     found = await asyncio.to_thread(catalogue, studio.home.profiles, studio.settings.profile)
     return {"profiles": found}
 
 
 @router.get("/doctor")
-async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
+async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
     """Checks that only the supervisor can do."""
-    checks: list[CheckView] = []
+    checks: list[answers.CheckView] = []
     for worker in await worker_views(studio):
         name = worker["name"]
-        level: CheckLevel = "ok"
+        level: answers.CheckLevel = "ok"
         detail = f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}"
         hint = f"see {studio.home.logs}/worker-{name}.log"
         if worker["status"] == "offline":
@@ -187,13 +211,13 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
 
 
 @router.post("/backup")
-async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
+async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.BackupView:
     """Copy the database to a new file, without interrupting anything."""
     target = decode(request.path_b64)
     if not target.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
-    size = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
-    return {"path": data(target), "path_b64": encode(target), "size": size}
+    copied = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
+    return {"path": data(target), "path_b64": encode(target), "size": copied}
 
 
 @router.post("/shutdown")
@@ -204,42 +228,13 @@ async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, obj
 
 
 @router.post("/commands")
-async def join(studio: TheStudio, request: JoinRequest) -> JoinAnswer:
+async def join(studio: TheStudio, request: JoinRequest) -> answers.JoinAnswer:
     """Register a command that needs the supervisor. One that was started for a run waits for it."""
     studio.lifetime.join(request.pid, stay=request.stay)
     return {"pid": os.getpid(), "draining": studio.draining}
 
 
 @router.post("/commands/leave")
-async def leave(studio: TheStudio, request: LeaveRequest) -> LeaveAnswer:
+async def leave(studio: TheStudio, request: LeaveRequest) -> answers.LeaveAnswer:
     """Unregister a command, and shut down a supervisor that was started for a run unless it is needed."""
     return {"needed_by": await studio.lifetime.leave(request.pid, ignores_jobs=request.ignores_jobs)}
-
-
-T = TypeVar("T")
-
-
-class Shared(Generic[T]):
-    """Shares one computation among all callers that arrive before it begins: a thousand callers cost two.
-
-    Args:
-        make: computes an answer; no caller gets one that was begun before its call.
-    """
-
-    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
-        self._make = make
-        self._current: asyncio.Task[T] | None = None
-        self._next: asyncio.Task[T] | None = None
-
-    async def get(self) -> T:
-        if self._next is None:
-            self._next = asyncio.create_task(self._after(self._current))
-            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
-        # A caller that is cancelled must not cancel the answer of the others.
-        return await asyncio.shield(self._next)
-
-    async def _after(self, previous: asyncio.Task[T] | None) -> T:
-        if previous is not None:
-            await asyncio.wait([previous])
-        self._current, self._next = self._next, None
-        return await self._make()

@@ -62,9 +62,11 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     return {"batch": str(how.batch), "results": [*map(_result, paths, answers)]}
 
 
-def _result(path: bytes, answer: AddResult | TqError) -> AddResult:
-    if not isinstance(answer, TqError):
+def _result(path: bytes, answer: AddResult | Exception) -> AddResult:
+    if not isinstance(answer, Exception):
         return answer
+    if not isinstance(answer, TqError):
+        raise answer
     running = isinstance(answer, RunningJob)
     return {
         **result(path, "rejected", job=answer.job if isinstance(answer, RunningJob) else None),

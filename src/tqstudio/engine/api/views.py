@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 from tqstudio.engine.host.clock import MICROSECOND
-from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.generations import GenerationRow
@@ -27,21 +27,7 @@ from tqstudio.lifecycle import (
     video_status,
 )
 from tqstudio.paths import data, encode
-from tqstudio.protocol.answers import (
-    AttemptView,
-    AutorestartView,
-    ErrorView,
-    EventView,
-    GenerationView,
-    JobError,
-    JobLive,
-    JobRow,
-    PublishedView,
-    RenditionLive,
-    RenditionView,
-    SourceSummary,
-    VideoView,
-)
+from tqstudio.protocol import answers
 
 M = TypeVar("M")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -91,27 +77,27 @@ def _common(message: Any, row: Any) -> tuple[str, ...]:
     return tuple(name for name in message.__annotations__ if name in row.__dataclass_fields__)
 
 
-def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
+def rendition_live(row: RenditionRow, eta_s: float | None) -> answers.RenditionLive:
     """A quality; unless it is running, its progress counts only what is kept for the next attempt."""
     progress = row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept
-    return fill(RenditionLive, row, progress=progress, eta_s=eta_s)
+    return fill(answers.RenditionLive, row, progress=progress, eta_s=eta_s)
 
 
-def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionLive]:
+def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[answers.RenditionLive]:
     """The qualities of a job; the running ones share the job's ETA."""
     return [rendition_live(row, eta_s if row.status == "in_progress" else None) for row in rows]
 
 
 def _renditions(
     rows: Sequence[RenditionRow], stored: Iterable[RenditionRow], eta_s: float | None
-) -> list[RenditionView]:
+) -> list[answers.RenditionView]:
     """The qualities with their times, which include earlier attempts.
 
     Args:
         stored: the rows of the database; live reports lack the times of earlier attempts.
     """
     known = {row.name: row for row in stored}
-    views: list[RenditionView] = []
+    views: list[answers.RenditionView] = []
     for row, live in zip(rows, _live_renditions(rows, eta_s), strict=True):
         previous = known.get(row.name, row)
         completed = row.status == RenditionStatus.COMPLETED
@@ -125,8 +111,12 @@ def _renditions(
     return views
 
 
-def source_summary(size: int, facts: Mapping[str, Any] | None, problem: ErrorView | None) -> SourceSummary:
+def source_summary(
+    size: int, facts: Mapping[str, Any] | None, problem: answers.ErrorView | None
+) -> answers.SourceSummary:
     video = dict(facts["video"]) if facts else {}
+    if video.get("still"):
+        video |= {"width": 0, "height": 0, "fps": None}
     return {
         "width": video.get("width"),
         "height": video.get("height"),
@@ -144,21 +134,11 @@ def _rate(text: str | None) -> float | None:
     return int(numerator) / int(denominator or 1)
 
 
-def job_row(
-    record: JobRecord,
-    live: LiveJob | None,
-    *,
-    now: int,
-    home: Home,
-    forecasts: Forecasts,
-    expired: bool = False,
-    idle_s: float | None = None,
-) -> JobRow:
-    """A job for lists; live values override stored ones.
-
-    Args:
-        expired: whether the lease of a running job has expired.
-    """
+def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
+    """A job for lists; live values override stored ones."""
+    board, forecasts = studio.board, studio.forecasts
+    live = board.jobs.get(record.id)
+    expired = live is not None and not board.leases.is_live(live.token)
     control = Control(record.control)
     status = JobStatus(record.status)
     running = status is JobStatus.IN_PROGRESS
@@ -169,7 +149,7 @@ def job_row(
     retrying = record.not_before is not None and record.not_before > now
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
     return fill(
-        JobRow,
+        answers.JobRow,
         record,
         path=data(record.source),
         path_b64=encode(record.source),
@@ -192,8 +172,8 @@ def job_row(
         actual_s=record.actual_s if status is JobStatus.DONE else None,
         retry_in_s=(record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
         worker=record.processed_by if running else None,
-        idle_s=idle_s if live else None,
-        error=_job_error(record, home),
+        idle_s=board.idle_s(record.id, now) if live else None,
+        error=_job_error(record, studio.home),
         warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
         source=summary,
         renditions=_renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
@@ -203,7 +183,7 @@ def job_row(
     )
 
 
-def _job_error(record: JobRecord, home: Home) -> JobError | None:
+def _job_error(record: JobRecord, home: Home) -> answers.JobError | None:
     error = record.error
     if error is None:
         return None
@@ -214,10 +194,10 @@ def _job_error(record: JobRecord, home: Home) -> JobError | None:
     }
 
 
-def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLive:
-    eta = forecasts.of_running(live)
+def job_live(studio: Services, live: LiveJob, now: int) -> answers.JobLive:
+    eta = studio.forecasts.of_running(live)
     eta_s = eta["eta_s"] if eta else None
-    view: JobLive = {
+    view: answers.JobLive = {
         "id": live.token.job,
         "status": JobStatus.IN_PROGRESS.value,
         "word": job_word(JobStatus.IN_PROGRESS, live.control),
@@ -228,7 +208,7 @@ def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLi
         "eta_s": eta_s,
         "eta": eta,
         "worker": live.worker,
-        "idle_s": idle_s,
+        "idle_s": studio.board.idle_s(live.token.job, now),
     }
     if live.renditions is not None:
         view["renditions"] = _live_renditions(live.renditions, eta_s)
@@ -237,11 +217,11 @@ def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLi
     return view
 
 
-def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
-    return fill(AttemptView, row, log=str(home.job_logs(job) / row.log) if row.log else None)
+def attempt_view(row: AttemptRow, *, job: int, home: Home) -> answers.AttemptView:
+    return fill(answers.AttemptView, row, log=str(home.job_logs(job) / row.log) if row.log else None)
 
 
-def autorestart_view(record: JobRecord) -> AutorestartView:
+def autorestart_view(record: JobRecord) -> answers.AutorestartView:
     may_restart = record.autorestart in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
     next_at = None
     if record.status == JobStatus.FAILED and may_restart and record.restarts < record.autorestart_limit:
@@ -257,23 +237,23 @@ def autorestart_view(record: JobRecord) -> AutorestartView:
     }
 
 
-def event_view(row: EventRow) -> EventView:
-    return fill(EventView, row, at=iso_time(row.at))
+def event_view(row: EventRow) -> answers.EventView:
+    return fill(answers.EventView, row, at=iso_time(row.at))
 
 
-def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationView | None:
+def generation_view(video: VideoRow, row: GenerationRow | None) -> answers.GenerationView | None:
     if row is None:
         return None
     place = place_of(video)
     poster = place.generation(row.number) / row.poster if row.poster else None
     return fill(
-        GenerationView,
+        answers.GenerationView,
         row,
         master=data(place.master),
         master_b64=encode(place.master),
         poster=data(poster) if poster else None,
         poster_b64=encode(poster) if poster else None,
-        renditions=[fill(PublishedView, rendition) for rendition in row.renditions],
+        renditions=[fill(answers.PublishedView, rendition) for rendition in row.renditions],
     )
 
 
@@ -281,10 +261,10 @@ def video_view(
     video: VideoRow,
     generation: GenerationRow | None,
     job: tuple[int, JobStatus] | None,
-    error: ErrorView | None,
-) -> VideoView:
+    error: answers.ErrorView | None,
+) -> answers.VideoView:
     return fill(
-        VideoView,
+        answers.VideoView,
         video,
         path=data(video.source),
         path_b64=encode(video.source),

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.dependencies import TheStudio
@@ -36,9 +37,11 @@ from tqstudio.protocol.worker_answers import (
 router = APIRouter(prefix="/worker")
 
 
-async def _worker(studio: TheStudio, request: Request) -> WorkerToken:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    found = studio.identities.of(token) if scheme.lower() == "bearer" else None
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
+
+
+async def _worker(studio: TheStudio, bearer: Bearer) -> WorkerToken:
+    found = studio.identities.of(bearer.credentials) if bearer is not None else None
     if found is None:
         raise TqError(ErrorCode.UNAUTHORIZED, "this needs a worker's token, and the one given is not valid")
     return found

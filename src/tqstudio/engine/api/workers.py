@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views_system import worker_view
+from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import worker_status
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker
 
@@ -23,17 +24,40 @@ async def worker_views(studio: Services) -> list[WorkerView]:
 
 
 def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
+    board = studio.board
+    live = next((live for live in board.jobs.values() if live.worker == row.name), None)
+    beat = board.heartbeats.get(row.id) if row.instance else None
+    heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
     note = studio.pool.note_of(row.name)
     if note is None and row.registered_at is None and not studio.pool.has(row.name):
         note = "no process of this worker is registered"
-    job = next((live for live in studio.board.jobs.values() if live.worker == row.name), None)
-    return worker_view(
-        row,
-        studio.board.heartbeats.get(row.id) if row.instance else None,
-        job,
-        silent_s=studio.board.silent_s(row.id),
+    alive = note is None and (row.instance is not None or row.registered_at is None)
+    sound = row.quarantine_reason is None
+    if not sound and note is None:
+        advice = f"check their logs, then: tqstudio worker enable {row.name}"
+        note = f"in quarantine: {row.quarantine_reason}; {advice}"
+    status = worker_status(
+        enabled=row.enabled and sound,
+        draining=row.draining,
+        beat_age_s=(0.0 if row.registered_at is None else board.silent_s(row.id)) if alive else None,
         offline_s=studio.settings.offline_s,
+        registered=row.registered_at is not None,
+        busy=live is not None,
+    )
+    return fill(
+        WorkerView,
+        row,
+        status=status.value,
+        enabled=row.enabled and sound and (live is not None or not row.draining),
+        draining=row.draining and live is not None,
+        last_heartbeat_at=iso(heard),
+        job=live.token.job if live else None,
+        step=live.step if live else None,
+        speed=live.speed if live else None,
+        cpu_percent=beat.cpu_percent if beat else None,
+        memory_bytes=beat.memory_bytes if beat else None,
         note=note,
+        quarantine=row.quarantine_reason,
     )
 
 

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
 from tqstudio.engine.intake.settling import FileStat, Stamp
-from tqstudio.errors import Problem
+from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 MAX_SKIPPED = 100
 """Skipped files that are listed."""
+
+_TEMPORARY = (*UNWRITTEN, ErrorCode.DATABASE_BUSY)
+"""Errors of the database, which do not concern the file."""
 
 
 class FileStates:
@@ -55,6 +58,13 @@ class FileStates:
     def refused(self, path: bytes, look: FileStat, why: Problem) -> None:
         """Skip this state of the file for good."""
         self._refused[path] = (look, why)
+
+    def not_queued(self, path: bytes, look: FileStat, error: TqError) -> None:
+        """Skip the file: until it changes, or until the next scan if the error does not concern it."""
+        if error.code in _TEMPORARY:
+            self.failed(path, error.problem)
+        else:
+            self.refused(path, look, error.problem)
 
     def failed(self, path: bytes, why: Problem) -> None:
         """Skip the file until the next scan of the folder."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeVar
 
 import structlog
-from apscheduler.job import Job
-from apscheduler.schedulers.base import BaseScheduler
 
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.intake import problems
@@ -28,11 +28,12 @@ from tqstudio.engine.intake.settling import FileKey, FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
+from tqstudio.errors import Problem, TqError
 from tqstudio.paths import display
 
-Offer = Callable[[FolderRow, bytes, Digest | None], Awaitable[None]]
-"""Queues a file; with its digest, if an earlier call raised `NotHashed`."""
+Offer = Callable[[FolderRow, Mapping[bytes, Digest | None]], Awaitable[Sequence[Exception | None]]]
+"""Queues files, with the digests of those for which an earlier call returned `NotHashed`; returns for each
+why it is not queued."""
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
 _T = TypeVar("_T")
 
@@ -48,8 +49,8 @@ _POLL_SHARE = 10
 _IDLE_SHARE = 200
 """Scans of a watched folder use at most 1/N of a processor core, however large it is."""
 
-_TEMPORARY = (*UNWRITTEN, ErrorCode.DATABASE_BUSY)
-"""Errors of the database, which do not concern the file."""
+_TOGETHER = 500
+"""Files that are offered at once; the others are checked again afterwards, because they may have changed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,14 +72,13 @@ class FolderState:
 class FolderIntake:
     """Watches one folder while its task runs; everything but `_on_thread` runs in the event loop.
 
-    Rounds run one after another, so that there are never two scans of the folder at a time. A job of the
-    scheduler requests the scans; its interval depends on what the last one cost.
+    Rounds run one after another, so that there are never two scans of the folder at a time. The interval of
+    the scans depends on what the last one cost; the scheduler requests those that are due.
     """
 
     def __init__(
         self,
         row: FolderRow,
-        scheduler: BaseScheduler,
         *,
         settle_s: float,
         rescan_s: float,
@@ -87,7 +87,6 @@ class FolderIntake:
         known: Known,
     ) -> None:
         self.row = row
-        self._scheduler = scheduler
         self._offer = offer
         self._known = known
         self._settling = Settling(settle_s)
@@ -95,7 +94,7 @@ class FolderIntake:
         self._halt = threading.Event()
         self._scanner = Scanner(
             row.path,
-            Rules(row.patterns, row.exclude),
+            Rules(row.patterns, row.exclude, sound=row.audio == "encode"),
             recursive=row.recursive,
             excluded=excluded,
             is_done=self._states.is_done,
@@ -119,8 +118,8 @@ class FolderIntake:
         """Since the last query of the database."""
 
         self._rescan_s = rescan_s
-        self._rescan: Job | None = None
-        self._scan_due = True
+        self._scan_at = 0.0
+        """When the next scan is due, by the monotonic clock; infinite while one runs."""
         self._reopens = True
         """Whether the next scan opens the watch again, which costs more than the scan of a small folder."""
         self._watched: FileKey | None = None
@@ -136,14 +135,11 @@ class FolderIntake:
 
     def start(self) -> None:
         if self._task is None:
-            self._rescan = self._scheduler.add_job(self._on_interval, "interval", seconds=self._rescan_s)
             self._task = asyncio.create_task(self._run(), name=f"intake of folder {self.row.id}")
 
     async def stop(self) -> None:
         """Stop watching, without waiting for a scan that hangs on a dead mount."""
         self._halt.set()
-        if self._rescan is not None:
-            self._rescan.remove()
         tasks = {task for task in (self._task, self._checking) if task is not None}
         for task in tasks:
             task.cancel()
@@ -154,12 +150,11 @@ class FolderIntake:
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def rescan_soon(self) -> None:
-        self._scan_due = self._reopens = True
+        self._scan_at, self._reopens = 0.0, True
         self._wake.set()
 
-    async def _on_interval(self) -> None:
-        if self._scan_since is None:
-            self._scan_due = True
+    def request_due_scan(self) -> None:
+        if time.monotonic() >= self._scan_at:
             self._wake.set()
 
     def look_again(self, path: bytes) -> None:
@@ -206,12 +201,12 @@ class FolderIntake:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Sleep until a hint or a request comes, or the next file or scan is due."""
+        """Sleep until a hint or a request comes, or the next file or a requested scan is due."""
         due = self._settling.next_due()
-        if self._scan_due:
-            due = min(due or self._earliest_scan, self._earliest_scan)
+        if self._scan_at <= time.monotonic():
+            due = min(due, self._earliest_scan)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
+            async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._wake.wait()
         self._wake.clear()
 
@@ -219,11 +214,12 @@ class FolderIntake:
         now = time.monotonic()
         hinted = self._hints.take()
         self._reopens |= hinted.rescan
-        self._scan_due |= hinted.rescan or any(os.path.basename(path) == IGNORE_NAME for path in hinted.files)
-        if self._scan_due and now >= self._earliest_scan:
+        if hinted.rescan or any(os.path.basename(path) == IGNORE_NAME for path in hinted.files):
+            self._scan_at = now
+        if now >= max(self._scan_at, self._earliest_scan):
             findings = await self._scan_all()
         else:
-            paths = hinted.files.union(self._settling.due(now))
+            paths = hinted.files.union(self._settling.due(now)[:_TOGETHER])
             if not paths:
                 return
             findings = await self._scan_some(paths)
@@ -241,7 +237,7 @@ class FolderIntake:
 
     async def _scan_all(self) -> Findings:
         """Scan the whole folder, independently of hints."""
-        self._scan_due = False
+        self._scan_at = math.inf
         first = not self._informed
         if first:
             await self._read_known()
@@ -285,21 +281,20 @@ class FolderIntake:
             The findings, and the processor time in seconds.
         """
         began = time.thread_time()
-        self._polls = self.row.watch == "polling" or (
-            self.row.watch == "auto" and is_blind(os.path.realpath(self.row.path))
-        )
-        if self._polls:
+        # Before it is opened: a directory that replaces it later is found by the next scan.
+        found = _directory_at(self.row.path)
+        if reopens or self._limit is not None or self._watched != found:
+            self._watched = found
+            self._polls = self.row.watch == "polling" or (
+                self.row.watch == "auto" and is_blind(os.path.realpath(self.row.path))
+            )
             self._hints.close()
-            self._limit = self._watched = None
-        elif reopens or self._limit is not None or self._watched != _directory_at(self.row.path):
-            # Before it is opened: a directory that replaces it later is found by the next scan.
-            self._watched = _directory_at(self.row.path)
-            self._limit = self._hints.open()
+            self._limit = None if self._polls else self._hints.open()
         return self._scanner.everything(), time.thread_time() - began
 
     def _schedule_rescan(self, in_s: float) -> None:
-        if self._rescan is not None:
-            self._rescan.reschedule("interval", seconds=in_s)
+        # One that was requested while this one ran stays due.
+        self._scan_at = min(self._scan_at, time.monotonic() + in_s)
 
     def _is_new(self, path: bytes) -> bool:
         is_waiting = path in self._settling or path in self._checks
@@ -324,37 +319,49 @@ class FolderIntake:
         }
 
     async def _offer_settled(self, settled: Mapping[bytes, FileStat]) -> None:
+        """Offer the first of the files that have settled; the others are still due in the next round."""
         if not settled:
             return
-        wanted = {look.identity: path for path, look in settled.items()}
+        first = dict(islice(settled.items(), _TOGETHER))
+        wanted = {look.identity: path for path, look in first.items()}
         busy = await self._on_thread(lambda: open_for_writing(wanted))
-        for path, look in settled.items():
+        ready = {}
+        for path, look in first.items():
             if look.identity in busy:
                 self._settling.hold(path, time.monotonic())
-                continue
-            if look.size == 0:
+            elif look.size == 0:
                 self._states.refused(path, look, problems.EMPTY)
+                self._settling.forget(path)
             else:
-                await self._offer_one(path, look)
-            self._settling.forget(path)
+                ready[path] = look
+        if ready:
+            await self._offer_together(ready)
 
-    async def _offer_one(self, path: bytes, look: FileStat) -> None:
-        self._states.forget([path])
-        try:
-            await self._offer(self.row, path, self._digests.pop(path, None))
-        except NotHashed:
-            self._check(path, look)
-        except TqError as error:
-            why = Problem(error.code.value, error.message, error.hint)
-            if error.code in _TEMPORARY:
-                self._states.failed(path, why)
-            else:
-                self._states.refused(path, look, why)
-        except Exception:
-            _log.exception("a file could not be queued", action="intake", path=display(path))
-            self._states.failed(path, problems.NOT_QUEUED)
-        else:
+    async def _offer_together(self, files: Mapping[bytes, FileStat]) -> None:
+        self._states.forget(files)
+        for path, look in files.items():
+            # Before they are: `look_again` may come meanwhile.
             self._states.offered(path, look.stamp)
+        errors: Sequence[Exception | None]
+        try:
+            errors = await self._offer(self.row, {path: self._digests.pop(path, None) for path in files})
+        except Exception as error:
+            errors = [error] * len(files)
+        for (path, look), why in zip(files.items(), errors, strict=True):
+            self._settling.forget(path)
+            if why is not None:
+                self._states.reopen(path)
+                self._note(path, look, why)
+
+    def _note(self, path: bytes, look: FileStat, error: Exception) -> None:
+        """Remember why a file is not queued."""
+        if isinstance(error, NotHashed):
+            self._check(path, look)
+        elif isinstance(error, TqError):
+            self._states.not_queued(path, look, error)
+        else:
+            _log.error("a file could not be queued", action="intake", path=display(path), exc_info=error)
+            self._states.failed(path, problems.NOT_QUEUED)
 
     # Hashing whole files, in parallel to the rounds: one may take minutes and must not delay other files.
 
@@ -373,7 +380,7 @@ class FolderIntake:
             except Stopped:
                 return
             except TqError as error:
-                self._states.refused(path, look, Problem(error.code.value, error.message, error.hint))
+                self._states.refused(path, look, error.problem)
             # The file may have changed and been offered again meanwhile.
             if self._checks.get(path) == look:
                 del self._checks[path]

@@ -6,8 +6,6 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 
-from apscheduler.schedulers.base import BaseScheduler
-
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.intake.folder_watcher import FolderIntake, FolderState, Known, Offer
@@ -18,28 +16,25 @@ class Intake:
     """Offers every video in the drop folders once it is complete.
 
     A file is offered again when its size or modification time differ from those offered and from those of
-    `known`. If `offer` raises a `TqError`, the file is skipped until it changes; after any other exception
-    it is offered again after the next scan of the folder.
+    `known`. For a `TqError` the file is skipped until it changes; for any other exception it is offered again
+    after the next scan of the folder.
 
     Args:
-        scheduler: runs the scans of the folders.
         default_settle_s: for folders without a value of their own.
         rescan_s: time between two scans of a folder that inotify watches.
-        offer: awaited with a folder and a complete file. If it raises `NotHashed`, the whole file is hashed
-            and offered again with its digest.
+        offer: awaited with a folder and complete files; returns for each the exception, if any. For
+            `NotHashed` the whole file is hashed and offered again with its digest.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
     """
 
     def __init__(
         self,
-        scheduler: BaseScheduler,
         *,
         default_settle_s: float,
         rescan_s: float,
         offer: Offer,
         known: Known,
     ) -> None:
-        self._scheduler = scheduler
         self._default_settle_s = default_settle_s
         self._rescan_s = rescan_s
         self._offer = offer
@@ -69,6 +64,11 @@ class Intake:
         for number, watched in self._watched.items():
             if folder_id in (None, number):
                 watched.rescan_soon()
+
+    async def request_due_scans(self) -> None:
+        """Request the scans that are due. One timer for all folders costs less than one for each."""
+        for watched in self._watched.values():
+            watched.request_due_scan()
 
     def look_again(self, path: bytes) -> None:
         """Offer a file again: its job missed it, or follows it to another name."""
@@ -101,7 +101,6 @@ class Intake:
                 continue
             self._watched[number] = FolderIntake(
                 row,
-                self._scheduler,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,
                 excluded=self._excluded(row),

@@ -35,6 +35,11 @@ NOT_A_VIDEO: Problem = Problem(
     "not a video by its name",
     "rename it, or give the folder a pattern such as *.dat",
 )
+SOUND: Problem = Problem(
+    ErrorCode.NO_MEDIA.value,
+    "sound without video, which this folder leaves out",
+    "take it: tqstudio folder edit FOLDER --audio encode, or tqstudio add FILE",
+)
 EMPTY: Problem = Problem(
     ErrorCode.SOURCE_EMPTY.value,
     "empty",

@@ -6,13 +6,14 @@ import os
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from tqstudio.source_files import is_companion, is_temporary, is_video_name
+from tqstudio.source_files import is_audio_name, is_companion, is_temporary, is_video_name
 
 
 class Choice(Enum):
     TAKE = "take"
     IGNORE = "ignore"
     SKIP = "skip"
+    SKIP_SOUND = "skip sound"
 
 
 class Rules:
@@ -23,9 +24,13 @@ class Rules:
             component, `**` spans any number of them; a pattern without `/` is matched against the file's
             name at any depth. None at all means every video extension.
         exclude: such globs of files and directories that are not taken.
+        sound: take sound without video too.
     """
 
-    def __init__(self, patterns: tuple[str, ...], exclude: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, patterns: tuple[str, ...], exclude: tuple[str, ...] = (), *, sound: bool = False
+    ) -> None:
+        self._sound = sound
         self._patterns = [_Pattern(pattern) for pattern in patterns if pattern.strip("/ ")]
         self._exclude = [_Pattern(pattern) for pattern in exclude]
 
@@ -45,8 +50,10 @@ class Rules:
             # `cam1/**` gives a place, not a type: a subtitle there is no video. `*.vro` gives a type.
             if any(pattern.names_a_kind for pattern in matching):
                 return Choice.TAKE
-        if video:
+        if video or (is_audio_name(name) and self._sound):
             return Choice.TAKE
+        if is_audio_name(name):
+            return Choice.SKIP_SOUND
         return Choice.IGNORE if is_companion(name) else Choice.SKIP
 
 

@@ -9,17 +9,21 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_within, system_devices
 from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, Unusable
-from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS
+from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, SOUND
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
 from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import display
 from tqstudio.source_files import candidates
+
+_Excluded = Callable[[], set[FileKey]]
+"""The excluded folders, each of which costs a stat; read once in a scan, if it comes to another folder."""
 
 _MAX_ODD = 1_000
 """Limit for remembered skipped paths: a folder of a million logs must not fill the memory."""
@@ -71,13 +75,13 @@ class Scanner:
         self._recursive = recursive
         self._is_done = is_done
         self._halt = halt
-        self._system: frozenset[int] = frozenset()
+        self._device: int | None = None
+        """`st_dev` of the folder, if that is not a virtual file system."""
         self.excluded = excluded
 
     def everything(self) -> Findings:
         """Scan the whole folder."""
         findings = Findings()
-        self._system = system_devices()
         try:
             root = os.stat(self._root)
         except OSError as error:
@@ -101,7 +105,7 @@ class Scanner:
                 f"{shown} is no longer a folder",
                 "put the folder back, or remove it from the drop folders",
             )
-        if root.st_dev in self._system:
+        if self._is_virtual(root):
             return Problem(
                 str(ErrorCode.UNSUPPORTED),
                 f"{shown} is on a virtual file system of the kernel, which stores no files",
@@ -113,13 +117,18 @@ class Scanner:
                 f"the folder {shown} may not be read",
                 "give the user that runs the supervisor access to it; it is then scanned automatically",
             )
+        self._device = root.st_dev
         return None
+
+    def _is_virtual(self, there: os.stat_result) -> bool:
+        # Reading the mount table takes as long as scanning a small folder.
+        return there.st_dev != self._device and there.st_dev in system_devices()
 
     def part(self, paths: Iterable[bytes]) -> Findings:
         """Check these files below the folder."""
         findings = Findings()
         entered: dict[bytes, Ignored | None] = {}
-        excluded = self._excluded_identities()
+        excluded = cache(self._excluded_identities)
         found: dict[bytes, os.stat_result] = {}
         for path in paths:
             with contextlib.suppress(OSError):
@@ -144,7 +153,7 @@ class Scanner:
         return is_directory or self._rules.choose(relative) is not Choice.IGNORE
 
     def _enter(
-        self, directory: bytes, excluded: set[FileKey], known: dict[bytes, Ignored | None]
+        self, directory: bytes, excluded: _Excluded, known: dict[bytes, Ignored | None]
     ) -> Ignored | None:
         """The ignore files that apply in a directory; None if the full scan does not list it.
 
@@ -158,7 +167,7 @@ class Scanner:
         return known[directory]
 
     def _entered(
-        self, directory: bytes, excluded: set[FileKey], known: dict[bytes, Ignored | None]
+        self, directory: bytes, excluded: _Excluded, known: dict[bytes, Ignored | None]
     ) -> Ignored | None:
         if len(directory) <= len(self._root):
             return Ignored().below(directory)
@@ -172,18 +181,18 @@ class Scanner:
         return above.below(directory)
 
     def _is_part(
-        self, directory: bytes, there: os.stat_result, excluded: set[FileKey], ignored: Ignored
+        self, directory: bytes, there: os.stat_result, excluded: _Excluded, ignored: Ignored
     ) -> bool:
         return (
             stat.S_ISDIR(there.st_mode)
-            and there.st_dev not in self._system
-            and (there.st_dev, there.st_ino) not in excluded
+            and not self._is_virtual(there)
+            and (there.st_dev, there.st_ino) not in excluded()
             and not self._rules.excludes(directory[len(self._prefix) :])
             and not ignored.excludes(directory, is_folder=True)
         )
 
     def _walk(self, findings: Findings) -> None:
-        excluded = self._excluded_identities()
+        excluded = cache(self._excluded_identities)
         pending = [(self._root, Ignored())]
         while pending and not self._halt.is_set():
             directory, above = pending.pop()
@@ -230,7 +239,7 @@ class Scanner:
         elif choice is Choice.TAKE:
             findings.files[path] = Seen(FileStat.of(there), time.monotonic())
         else:
-            findings.leave_out(path, NOT_A_VIDEO)
+            findings.leave_out(path, NOT_A_VIDEO if choice is Choice.SKIP else SOUND)
 
     def _excluded_identities(self) -> set[FileKey]:
         found = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -92,6 +93,6 @@ class Settling:
         """The files to check again now."""
         return [path for path, wait in self._waits.items() if at >= wait.check_at]
 
-    def next_due(self) -> float | None:
-        """When the next file is to be checked; None if there is none."""
-        return min((wait.check_at for wait in self._waits.values()), default=None)
+    def next_due(self) -> float:
+        """When the next file is to be checked; infinite if there is none."""
+        return min((wait.check_at for wait in self._waits.values()), default=math.inf)

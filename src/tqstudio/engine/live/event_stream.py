@@ -201,7 +201,8 @@ async def stream(
                 return
             elif not catching_up:
                 try:
-                    await asyncio.wait_for(watcher.woken.wait(), keepalive_s)
+                    async with asyncio.timeout(keepalive_s):
+                        await watcher.woken.wait()
                 except TimeoutError:
                     yield b": still here\n\n"
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from tqstudio.engine.media.plan.grid import picture_rate
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.video_codecs import encoder_for
@@ -20,7 +21,7 @@ class Piece:
 
     key: str
     megapixels: float
-    """10⁶ pixels, of all pictures together."""
+    """10⁶ pixels of all pictures together, or 10⁶ samples of sound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,26 @@ def workload(
         kept: qualities kept from an earlier ladder.
         done: finished share of each quality (0 … 1).
     """
-    pictures = max(0.0, facts.video.duration_s or facts.duration_s) * float(facts.video.fps)
+    sound = facts.video.still
+    rate = profile.audio_sample_rate if sound else float(picture_rate(facts.video, profile))
+    count = max(0.0, facts.video.duration_s or facts.duration_s) * rate
     done = done or {}
     source = source_class(facts)
     encode: list[Piece] = []
     for rung in build_ladder(facts, profile, requested):
         left = 1 - min(1.0, done.get(rung.name, 0.0))
         if not rung.skipped and rung.name not in kept and left > 0:
-            used = encoder_for(rung.codec, encoder)
+            if sound:
+                encode.append(Piece(f"sound {rung.name}", count * left / 1e6))
+                continue
+            used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
             key = f"{used} {rung.codec} {rung.preset} {source} {rung.name}"
-            encode.append(Piece(key, rung.pixels * pictures * left / 1e6))
+            encode.append(Piece(key, rung.pixels * count * left / 1e6))
     # All qualities share one decode, which starts where the first of them resumes.
     left = max((1 - min(1.0, done.get(piece.key.rpartition(" ")[2], 0.0)) for piece in encode), default=0.0)
-    coded = facts.video.coded_width * facts.video.coded_height
-    decode = Piece(f"decode {facts.video.codec} {source}", coded * pictures * left / 1e6)
+    coded = 1 if sound else facts.video.coded_width * facts.video.coded_height
+    codec = "sound" if sound else facts.video.codec
+    decode = Piece(f"decode {codec} {source}", coded * count * left / 1e6)
     return Workload(decode, tuple(encode))
 
 

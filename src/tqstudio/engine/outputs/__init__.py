@@ -8,6 +8,7 @@
 `publisher` updates files and database together; most other modules only handle files.
 """
 
+from tqstudio.engine.outputs.dash import has as has_dash
 from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, sweep
 from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, torn
 from tqstudio.engine.outputs.master import named, point
@@ -19,6 +20,7 @@ __all__ = [
     "build",
     "damaged",
     "first_free",
+    "has_dash",
     "intact",
     "is_sound",
     "name_it",

@@ -16,17 +16,17 @@ from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME, POSTER_NAME
-from tqstudio.engine.media.segments import chapters
+from tqstudio.engine.media.segments import chapters, storyboard
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.source.facts import Chapter
-from tqstudio.engine.outputs import integrity, master
+from tqstudio.engine.outputs import dash, integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder_files import MASTER_NAME
+from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
 from tqstudio.protocol.requests import Manifest, ManifestRendition
 
-_UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")
+_UNNAMED = re.compile(rf"\.v\d+-building|\.({re.escape(MASTER_NAME)}|{re.escape(MPD_NAME)})-next")
 
 
 def rows_of(manifest: Manifest, kept: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
@@ -72,8 +72,12 @@ def build(
         integrity.require_files(source, row)
         _fill(source, building / row.name, row, master.playlists(row, target))
         failpoints.reach("publish.building")
-    _poster(sink, building, manifest.poster, kept_from)
-    for name, content in _chapters(manifest).items():
+    # New sound without a cover does not get the picture of what was published before.
+    is_new_sound = not manifest.keep and all(each.kind != "video" for each in manifest.renditions)
+    _poster(sink, building, manifest.poster, None if is_new_sound else kept_from)
+    _storyboard(sink, building, manifest, kept_from)
+    described = dash.files(building, rows) if manifest.dash else {}
+    for name, content in (_chapters(manifest) | described).items():
         durable.write(building / name, content)
     durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())
     durable.sync_tree(building)
@@ -188,6 +192,14 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
             return
 
 
+def _storyboard(sink: Path, building: Path, manifest: Manifest, kept_from: Path | None) -> None:
+    source = kept_from if manifest.keep_storyboard else None
+    if manifest.storyboard and (sink / manifest.storyboard).resolve().is_relative_to(sink.resolve()):
+        source = sink / manifest.storyboard
+    for path in storyboard.files(source) if source is not None else ():
+        durable.write(building / path.name, durable.read(path))
+
+
 def _chapters(manifest: Manifest) -> dict[str, bytes]:
     return chapters.files([Chapter(**chapter.model_dump()) for chapter in manifest.chapters])
 
@@ -201,10 +213,8 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
         sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in written}
         for file in row.files:
             sums[f"{row.name}/{file.name}"] = file.blake3 or digests.of_file(folder / file.name)
-    for name in (POSTER_NAME, chapters.WEBVTT_NAME, chapters.JSON_NAME):
-        if (building / name).exists():
-            sums[name] = digests.of_file(building / name)
-    return sums
+    beside = sorted(path for path in building.iterdir() if path.is_file())
+    return sums | {path.name: digests.of_file(path) for path in beside}
 
 
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:

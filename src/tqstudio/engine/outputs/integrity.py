@@ -16,7 +16,7 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.media.source.fingerprint import Stopped
-from tqstudio.engine.outputs import master
+from tqstudio.engine.outputs import dash, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 from tqstudio.errors import ErrorCode, TqError
@@ -44,9 +44,10 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
         return (
             bool(rows)
             and place.master.read_bytes() == master.text(place, number, rows)
+            and dash.intact(place, number, rows)
             and not any(torn(place.generation(number), rows, Depth.HEADERS))
         )
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.media.segments.chapters import JSON_NAME
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.segments.playlists import (
@@ -23,6 +24,7 @@ from tqstudio.engine.media.segments.playlists import (
     media_playlist,
     target_duration,
 )
+from tqstudio.engine.outputs import dash
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 
@@ -47,12 +49,13 @@ def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     durable.write(place.next_master, text(place, number, rows))
 
 
-def replace(place: Place) -> None:
-    """Replace the master atomically by the one that `write_next` wrote.
+def replace(place: Place, number: int) -> None:
+    """Replace the master atomically by the one that `write_next` wrote, and before it the MPD.
 
     Raises:
         OSError: of the file system.
     """
+    dash.point(place, number)
     place.next_master.replace(place.master)
     durable.sync_folder(place.folder)
 
@@ -64,7 +67,7 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
         OSError: of the file system.
     """
     write_next(place, number, rows)
-    replace(place)
+    replace(place, number)
 
 
 def target_of(rows: Sequence[PublishedRow]) -> int | None:
@@ -112,11 +115,12 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
             iframes=_iframe_entry(number, row),
         )
         for row in rows
-        if row.kind == "video"
+        if not is_of_track(row.name)
     ]
     # New and kept renditions in one order: the default first, then by name.
     sounds = sorted(
-        (row for row in rows if row.kind == "audio"), key=lambda row: (not row.is_default, row.name)
+        (row for row in rows if row.kind == "audio" and is_of_track(row.name)),
+        key=lambda row: (not row.is_default, row.name),
     )
     names = {row.name for row in sounds}
     surround = {row.surround_of: row for row in sounds if row.surround_of in names}
@@ -131,7 +135,7 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
         SubtitleEntry(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
             language=row.language or "und",
-            name=_name(row, "Subtitles"),
+            name=row.menu_name("Subtitles"),
             peak_bps=row.peak_bps,
             average_bps=row.average_bps,
             role=row.role,
@@ -164,7 +168,7 @@ def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow, def
     return AudioEntry(
         uri=f"v{number}/{played.name}/{PLAYLIST_NAME}",
         language=row.language or "und",
-        name=_name(row, "Audio"),
+        name=row.menu_name("Audio"),
         channels=played.channels or 2,
         codec=played.codecs,
         peak_bps=played.peak_bps,
@@ -173,10 +177,3 @@ def _audio(number: int, row: PublishedRow, group: str, played: PublishedRow, def
         role=row.role,
         group=group,
     )
-
-
-def _name(row: PublishedRow, fallback: str) -> str:
-    """The name of a track in the menus of players."""
-    known = row.language if row.language != "und" else None
-    name = row.title or known or fallback
-    return name if not row.role or row.role in name.lower() else f"{name} ({row.role})"

@@ -13,7 +13,7 @@ from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
-from tqstudio.ladder_files import MASTER_NAME, OWNER_NAME
+from tqstudio.ladder_files import MASTER_NAME, MPD_NAME, OWNER_NAME
 from tqstudio.paths import display
 
 
@@ -23,6 +23,7 @@ class Place:
 
     output_root: Path
     slug: str
+    """The path of its folder below the output."""
     _held: Path | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -36,7 +37,7 @@ class Place:
         Raises:
             OSError: as `dir_fd.hold` does.
         """
-        with dir_fd.hold(self.output_root, self.slug) as folder:
+        with dir_fd.hold(self.output_root, *self.slug.split("/")) as folder:
             yield replace(self, _held=folder)
 
     @property
@@ -51,6 +52,15 @@ class Place:
     def next_master(self) -> Path:
         """The next master playlist before it replaces the current one."""
         return self.folder / f".{MASTER_NAME}-next"
+
+    @property
+    def mpd(self) -> Path:
+        return self.folder / MPD_NAME
+
+    @property
+    def next_mpd(self) -> Path:
+        """The next MPD before it replaces the current one."""
+        return self.folder / f".{MPD_NAME}-next"
 
     def generation(self, number: int) -> Path:
         return self.folder / f"v{number}"
@@ -67,6 +77,7 @@ class Place:
 def own(place: Place, owner: str, current: int | None) -> Place:
     """Return the place itself if its folder is free or belongs to this owner, else one with a numbered slug.
 
+    A ladder is not put into the folder of another one, but beside it: `film/part` becomes `film-part`.
     Folders of a person or of the supervisor of another home are never written to.
 
     Args:
@@ -76,18 +87,28 @@ def own(place: Place, owner: str, current: int | None) -> Place:
     Raises:
         OSError: the folder cannot be created.
     """
-    slug, tries = place.slug, 1
+    tries = 1
     while True:
-        candidate = Place(place.output_root, slug)
+        slug = place.slug if _may_contain(place) else place.slug.replace("/", "-")
+        candidate = Place(place.output_root, slug if tries == 1 else f"{slug}-{tries}")
         try:
-            with dir_fd.hold(place.output_root, slug, make=True) as folder:
+            with dir_fd.hold(place.output_root, *candidate.slug.split("/"), make=True) as folder:
                 if _take(replace(candidate, _held=folder), owner, current, is_first=tries == 1):
                     return candidate
         except NotADirectoryError:
             if not place.output_root.is_dir():
                 raise
         tries += 1
-        slug = f"{place.slug}-{tries}"
+
+
+def _may_contain(place: Place) -> bool:
+    """Whether the folders between the output and a place are neither links, files nor ladders."""
+    between = [place.output_root / parent for parent in Path(place.slug).parents][:-1]
+    return all(
+        not os.path.lexists(each)
+        or (each.is_dir() and not each.is_symlink() and not (each / OWNER_NAME).exists())
+        for each in between
+    )
 
 
 def _take(place: Place, owner: str, current: int | None, *, is_first: bool) -> bool:
@@ -108,7 +129,7 @@ def _take(place: Place, owner: str, current: int | None, *, is_first: bool) -> b
         return False
     durable.write(owner_file, owner.encode())
     durable.sync_folder(place.folder)
-    durable.sync_folder(place.output_root)
+    durable.sync_folder((place.output_root / place.slug).parent)
     return True
 
 

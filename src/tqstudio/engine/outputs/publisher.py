@@ -5,6 +5,7 @@
 | the intent is recorded under a live lease | nothing | rolled back |
 | the generation is built, synced and verified | a folder with a temporary name | rolled back |
 | it gets its final name | a folder that no master names | finished |
+| the MPD of DASH is replaced, if there is one | a generation that no master names | finished |
 | the master playlist is replaced | a published generation that is not recorded | finished |
 | the segment store is set aside | the same | finished |
 | job and generation are recorded, the intent is deleted | nothing | |
@@ -30,6 +31,7 @@ from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
+from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.outputs.workspace import Workspace
@@ -199,7 +201,7 @@ class Publisher:
         failpoints.reach("publish.master_written")
         _require_rules(place.next_master)
         _require_same_source(publication)
-        master.replace(place)
+        master.replace(place, number)
         failpoints.reach("publish.pointed")
 
     async def _finish(self, publication: Publication, phase: str) -> bool:
@@ -273,7 +275,7 @@ def _point_if_whole(publication: Publication) -> bool:
             _require_same_source(publication)
             master.write_next(place, number, rows)
             _require_rules(place.next_master)
-            master.replace(place)
+            master.replace(place, number)
     failpoints.reach("settle.pointed")
     return True
 
@@ -291,8 +293,8 @@ def _require_something(publication: Publication) -> None:
     missing = sorted(set(publication.manifest.keep) - there)
     if missing:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{missing[0]} cannot be kept: it is not published")
-    if not any(row.kind == "video" for row in publication.rows):
-        raise TqError(ErrorCode.OUTPUT_INVALID, "there is no video to publish")
+    if all(is_of_track(name) for name in there):
+        raise TqError(ErrorCode.OUTPUT_INVALID, "there is no quality to publish")
 
 
 def _require_rules(written: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.files.dir_fd import NotOurs
-from tqstudio.engine.outputs import generation, integrity, master
+from tqstudio.engine.outputs import dash, generation, integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 
@@ -31,6 +31,8 @@ def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gene
 
 
 def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:
+    # It may name the generation although the master does not yet.
+    dash.point(place, recorded.number if recorded else None)
     if master.named(place) == number:
         if recorded is None:
             durable.discard(place.master)

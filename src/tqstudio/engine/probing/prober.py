@@ -126,6 +126,9 @@ class Prober:
                     await self._save(results)
                     results, due = [], clock() + SAVE_S
             await self._save(results)
+            if self._hinted.is_set():
+                # While files are being queued, probing them must not delay that.
+                return
 
     async def _wait_for_work(self) -> None:
         """Wait for a hint; if none comes for `probe_idle_s`, end the process."""
@@ -136,7 +139,8 @@ class Prober:
 
     async def _is_hinted(self, within_s: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hinted.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._hinted.wait()
         return self._hinted.is_set()
 
     async def _probe(self, source: Unprobed) -> ProbeResult:

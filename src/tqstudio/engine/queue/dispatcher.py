@@ -41,6 +41,7 @@ from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
 from tqstudio.protocol.requests import ClaimRequest
 from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob
+from tqstudio.source_files import is_audio_name
 
 _MAX_DEFERRED = 50
 """Jobs that one transaction lets wait for their own volumes; the next one continues."""
@@ -157,7 +158,8 @@ class Dispatch:
                     break
                 try:
                     # A job can also become claimable for a CPU because `gpu_grace_s` is over.
-                    await asyncio.wait_for(work.wait(), min(left, max(1.0, self._settings.gpu_grace_s / 4)))
+                    async with asyncio.timeout(min(left, max(1.0, self._settings.gpu_grace_s / 4))):
+                        await work.wait()
                 except TimeoutError:
                     continue
             return {"job": None, "test": False}
@@ -232,6 +234,7 @@ class Dispatch:
             "source": {"kind": "file", "path_b64": encode(asked.source)},
             "source_root_b64": encode(folder or os.path.dirname(asked.source)),
             "drop_folder_b64": encode(folder) if folder else None,
+            "refuses_sound": asked.refuses_sound and not is_audio_name(os.path.basename(asked.source)),
             "source_size": asked.size,
             "source_mtime_ns": asked.mtime_ns,
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},

@@ -12,7 +12,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder, names
-from tqstudio.engine.media.plan.track_names import is_of_track
+from tqstudio.engine.media.plan.track_names import STORYBOARD, SUBTITLES, is_of_track
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
@@ -28,7 +28,7 @@ from tqstudio.paths import display
 from tqstudio.protocol.answers import ActionResult, ErrorView
 from tqstudio.protocol.requests import ActionRequest
 
-_SIZE = re.compile(r"(\d+)p\b")
+_SIZE = re.compile(r"(\d+)[pk]\b")
 
 
 class Actions:
@@ -177,8 +177,8 @@ def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]
 
 def _tracks_of(current: generations.GenerationRow) -> set[str]:
     """Returns the audio and subtitles that the ladder has, or had before they were dropped."""
-    return {row.name for row in current.renditions if row.kind != "video"} | {
-        name for name in current.omitted if is_of_track(name)
+    return {
+        name for name in (*(row.name for row in current.renditions), *current.omitted) if is_of_track(name)
     }
 
 
@@ -190,13 +190,13 @@ def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, enco
     """
     drop = set(request.drop)
     there = {row.name for row in current.renditions}
-    pictures = {row.name for row in current.renditions if row.kind == "video"}
-    if unknown := sorted(drop - there):
+    qualities = {name for name in there if not is_of_track(name)}
+    if unknown := sorted(drop - there - {STORYBOARD, SUBTITLES}):
         return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
     if both := _by_size(drop & set(request.renditions or ())):
         return f"cannot both encode and drop {both[0]}; name it once"
-    left = pictures | set(request.renditions) if request.renditions else encoded or pictures
-    if drop and not (left - drop - (there - pictures)):
+    left = qualities | set(request.renditions) if request.renditions else encoded or qualities
+    if drop and not (left - drop - (there - qualities)):
         return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
     return ""
 
@@ -206,7 +206,7 @@ def _rungs(profile_json: str) -> set[str]:
 
 
 def _by_size(names: Iterable[str]) -> list[str]:
-    """Sorts video renditions from largest to smallest, then the others."""
+    """Sorts qualities from best to worst, then the others."""
     sizes = {name: _SIZE.match(name) for name in names}
     return sorted(sizes, key=lambda name: (-int(found[1]) if (found := sizes[name]) else 0, name))
 

@@ -148,7 +148,8 @@ class WorkerPool:
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _spawn(self, slot: Slot) -> _Running:
         row = await self._db.write(_ensure, slot)
@@ -215,7 +216,8 @@ class WorkerPool:
         if self._running:
             done = asyncio.gather(*(running.child.exited.wait() for running in self._running.values()))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done, KILL_AFTER_S)
+                async with asyncio.timeout(KILL_AFTER_S):
+                    await done
             for running in self._running.values():
                 self._kill(running)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -58,9 +58,9 @@ class WorkerIdentity:
     ffmpeg: str
     """Path of the ffmpeg that the supervisor found."""
     encoder: str | None = None
-    """Encoder of a GPU worker."""
+    """Encoders of a GPU worker, see `hardware.Device`."""
     device: str | None = None
-    """GPU index of a GPU worker."""
+    """GPU of a GPU worker."""
 
 
 def _connect(identity: WorkerIdentity) -> ApiClient:
@@ -245,7 +245,7 @@ class WorkerSession:
             TqError: the report failed.
         """
         try:
-            encoder = self._identity.encoder or CPU_ENCODER
+            encoder = (self._identity.encoder or CPU_ENCODER).split()[0]
             problem = encoding_problem(self._locate(), encoder, self._identity.device)
         except TqError as error:
             problem = error.message

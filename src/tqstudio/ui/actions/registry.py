@@ -6,7 +6,8 @@ Screens and the app implement action `x` as method `do_x`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal
 
 from textual.binding import Binding, BindingType
@@ -33,128 +34,96 @@ class Action:
     keys: tuple[str, ...]
     text: str
     help: str
-    views: tuple[View, ...]
-    group: str
     footer: int = 0
     operation: Operation | None = None
     palette: bool = True
+    _: KW_ONLY
+    group: str
+    views: tuple[View, ...]
 
 
-def _move(name: str, keys: tuple[str, ...], help: str) -> Action:
-    return Action(name, keys, name, help, SCROLLED, "Move", palette=False)
-
+_job = partial(Action, group="Job", views=JOBS)
+_queue = partial(Action, group="Queue", views=("queue",))
+_list = partial(Action, group="List", views=("queue",))
+_worker = partial(Action, group="Worker", views=("workers",))
+_folder = partial(Action, group="Folder", views=("folders",))
+_move = partial(Action, group="Move", views=SCROLLED, palette=False)
+_everywhere = partial(Action, group="Everywhere", views=EVERY)
 
 ACTIONS: tuple[Action, ...] = (
-    Action("pause", ("p",), "pause", "pause or resume the job", JOBS, "Job", 10, Operation.PAUSE),
-    Action(
-        "cancel",
-        ("x",),
-        "cancel",
-        "cancel the job; finished segments are kept",
-        JOBS,
-        "Job",
-        11,
-        Operation.CANCEL,
+    _job("pause", ("p",), "pause", "pause or resume the job", 10, Operation.PAUSE),
+    _job("cancel", ("x",), "cancel", "cancel the job; finished segments are kept", 11, Operation.CANCEL),
+    _job("retry", ("r",), "retry", "retry a failed or cancelled job", 12, Operation.RETRY),
+    _job(
+        "retranscode",
+        ("e",),
+        "retranscode",
+        "encode some or all qualities of a done job again",
+        13,
+        Operation.RETRANSCODE,
     ),
-    Action("retry", ("r",), "retry", "retry a failed or cancelled job", JOBS, "Job", 12, Operation.RETRY),
-    Action(
-        *("retranscode", ("e",), "retranscode", "encode some or all qualities of a done job again"),
-        *(JOBS, "Job", 13, Operation.RETRANSCODE),
+    _job(
+        "restart", ("R",), "restart", "restart the job; finished segments are discarded", 0, Operation.RESTART
     ),
-    Action(
-        *("restart", ("R",), "restart", "restart the job; finished segments are discarded"),
-        *(JOBS, "Job", 0, Operation.RESTART),
+    _job("raise", ("plus",), "priority", "raise the priority by 1", 13, Operation.PRIORITY),
+    _job("lower", ("minus",), "lower", "lower the priority by 1", 0, Operation.PRIORITY),
+    _job("priority", ("equals_sign",), "priority…", "set the priority", 0, Operation.PRIORITY),
+    _job("delete", ("D",), "delete", "remove the job from the list; U restores it", 0, Operation.DELETE),
+    _job("undelete", ("U",), "undelete", "restore the jobs deleted last"),
+    _job("log", ("l",), "log", "show the log of the latest or selected attempt", 21),
+    _job("command", ("c",), "command", "show the ffmpeg commands, ready to paste", 22),
+    _job("facts", ("i",), "facts", "show everything known about the source", 23),
+    _everywhere("pause_all", ("P",), "pause all", "pause or resume the whole queue", 44),
+    _queue("add", ("n",), "add files", "add files or a folder to the queue", 30),
+    _queue("sort", ("s",), "sort", "sort by queue order, newest or oldest", 32),
+    _queue("freeze", ("F",), "freeze", "freeze or unfreeze the order of the list"),
+    _queue(
+        "follow",
+        ("f",),
+        "follow",
+        "keep the cursor on the first job or the newest line",
+        views=("queue", "history", "text"),
     ),
-    Action(
-        *("raise", ("plus",), "priority", "raise the priority by 1", JOBS, "Job", 13),
-        Operation.PRIORITY,
+    _job("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", views=("job",)),
+    _queue("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden"),
+    _list("open", ("enter",), "details", "show all details of the selected line", 15, views=LISTS),
+    _list("filter", ("slash",), "filter", "filter the list: words, or state:failed", 16, views=LISTS),
+    _list("mark", ("space",), "mark", "mark or unmark this job"),
+    _list("mark_all", ("a",), "mark all", "mark every job that the filter shows"),
+    _list("unmark", ("u",), "unmark", "remove all marks", 14),
+    _list(
+        "copy",
+        ("y",),
+        "copy",
+        "copy the path, the playlist, the command or the text",
+        24,
+        views=("queue", "job", "text"),
     ),
-    Action("lower", ("minus",), "lower", "lower the priority by 1", JOBS, "Job", 0, Operation.PRIORITY),
-    Action("priority", ("equals_sign",), "priority…", "set the priority", JOBS, "Job", 0, Operation.PRIORITY),
-    Action(
-        "delete",
-        ("D",),
-        "delete",
-        "remove the job from the list; U restores it",
-        JOBS,
-        "Job",
-        0,
-        Operation.DELETE,
+    _worker("worker_switch", ("e",), "on/off", "enable or disable the worker", 10),
+    _worker("worker_drain", ("d",), "drain", "finish the running job, then take no more", 11),
+    _folder("folder_add", ("n",), "add folder", "watch another folder", 10),
+    _folder("folder_switch", ("e",), "on/off", "start or stop watching the folder", 11),
+    _folder("folder_remove", ("D",), "remove", "remove the drop folder; no file is touched", 12),
+    _move("down", ("j", "down"), "down", "one line down"),
+    _move("up", ("k", "up"), "up", "one line up"),
+    _move("top", ("g", "home"), "top", "to the top"),
+    _move("end", ("G", "end"), "end", "to the end"),
+    _move("half_up", ("ctrl+u", "pageup"), "half_up", "a page up"),
+    _move("half_down", ("ctrl+d", "pagedown"), "half_down", "a page down"),
+    _everywhere("view_queue", ("1",), "queue", "show the queue"),
+    _everywhere("view_workers", ("2",), "workers", "show the workers"),
+    _everywhere("view_folders", ("3",), "folders", "show the drop folders"),
+    _everywhere("view_history", ("4",), "history", "show the event history"),
+    _everywhere(
+        "back", ("escape",), "back", "go back: close, clear filter, clear marks, queue", 45, palette=False
     ),
-    Action("undelete", ("U",), "undelete", "restore the jobs deleted last", JOBS, "Job"),
-    Action("log", ("l",), "log", "show the log of the latest or selected attempt", JOBS, "Job", 21),
-    Action("command", ("c",), "command", "show the ffmpeg commands, ready to paste", JOBS, "Job", 22),
-    Action("facts", ("i",), "facts", "show everything known about the source", JOBS, "Job", 23),
-    Action("pause_all", ("P",), "pause all", "pause or resume the whole queue", EVERY, "Everywhere", 44),
-    Action("add", ("n",), "add files", "add files or a folder to the queue", ("queue",), "Queue", 30),
-    Action("sort", ("s",), "sort", "sort by queue order, newest or oldest", ("queue",), "Queue", 32),
-    Action("freeze", ("F",), "freeze", "freeze or unfreeze the order of the list", ("queue",), "Queue"),
-    Action(
-        *("follow", ("f",), "follow", "keep the cursor on the first job or the newest line"),
-        *(("queue", "history", "text"), "Queue"),
-    ),
-    Action("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", ("job",), "Job"),
-    Action("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden", ("queue",), "Queue"),
-    Action("open", ("enter",), "details", "show all details of the selected line", LISTS, "List", 15),
-    Action("filter", ("slash",), "filter", "filter the list: words, or state:failed", LISTS, "List", 16),
-    Action("mark", ("space",), "mark", "mark or unmark this job", ("queue",), "List"),
-    Action("mark_all", ("a",), "mark all", "mark every job that the filter shows", ("queue",), "List"),
-    Action("unmark", ("u",), "unmark", "remove all marks", ("queue",), "List", 14),
-    Action(
-        *("copy", ("y",), "copy", "copy the path, the playlist, the command or the text"),
-        *(("queue", "job", "text"), "List", 24),
-    ),
-    Action("worker_switch", ("e",), "on/off", "enable or disable the worker", ("workers",), "Worker", 10),
-    Action(
-        *("worker_drain", ("d",), "drain", "finish the running job, then take no more"),
-        *(("workers",), "Worker", 11),
-    ),
-    Action("folder_add", ("n",), "add folder", "watch another folder", ("folders",), "Folder", 10),
-    Action(
-        "folder_switch", ("e",), "on/off", "start or stop watching the folder", ("folders",), "Folder", 11
-    ),
-    Action(
-        "folder_remove",
-        ("D",),
-        "remove",
-        "remove the drop folder; no file is touched",
-        ("folders",),
-        "Folder",
-        12,
-    ),
-    _move("down", ("j", "down"), "one line down"),
-    _move("up", ("k", "up"), "one line up"),
-    _move("top", ("g", "home"), "to the top"),
-    _move("end", ("G", "end"), "to the end"),
-    _move("half_up", ("ctrl+u", "pageup"), "a page up"),
-    _move("half_down", ("ctrl+d", "pagedown"), "a page down"),
-    Action("view_queue", ("1",), "queue", "show the queue", EVERY, "Everywhere"),
-    Action("view_workers", ("2",), "workers", "show the workers", EVERY, "Everywhere"),
-    Action("view_folders", ("3",), "folders", "show the drop folders", EVERY, "Everywhere"),
-    Action("view_history", ("4",), "history", "show the event history", EVERY, "Everywhere"),
-    Action(
-        *("back", ("escape",), "back", "go back: close, clear filter, clear marks, queue"),
-        *(EVERY, "Everywhere", 45),
-        palette=False,
-    ),
-    Action("theme", ("t",), "theme", "switch to the next theme", EVERY, "Everywhere"),
-    Action("start", ("S",), "start it", "start a supervisor if none is running", EVERY, "Everywhere", 1),
-    Action("reconnect", ("ctrl+r",), "try now", "reconnect and reload now", EVERY, "Everywhere", 2),
-    Action(
-        *("palette", ("colon", "ctrl+p"), "palette", "search actions by name", EVERY, "Everywhere"),
-        palette=False,
-    ),
-    Action("help", ("question_mark",), "help", "show the keys of this view", EVERY, "Everywhere", 50),
-    Action("suspend", ("ctrl+z",), "suspend", "suspend to the shell; fg resumes", EVERY, "Everywhere"),
-    Action(
-        "leave",
-        ("q", "ctrl+c"),
-        "quit",
-        "quit the UI; the supervisor keeps running",
-        EVERY,
-        "Everywhere",
-        51,
-    ),
+    _everywhere("theme", ("t",), "theme", "switch to the next theme"),
+    _everywhere("start", ("S",), "start it", "start a supervisor if none is running", 1),
+    _everywhere("reconnect", ("ctrl+r",), "try now", "reconnect and reload now", 2),
+    _everywhere("palette", ("colon", "ctrl+p"), "palette", "search actions by name", palette=False),
+    _everywhere("help", ("question_mark",), "help", "show the keys of this view", 50),
+    _everywhere("suspend", ("ctrl+z",), "suspend", "suspend to the shell; fg resumes"),
+    _everywhere("leave", ("q", "ctrl+c"), "quit", "quit the UI; the supervisor keeps running", 51),
 )
 
 BY_NAME = {action.name: action for action in ACTIONS}

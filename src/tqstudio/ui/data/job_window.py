@@ -16,7 +16,7 @@ PAGE = 200
 AHEAD = 60
 """Rows to keep loaded on either side of the cursor."""
 BELOW = 8
-"""Rows below a job that are compared, to tell whether the list has moved with it or it alone has gone."""
+"""Rows below a job that are compared, to see whether the list has moved with it or it alone has gone."""
 KEEP = 600
 """Maximal number of loaded rows; those farther from the cursor are dropped and read again when needed."""
 

@@ -13,18 +13,7 @@ from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.marks import Marks
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import (
-        ActionResult,
-        EventView,
-        FolderView,
-        GateView,
-        GenerationView,
-        JobDetail,
-        JobLive,
-        JobRow,
-        StatusView,
-        WorkerView,
-    )
+    from tqstudio.protocol import answers
 
 MAX_EVENTS = 2_000
 """Maximal number of events kept; the supervisor has older ones."""
@@ -55,20 +44,20 @@ class Model:
         self.now = now
         self.version = 0
         self.connection = Connection()
-        self.status: StatusView | None = None
+        self.status: answers.StatusView | None = None
         self.jobs = JobWindow()
         self.marks = Marks()
         self.deleted: list[dict[int, str]] = []
         """The deletions that can be undone, newest last: the names of the jobs by id."""
-        self.workers: dict[str, WorkerView] = {}
-        self.folders: list[FolderView] | None = None
-        self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
+        self.workers: dict[str, answers.WorkerView] = {}
+        self.folders: list[answers.FolderView] | None = None
+        self.events: deque[answers.EventView] = deque(maxlen=MAX_EVENTS)
         self.last_seq: int | None = None
-        self.detail: JobDetail | None = None
+        self.detail: answers.JobDetail | None = None
         self._detail_at: datetime | None = None
         self.notes: list[str] = []
         self._dismissed: set[tuple[int, str]] = set()
-        self.generations: dict[int, GenerationView | None] = {}
+        self.generations: dict[int, answers.GenerationView | None] = {}
         """The published generation of each video that was requested."""
         self.heard_at: datetime | None = None
         """When the supervisor was last heard from."""
@@ -80,32 +69,34 @@ class Model:
         """Record that the supervisor has just been heard from."""
         self.heard_at = self.now()
 
-    def take_status(self, status: StatusView) -> None:
+    def take_status(self, status: answers.StatusView) -> None:
         self.status = status
         self.heard()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
         self.changed()
 
-    def take_progress(self, updates: Iterable[JobLive]) -> None:
+    def take_progress(self, updates: Iterable[answers.JobLive]) -> None:
         updates = list(updates)
         self.jobs.merge(updates)
         self.marks.take_progress(updates)
         detail = self.detail
         for update in updates:
             if detail is not None and update["id"] == detail["id"]:
-                self.detail = cast("JobDetail", {**detail, **update, "renditions": _merged(detail, update)})
+                self.detail = cast(
+                    "answers.JobDetail", {**detail, **update, "renditions": _merged(detail, update)}
+                )
         self.changed()
 
-    def take_detail(self, detail: JobDetail | None) -> None:
+    def take_detail(self, detail: answers.JobDetail | None) -> None:
         """Store the details of the job that is shown."""
         self.detail, self._detail_at = detail, self.now()
         self.changed()
 
-    def take_workers(self, workers: Iterable[WorkerView]) -> None:
+    def take_workers(self, workers: Iterable[answers.WorkerView]) -> None:
         self.workers |= {worker["name"]: worker for worker in workers}
         self.changed()
 
-    def take_event(self, event: EventView) -> None:
+    def take_event(self, event: answers.EventView) -> None:
         seq = event["seq"]
         if self.last_seq is None or seq > self.last_seq:
             self.last_seq = seq
@@ -115,7 +106,7 @@ class Model:
                 self.generations.pop(event["video"], None)
             self.changed()
 
-    def take_events(self, events: Iterable[EventView], last_seq: int) -> None:
+    def take_events(self, events: Iterable[answers.EventView], last_seq: int) -> None:
         """Replace the history."""
         self.events.clear()
         self.events.extend(events)
@@ -129,7 +120,7 @@ class Model:
             )
         self.changed()
 
-    def take_result(self, result: ActionResult) -> None:
+    def take_result(self, result: answers.ActionResult) -> None:
         """Apply the answer to an action, which also a refusal has; the event of a change follows it."""
         status, control, row = result["status"], result["control"], self.job(result["job"])
         # The word of a row that is up to date may say more: retry, held.
@@ -141,10 +132,10 @@ class Model:
         self.jobs.patch(job, fields)
         self.marks.patch(job, fields)
         if self.detail is not None and self.detail["id"] == job:
-            self.detail = cast("JobDetail", {**self.detail, **fields})
+            self.detail = cast("answers.JobDetail", {**self.detail, **fields})
         self.changed()
 
-    def job(self, job: int | None) -> JobRow | None:
+    def job(self, job: int | None) -> answers.JobRow | None:
         row = self.jobs.row(job)
         if row is None and self.detail is not None and self.detail["id"] == job:
             return self.detail
@@ -155,7 +146,7 @@ class Model:
         return self.connection.link is Link.UP
 
     @property
-    def gates(self) -> list[GateView]:
+    def gates(self) -> list[answers.GateView]:
         """What blocks the queue."""
         return self.status["gates"] if self.status else []
 
@@ -195,12 +186,12 @@ class Model:
         return (self.now() - self._detail_at).total_seconds() if self._detail_at else 0.0
 
     @property
-    def folder_problems(self) -> list[FolderView]:
+    def folder_problems(self) -> list[answers.FolderView]:
         """Enabled folders that cannot be watched."""
         return [each for each in self.folders or () if each["problem"] and each["enabled"]]
 
     @property
-    def folder_news(self) -> list[FolderView]:
+    def folder_news(self) -> list[answers.FolderView]:
         """Folders with problems that the user has not dismissed."""
         return [each for each in self.folder_problems if _problem_key(each) not in self._dismissed]
 
@@ -212,13 +203,13 @@ class Model:
         return dismissed
 
 
-def _merged(detail: JobDetail, update: JobLive) -> list[dict[str, Any]]:
+def _merged(detail: answers.JobDetail, update: answers.JobLive) -> list[dict[str, Any]]:
     """The live qualities, with the times that only the detail contains."""
     known = {rendition["name"]: rendition for rendition in detail["renditions"]}
     unknown = {"started_at": None, "completed_at": None}
     return [{**unknown, **known.get(live["name"], {}), **live} for live in update["renditions"]]
 
 
-def _problem_key(folder: FolderView) -> tuple[int, str]:
+def _problem_key(folder: answers.FolderView) -> tuple[int, str]:
     problem = folder["problem"]
     return folder["id"], problem["message"] if problem else ""

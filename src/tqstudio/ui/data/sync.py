@@ -154,8 +154,7 @@ class Feed:
             silent = not reason and await asyncio.to_thread(self._listening)
             self.model.connection = Connection(Link.LOST, reason, silent)
             self._changed()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._try_now.wait(), delay_s)
+        await _wait(self._try_now, delay_s)
 
     async def _close(self) -> None:
         client, self._client = self._client, None
@@ -180,7 +179,8 @@ class Feed:
 
     async def _in_time(self, call: Call[T]) -> T:
         try:
-            return await asyncio.wait_for(self.send(call), ANSWER_S)
+            async with asyncio.timeout(ANSWER_S):
+                return await self.send(call)
         except TimeoutError:
             raise TqError(ErrorCode.SUPERVISOR_SILENT, "the supervisor did not answer in time") from None
 
@@ -245,8 +245,7 @@ class Feed:
     async def _poll_status(self) -> None:
         while True:
             busy = bool(self.model.status and self.model.status["jobs"].get("in_progress"))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._status_due.wait(), STATUS_BUSY_S if busy else STATUS_IDLE_S)
+            await _wait(self._status_due, STATUS_BUSY_S if busy else STATUS_IDLE_S)
             self._status_due.clear()
             self.model.take_status(await self._in_time(calls.status()))
             self._changed()
@@ -258,8 +257,7 @@ class Feed:
             self.model.folders = (await self.send(calls.folders()))["folders"]
             self.model.changed()
             self._changed()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._folders_due.wait(), FOLDERS_S)
+            await _wait(self._folders_due, FOLDERS_S)
 
     async def _poll_jobs(self) -> None:
         while True:
@@ -276,3 +274,10 @@ class Feed:
             self._changed()
             took = monotonic() - began
             await asyncio.sleep(max(JOBS_MIN_S, took / JOBS_SHARE - took))
+
+
+async def _wait(event: asyncio.Event, at_most_s: float) -> None:
+    # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes with the result.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await event.wait()

@@ -10,13 +10,11 @@ from textual.app import ComposeResult
 from textual.strip import Strip
 
 from tqstudio.ui.context import Context
-from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
-from tqstudio.words import format as fmt
 
 Facts = list[tuple[str, str]]
 Item = TypeVar("Item")
@@ -47,9 +45,7 @@ class FactPane(LineView):
             line.add(glyphs.rule, palette.rule).gap().add(title, palette.strong).gap()
         lines = [line.fill(glyphs.rule, palette.rule).strip()]
         for name, value in facts:
-            for at, part in enumerate(wrap(fmt.plain(value), width - 16)):
-                line = self.start(width).gap(2).cell(name if not at else "", 11, palette.faint).gap()
-                lines.append(line.add(part, palette.text).strip())
+            lines += self.named(name, value, width, cells=11)
         return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,17 +17,9 @@ VIEWS: dict[str, str] = {
 }
 """Module and class of each view's screen."""
 
-
 LATER = (
-    *(
-        "screens.job.screen",
-        "screens.job.source_facts",
-        "screens.text",
-        "screens.start_problem",
-        "screens.help",
-    ),
-    *("screens.dialogs.dialogs", "screens.dialogs.ask_path"),
-    *("screens.workers", "screens.folders", "screens.history", "screens.command_palette"),
+    *("job.screen", "job.source_facts", "text", "start_problem", "help", "dialogs.dialogs"),
+    *("dialogs.ask_path", "workers", "folders", "history", "command_palette"),
 )
 """Modules imported soon after the first picture: their first use is fast then, and an upgrade installed
 meanwhile is not mixed with the running version."""
@@ -35,9 +28,9 @@ LATER_S = 0.5
 
 def view_class(view: str) -> type[StudioScreen]:
     module, _, name = VIEWS[view].rpartition(".")
-    found: type[StudioScreen] = getattr(import_module(f"tqstudio.ui.screens.{module}"), name)
+    found: type[StudioScreen] = getattr(load(module), name)
     return found
 
 
-def load(module: str) -> None:
-    import_module(f"tqstudio.ui.{module}")
+def load(module: str) -> ModuleType:
+    return import_module(f"tqstudio.ui.screens.{module}")

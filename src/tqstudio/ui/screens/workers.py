@@ -89,7 +89,7 @@ class WorkerList(ItemList["WorkerView"]):
         since = fmt.age(worker["registered_at"], now)
         return {
             "worker": worker["name"],
-            "kind": " ".join(filter(None, (worker["encoder"] or worker["kind"], worker["device"]))),
+            "kind": " ".join(filter(None, (worker["kind"], worker["device"]))),
             "state": state,
             "job": str(worker["job"]) if worker["job"] is not None else glyphs.states["skipped"],
             "step": (worker["step"] or "").replace("_", " "),

@@ -8,7 +8,7 @@ from textual import events
 from textual.strip import Strip
 
 from tqstudio.ui.context import Context
-from tqstudio.ui.look.line import width_of, wrap
+from tqstudio.ui.look.line import width_of
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
 
@@ -88,11 +88,5 @@ class Document(RowList):
     def blank(self, width: int) -> Strip:
         return self.start(width).strip()
 
-    def fact(self, name: str, value: str, width: int, *, cells: int = 14) -> list[Strip]:
-        """A name and its value in one or more lines; none for an empty value."""
-        palette = self.studio.palette
-        lines = []
-        for at, part in enumerate(wrap(value, max(8, width - cells - 3))):
-            line = self.start(width).gap().cell(name if not at else "", cells, palette.faint).gap()
-            lines.append(line.add(part, palette.text).strip())
-        return lines
+    def fact(self, name: str, value: str, width: int) -> list[Strip]:
+        return self.named(name, value, width, cells=14, indent=1, margin=1)

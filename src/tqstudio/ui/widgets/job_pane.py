@@ -6,25 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from rich.cells import chop_cells
+from rich.style import Style
 from textual.strip import Strip
 
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.ui.context import Context
-from tqstudio.ui.look.line import Line, fit, fit_name, width_of, wrap
+from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
-from tqstudio.words.sentences import (
-    attempt_words,
-    error_now,
-    failure_words,
-    kind_words,
-    skipped_words,
-    status_text,
-    took_words,
-)
+from tqstudio.words import sentences
 from tqstudio.words.symbols import job_state, job_word, quality_look
 
 if TYPE_CHECKING:
@@ -59,13 +52,13 @@ class JobPane(LineView):
     def line(self, y: int, width: int) -> Strip:
         if not self._lines or y == 0:
             self._lines = self._build(width)
-        return self._lines[y] if y < len(self._lines) else self._start(width).strip()
+        return self._lines[y] if y < len(self._lines) else self.start(width).gap().strip()
 
-    def _start(self, width: int) -> Line:
-        line = self.start(width)
+    def start(self, width: int, base: Style | None = None) -> Line:
+        line = super().start(width, base)
         if self.beside:
             line.add("│" if self.studio.glyphs.rule == "─" else "|", self.studio.palette.rule)
-        return line.gap()
+        return line
 
     def _build(self, width: int) -> list[Strip]:
         row = self._job()
@@ -77,7 +70,7 @@ class JobPane(LineView):
         height = self.size.height - 1
         body = self._facts(row, width) if self.page == "facts" else self._short(row, width)
         if len(body) > height > 0:
-            more = self._start(width).gap(1)
+            more = self.start(width).gap(2)
             more.add(f"{len(body) - height + 1} more – enter shows all", self.studio.palette.faint)
             body = [*body[: height - 1], more.strip()]
         return [*lines, *body]
@@ -85,13 +78,13 @@ class JobPane(LineView):
     def _title(self, row: JobRow | None, width: int) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         if row is None:
-            line = self._start(width) if self.beside else self.start(width)
-            return line.fill(" " if self.beside else glyphs.rule, palette.rule).strip()
-        line = self._start(width) if self.beside else self.start(width).add(glyphs.rule, palette.rule).gap()
+            return self.start(width).fill(" " if self.beside else glyphs.rule, palette.rule).strip()
+        line = self.start(width)
         if self.beside:
-            line.add(f"{row['id']} ", palette.dim)
+            line.gap().add(f"{row['id']} ", palette.dim)
             line.add(fit_name(row["name"], line.room - 1, glyphs.ellipsis), palette.strong)
             return line.strip()
+        line.add(glyphs.rule, palette.rule).gap()
         summary = self._summary(row)
         room = max(12, line.room - width_of(summary) - len(str(row["id"])) - 6)
         line.add(f"{row['id']} ", palette.dim)
@@ -105,20 +98,25 @@ class JobPane(LineView):
         if row["status"] == "in_progress":
             step = (row["step"] or "starting").replace("_", " ")
             speed = "" if stale else fmt.speed(row["speed"])
-            parts = [f"was in {step}" if stale else step, attempt_words(row), row["worker"] or "", speed]
+            parts = [
+                f"was in {step}" if stale else step,
+                sentences.attempt_words(row),
+                row["worker"] or "",
+                speed,
+            ]
         else:
-            parts = [kind_words(row), f"profile {row['profile']}"]
+            parts = [sentences.kind_words(row), f"profile {row['profile']}"]
             if row["attempts"] or row["crashes"]:
-                parts.append(attempt_words(row))
+                parts.append(sentences.attempt_words(row))
         return ", ".join(part for part in parts if part)
 
     def _state(self, row: JobRow, width: int) -> list[Strip]:
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
         state = job_state(row, stale=stale)
-        line = self._start(width).add(f"{glyphs.states[state]} ", palette.states[state])
+        line = self.start(width).gap().add(f"{glyphs.states[state]} ", palette.states[state])
         line.add(job_word(row, self.studio.model.rows_age_s, stale=stale), palette.states[state])
-        about = [self._start(width).add(part, palette.dim) for part in wrap(self._summary(row), width - 3)]
-        return [each.strip() for each in (line, *about, self._start(width))]
+        about = self.paragraph(self._summary(row), width, palette.dim, indent=1)
+        return [line.strip(), *about, self.start(width).strip()]
 
     def _short(self, row: JobRow, width: int) -> list[Strip]:
         """The pane below the list: errors and hints, then the bars, or the facts if there are none."""
@@ -128,7 +126,7 @@ class JobPane(LineView):
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
         """The pane beside the list."""
-        blank = self._start(width).strip()
+        blank = self.start(width).strip()
         lines: list[Strip] = []
         for part in (self._error, self._warnings, self._play, self._status_text, self._qualities):
             found = part(row, width)
@@ -137,18 +135,18 @@ class JobPane(LineView):
 
     def _error(self, row: JobRow, width: int) -> list[Strip]:
         """Error, hint, and the path of the log."""
-        error = error_now(row)
+        error = sentences.error_now(row)
         if error is None:
             return []
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        text = wrap(fmt.plain(f"{error['code']}: {error['message']}"), width - 5)
-        hint = wrap(fmt.plain(f"{glyphs.arrow} {error['hint']}"), width - 5)
-        lines = [self._start(width).gap().add(part, palette.error) for part in text]
-        lines += [self._start(width).gap().add(part, palette.text) for part in hint]
+        lines = self.paragraph(f"{error['code']}: {error['message']}", width, palette.error)
+        lines += self.paragraph(f"{glyphs.arrow} {error['hint']}", width, palette.text)
         if error["log"]:
-            line = self._start(width).gap().add("l", palette.key).add(" log  ", palette.dim)
-            lines.append(line.add(fit_name(error["log"], line.room - 1, glyphs.ellipsis), palette.dim))
-        return [line.strip() for line in lines]
+            line = self.start(width).gap(2).add("l", palette.key).add(" log  ", palette.dim)
+            lines.append(
+                line.add(fit_name(error["log"], line.room - 1, glyphs.ellipsis), palette.dim).strip()
+            )
+        return lines
 
     def _warnings(self, row: JobRow, width: int) -> list[Strip]:
         """The codes of the warnings; the job's screen has their texts."""
@@ -157,20 +155,14 @@ class JobPane(LineView):
         codes = ", ".join(each["code"] for each in row["warnings"])
         count = fmt.counted(len(row["warnings"]), "warning")
         text = f"{self.studio.glyphs.states['warning']} {count}: {codes}"
-        return [
-            self._start(width).gap().add(part, self.studio.palette.warning).strip()
-            for part in wrap(fmt.plain(text), width - 5)
-        ]
+        return self.paragraph(text, width, self.studio.palette.warning)
 
     def _status_text(self, row: JobRow, width: int) -> list[Strip]:
         model = self.studio.model
         if row["status"] == "done":
-            return self._named("took", took_words(row), width)
-        text = "" if model.stale else status_text(row, model.gates)
-        return [
-            self._start(width).gap().add(part, self.studio.palette.text).strip()
-            for part in wrap(fmt.plain(text), width - 5)
-        ]
+            return self.named("took", sentences.took_words(row), width, cells=9)
+        text = "" if model.stale else sentences.status_text(row, model.gates)
+        return self.paragraph(text, width, self.studio.palette.text)
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:
         """The command that plays the published ladder."""
@@ -182,7 +174,7 @@ class JobPane(LineView):
         # A path that needs two lines anyway starts right after the command.
         command = shell_quoting.line(["mpv", fmt.copied(generation["master_b64"])])
         for at, part in enumerate(chop_cells(command, max(8, width - 14))):
-            line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
+            line = self.start(width).gap(2).cell("" if at else "play", 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
         return lines
 
@@ -193,12 +185,10 @@ class JobPane(LineView):
         for rendition in made:
             lines += self.quality(rendition, row["status"], width, widest)
         palette, sign = self.studio.palette, self.studio.glyphs.states["skipped"]
-        for text in skipped_words(row["renditions"]):
-            parts = wrap(f"{sign} {text}", width - 3)
-            lines += [self._start(width).gap().add(part, palette.states["skipped"]).strip() for part in parts]
+        for text in sentences.skipped_words(row["renditions"]):
+            lines += self.paragraph(f"{sign} {text}", width, palette.states["skipped"])
         if not lines and row["status"] == "in_progress":
-            text = "qualities are known in a moment"
-            lines.append(self._start(width).gap().add(text, self.studio.palette.faint).strip())
+            return self.paragraph("qualities are known in a moment", width, palette.faint)
         return lines
 
     def quality(self, rendition: RenditionView, job: str, width: int, widest: int = 0) -> list[Strip]:
@@ -212,7 +202,7 @@ class JobPane(LineView):
         roomy = width >= ROOMY and not self.beside
         column = max(7, widest) if roomy else max(6, min(widest, width - _BESIDE_NAME))
         name = fit(rendition["name"], column, glyphs.ellipsis)
-        line = self._start(width).cell(name, column, palette.strong, right=True).gap(2 if roomy else 1)
+        line = self.start(width).gap().cell(name, column, palette.strong, right=True).gap(2 if roomy else 1)
         word = f"{glyphs.states[state]} {word}"
         remark = rendition["error"] or rendition["reason"]
         if remark and state == "failed":
@@ -229,7 +219,7 @@ class JobPane(LineView):
             line.cell(text, cells, palette.dim if cells != 5 else None, right=True)
         if not self.beside:
             return [line.strip()]
-        below = self._start(width).gap(column + 1)
+        below = self.start(width).gap().gap(column + 1)
         add_bar(below, rendition, max(4, below.room - 1), state, glyphs, palette)
         return [line.strip(), below.strip()]
 
@@ -243,24 +233,16 @@ class JobPane(LineView):
         ]
         facts = [
             ("source", ", ".join(part for part in about if part)),
-            ("problem", fmt.plain(in_one_line(**source["problem"])) if source["problem"] else ""),
-            ("profile", f"{row['profile']}, {kind_words(row)}, priority {row['priority']}"),
-            ("attempts", failure_words(row)),
+            ("problem", in_one_line(**source["problem"]) if source["problem"] else ""),
+            ("profile", f"{row['profile']}, {sentences.kind_words(row)}, priority {row['priority']}"),
+            ("attempts", sentences.failure_words(row)),
             ("added", fmt.moment(row["created_at"], now)),
             ("started", fmt.moment(row["started_at"], now)),
             ("ended", fmt.moment(row["completed_at"], now)),
             ("worker", row["worker"] or ""),
             ("path", readable(row["path"])),
         ]
-        return [line for name, value in facts for line in self._named(name, value, width)]
-
-    def _named(self, name: str, value: str, width: int) -> list[Strip]:
-        """A value in its column, with its name before it."""
-        lines: list[Strip] = []
-        for at, part in enumerate(wrap(value, width - 14)):
-            line = self._start(width).gap().cell("" if at else name, 9, self.studio.palette.faint).gap()
-            lines.append(line.add(part, self.studio.palette.text).strip())
-        return lines
+        return [line for name, value in facts for line in self.named(name, value, width, cells=9)]
 
 
 def _numbers(rendition: RenditionView, *, roomy: bool, moving: bool) -> list[tuple[str, int]]:

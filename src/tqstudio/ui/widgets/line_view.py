@@ -12,7 +12,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tqstudio.ui.context import Context
-from tqstudio.ui.look.line import Line, changed_spans
+from tqstudio.ui.look.line import Line, changed_spans, wrap
+from tqstudio.words.format import plain
 from tqstudio.words.symbols import ASCII
 
 
@@ -74,6 +75,22 @@ class LineView(Widget):
 
     def start(self, width: int, base: Style | None = None) -> Line:
         return Line(width, base or self.studio.palette.base)
+
+    def paragraph(self, text: str, width: int, style: Style, *, indent: int = 2) -> list[Strip]:
+        """The lines of a text, which may come from outside."""
+        room = self.start(width).gap(indent).room - 2
+        return [self.start(width).gap(indent).add(part, style).strip() for part in wrap(plain(text), room)]
+
+    def named(
+        self, name: str, value: str, width: int, *, cells: int, indent: int = 2, margin: int = 2
+    ) -> list[Strip]:
+        """The lines of a value, with its name before the first; none for an empty value."""
+        palette = self.studio.palette
+        lines = []
+        for at, part in enumerate(wrap(plain(value), max(8, width - indent - cells - 1 - margin))):
+            line = self.start(width).gap(indent).cell("" if at else name, cells, palette.faint).gap()
+            lines.append(line.add(part, palette.text).strip())
+        return lines
 
     def render_line(self, y: int) -> Strip:
         self._forget_other_sizes()

@@ -77,7 +77,9 @@ def retranscode(
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option("--drop", metavar="NAME", help="Leave this quality out of the new ladder."),
+        typer.Option(
+            "--drop", metavar="NAME", help="Leave this out: a quality, a track, subtitles, storyboard."
+        ),
     ] = None,
     profile: ProfileName = None,
     priority: Priority = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="A video.", show_default=False)],
+    path: Annotated[str, typer.Argument(metavar="FILE", help="A video or sound.", show_default=False)],
     profile: options.ProfileName = None,
     settings: options.Settings = None,
     as_json: options.JsonFlag = False,
@@ -69,7 +69,7 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
     made = [
         _row(rung.name, "video", f"{rung.width}×{rung.height}", rung.codec, rung.maxrate_kbps, facts)
         for rung in ladder
-        if not rung.skipped
+        if not rung.skipped and not rung.is_sound
     ]
     for sound in audio_renditions(facts, profile):
         shape = fmt.counted(sound.channels, "channel")
@@ -120,8 +120,7 @@ def _time(home: Home, facts: SourceFacts, profile: Profile) -> EtaView | None:
 def _print(view: dict[str, Any], facts: SourceFacts) -> None:
     video = facts.video
     about = (
-        f"{video.width}×{video.height}",
-        f"{float(video.fps):.4g} fps",
+        *(("sound",) if video.still else (f"{video.width}×{video.height}", f"{float(video.fps):.4g} fps")),
         fmt.clock_duration(facts.duration_s),
         units.size(facts.size),
     )

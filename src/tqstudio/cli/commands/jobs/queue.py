@@ -53,21 +53,13 @@ def pause(
 ) -> int:
     """Start no more jobs; running ones finish."""
     gate = session().client.send(calls.pause_queue(reason))
-    if as_json:
-        printing.out_json(gate)
-    else:
-        printing.out("the queue is paused; running jobs finish. Resume with: tqstudio queue resume")
-    return 0
+    text = "the queue is paused; running jobs finish. Resume with: tqstudio queue resume"
+    return printing.answer(gate, text, as_json)
 
 
 def resume(as_json: JsonFlag = False) -> int:
     """Start jobs again."""
-    answer = session().client.send(calls.resume_queue())
-    if as_json:
-        printing.out_json(answer)
-    else:
-        printing.out("the queue is resumed")
-    return 0
+    return printing.answer(session().client.send(calls.resume_queue()), "the queue is resumed", as_json)
 
 
 def retry(
@@ -134,11 +126,8 @@ def clear(
 
 
 def _nothing_to_clear(as_json: bool) -> int:
-    if as_json:
-        printing.out_json({"deleted": 0, "removed_segments": 0, "pruned": 0})
-    else:
-        printing.out("no ended jobs; nothing to clear")
-    return 0
+    nothing = {"deleted": 0, "removed_segments": 0, "pruned": 0}
+    return printing.answer(nothing, "no ended jobs; nothing to clear", as_json)
 
 
 def _any(*statuses: str) -> bool:

@@ -18,14 +18,7 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
-from tqstudio.words.sentences import (
-    autorestart_words,
-    error_now,
-    failure_words,
-    source_path,
-    status_word,
-    took_words,
-)
+from tqstudio.words import sentences
 from tqstudio.words.symbols import job_word
 
 if TYPE_CHECKING:
@@ -105,7 +98,7 @@ def list_jobs(
 
 def _line(row: JobRow) -> tuple[str, ...]:
     remark = printing.warning_sign(row["warnings"])
-    if error := error_now(row):
+    if error := sentences.error_now(row):
         remark = error["code"]
     return (
         str(row["id"]),
@@ -151,30 +144,30 @@ def _print(job: JobDetail) -> None:
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
         ("deleted", _deleted(job)),
-        ("source", source_path(video)),
+        ("source", sentences.source_path(video)),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
         ("metadata", _metadata(job)),
-        ("failures", failure_words(job)),
+        ("failures", sentences.failure_words(job)),
         ("worker", job["worker"] or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),
         ("ended", printing.clock(job["completed_at"])),
         ("next try", f"in {fmt.short_duration(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
-        ("restarts", autorestart_words(job["autorestart"], datetime.now(UTC).astimezone())),
+        ("restarts", sentences.autorestart_words(job["autorestart"], datetime.now(UTC).astimezone())),
         ("progress", _progress(job)),
         ("step", job["step"] or "" if job["status"] == "in_progress" else ""),
         ("idle", f"no progress for {fmt.short_duration(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", fmt.clock_duration(job["eta_s"])),
-        ("took", took_words(job)),
+        ("took", sentences.took_words(job)),
         ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
     ]
     for name, value in fields:
         if value:
             printing.out(_field(name, value))
     if error := job["error"]:
-        name, look = ("error", "failed") if error_now(job) else ("last error", "")
+        name, look = ("error", "failed") if sentences.error_now(job) else ("last error", "")
         printing.out(printing.painted(_field(name, f"{error['code']}: {error['message']}"), look))
         printing.out(_field("", f"{printing.ARROW} {error['hint']}"))
         if error["log"]:
@@ -194,7 +187,7 @@ def _print(job: JobDetail) -> None:
             (
                 printing.clock(e["at"]),
                 e["trigger"],
-                status_word(e["target"] or ""),
+                sentences.status_word(e["target"] or ""),
                 e["actor"],
                 e["code"] or "",
                 e["detail"] or "",
@@ -226,6 +219,8 @@ def _source(job: JobDetail) -> str:
     parts = [units.size(source["size"])]
     if source["width"] and source["height"]:
         parts.append(f"{source['width']}×{source['height']}")
+    if source["width"] == 0:
+        parts.append("sound")
     if source["fps"]:
         parts.append(f"{source['fps']:g} fps")
     if source["duration_s"]:
@@ -242,7 +237,7 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
         [
             (
                 r["name"],
-                status_word(r["status"]),
+                sentences.status_word(r["status"]),
                 fmt.percent(r["progress"]),
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
                 _lasted(r["started_at"], r["completed_at"]),

@@ -43,11 +43,8 @@ def backup(
         from tqstudio.engine.store.db import backup as store
 
         size = store.copy(home.database, target)
-    if as_json:
-        printing.out_json({"path": data(target), "path_b64": encode(target), "size": size})
-    else:
-        printing.out(f"{display(os.fsencode(target))}: {units.size(size)}, checked")
-    return 0
+    view = {"path": data(target), "path_b64": encode(target), "size": size}
+    return printing.answer(view, f"{display(os.fsencode(target))}: {units.size(size)}, checked", as_json)
 
 
 def _target(home: Home, path: str | None) -> Path:

@@ -100,6 +100,7 @@ def _failed(name: str, error: TqError) -> CheckView:
 def _local(home: Home) -> Iterator[CheckView]:
     from tqstudio import __version__
     from tqstudio.config import load_settings
+    from tqstudio.engine import doctor
 
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield _check("version", True, f"tqstudio {__version__} on Python {version}")
@@ -109,7 +110,7 @@ def _local(home: Home) -> Iterator[CheckView]:
     except TqError as error:
         yield _failed("settings", error)
         if error.code is ErrorCode.PERMISSION:
-            yield _permissions(home)
+            yield doctor.permissions(home)
         return
     yield _check("settings", True, ", ".join(_set_by(home)) or "all defaults")
     yield from _profiles(home, settings)
@@ -117,7 +118,7 @@ def _local(home: Home) -> Iterator[CheckView]:
     yield _disk(home, settings)
     yield _sqlite()
     yield _clock(home)
-    yield from _examined(home, settings)
+    yield from doctor.examine(home, settings)
 
 
 def _set_by(home: Home) -> Iterator[str]:
@@ -128,18 +129,6 @@ def _set_by(home: Home) -> Iterator[str]:
         yield str(home.config)
     names = (f"TQSTUDIO_{name.upper()}" for name in Settings.model_fields)
     yield from sorted(name for name in names if name in os.environ)
-
-
-def _examined(home: Home, settings: Settings) -> Iterator[CheckView]:
-    from tqstudio.engine.doctor import examine
-
-    yield from examine(home, settings)
-
-
-def _permissions(home: Home) -> CheckView:
-    from tqstudio.engine.doctor import permissions
-
-    return permissions(home)
 
 
 def _home_is_writable(home: Home) -> CheckView:
@@ -201,7 +190,7 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
     yield _confinement(found.path)
     cpu = encodes(found, "libx264")
-    devices = [f"{device.encoder} on {device.label}" for device in discover(found)] if settings.gpu else []
+    devices = [f"{device.encoders} on {device.label}" for device in discover(found)] if settings.gpu else []
     detail = ", ".join([*(["libx264"] if cpu else []), *devices]) or "none works"
     yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
 

@@ -79,14 +79,14 @@ def _view(report: DrillReport, seed: int) -> dict[str, object]:
 
 
 def _print(report: DrillReport, seed: int) -> None:
-    total = sum(report.faults.values())
+    total = report.faults.total()
     printing.out(f"{fmt.counted(total, 'fault')} in {fmt.clock_duration(report.seconds)}, seed {seed}")
     for what, count in report.faults.most_common():
         printing.out(f"  {count:5d}  {what}")
     printing.out(f"jobs done            {report.jobs_done}")
     printing.out(f"ladders decoded      {report.ladders_checked}, every frame of every quality")
     printing.out(f"segments finished    {report.segments_finished}")
-    printing.out(f"segments re-encoded  {len(report.made_again)}")
+    printing.out(f"segments re-encoded  {report.segments_made_again}")
     each = report.in_flight_s / total if total else 0.0
     printing.out(f"media in flight      {report.in_flight_s:.1f} s in total, {each:.2f} s per fault")
     printing.out(f"orphaned processes   {report.orphans}")

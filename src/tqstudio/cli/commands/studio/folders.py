@@ -47,6 +47,18 @@ Duplicates = Annotated[
         "--duplicates", metavar="encode|skip", help="New files with the content of a published source."
     ),
 ]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        metavar="TEMPLATE",
+        help="Where ladders of new videos lie below the output, of {relative_dir}, {date} and {slug}.",
+    ),
+]
+Audio = Annotated[
+    str | None,
+    typer.Option("--audio", metavar="encode|skip", help="Sound without video; else skipped."),
+]
 Settle = Annotated[
     float | None,
     typer.Option("--settle", min=0, metavar="SECONDS", help="Time without change until a file is complete."),
@@ -75,6 +87,8 @@ def add(
     after_done: AfterDone = None,
     done_dir: DoneDir = None,
     duplicates: Duplicates = None,
+    template: Template = None,
+    audio: Audio = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -100,6 +114,8 @@ def add(
             after_done=after_done,
             done_dir_b64=encode(absolute(done_dir)) if done_dir is not None else None,
             duplicates=duplicates,
+            template=template,
+            audio=audio,
             settle_s=settle,
             priority=priority,
             watch=watch,
@@ -108,7 +124,7 @@ def add(
         )
     )
     watched = f"folder {folder['id']}: watching {readable(folder['path'])} ({folder['watch']})"
-    return _answer(folder, as_json, f"{watched}, output: {readable(folder['output_root'])}")
+    return printing.answer(folder, f"{watched}, output: {readable(folder['output_root'])}", as_json)
 
 
 def list_folders(as_json: options.JsonFlag = False) -> int:
@@ -166,6 +182,8 @@ def edit(
     after_done: AfterDone = None,
     done_dir: DoneDir = None,
     duplicates: Duplicates = None,
+    template: Template = None,
+    audio: Audio = None,
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
@@ -190,6 +208,8 @@ def edit(
         "after_done": after_done,
         "done_dir_b64": encode(absolute(done_dir)) if done_dir is not None else None,
         "duplicates": duplicates,
+        "template": template,
+        "audio": audio,
         "settle_s": settle,
         "priority": priority,
         "watch": watch,
@@ -202,7 +222,8 @@ def edit(
         raise TqError(ErrorCode.BAD_REQUEST, "no change was given", "see: tqstudio folder edit --help")
     at = _session(folder).client
     changed = at.send(calls.edit_folder(_id_of(at, folder), **given))
-    return _answer(changed, as_json, f"folder {changed['id']}: rules of {readable(changed['path'])} changed")
+    text = f"folder {changed['id']}: rules of {readable(changed['path'])} changed"
+    return printing.answer(changed, text, as_json)
 
 
 def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
@@ -210,7 +231,7 @@ def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
     at = _session(folder).client
     number = _id_of(at, folder)
     answer = at.send(calls.remove_folder(number))
-    return _answer(answer, as_json, f"folder {number} removed; its files and ladders stay")
+    return printing.answer(answer, f"folder {number} removed; its files and ladders stay", as_json)
 
 
 def _session(given: str) -> SupervisorSession:
@@ -243,11 +264,3 @@ def _unknown(given: str) -> TqError:
         else f"{display(os.fsencode(given))} is not a drop folder"
     )
     return TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio folder list")
-
-
-def _answer(value: object, as_json: bool, sentence: str) -> int:
-    if as_json:
-        printing.out_json(value)
-    else:
-        printing.out(sentence)
-    return 0

@@ -55,11 +55,7 @@ def show(name: Named, as_json: JsonFlag = False) -> int:
     from tqstudio.engine.media.plan.profile_catalogue import as_toml
 
     profile = _load(name)
-    if as_json:
-        printing.out_json(profile.to_json())
-    else:
-        printing.out(as_toml(profile).rstrip())
-    return 0
+    return printing.answer(profile.to_json(), as_toml(profile).rstrip(), as_json)
 
 
 def check(name: Named, as_json: JsonFlag = False) -> int:
@@ -68,11 +64,8 @@ def check(name: Named, as_json: JsonFlag = False) -> int:
 
     profile = _load(name)
     rungs = list(names(profile).values())
-    if as_json:
-        printing.out_json({"name": display(os.fsencode(profile.name)), "rungs": rungs})
-    else:
-        printing.out(f"{readable(profile.name)} is valid: {', '.join(rungs)}")
-    return 0
+    view = {"name": display(os.fsencode(profile.name)), "rungs": rungs}
+    return printing.answer(view, f"{readable(profile.name)} is valid: {', '.join(rungs)}", as_json)
 
 
 def new(
@@ -100,11 +93,8 @@ def new(
         raise TqError(ErrorCode.REFUSED, f"{shown} exists", "edit it, or choose another name") from None
     except OSError as error:
         raise path_checks.refused(file, error) from None
-    if as_json:
-        printing.out_json({"path": shown})
-    else:
-        printing.out(f"{shown} was created; edit it, then: tqstudio profile check {name}")
-    return 0
+    text = f"{shown} was created; edit it, then: tqstudio profile check {name}"
+    return printing.answer({"path": shown}, text, as_json)
 
 
 def _load(name: str) -> Profile:

@@ -142,7 +142,7 @@ def down(
 
     Running jobs are interrupted and resume at the next start.
     """
-    at = client()
+    at, home = client(), str(current_home().root)
     if drain:
         printing.err("waiting for the running jobs; Ctrl-C stops waiting, not draining")
     try:
@@ -150,13 +150,7 @@ def down(
     except TqError as error:
         if error.code is not ErrorCode.NO_SUPERVISOR:
             raise
-        if as_json:
-            printing.out_json({"stopped": False, "home": str(current_home().root)})
-        else:
-            printing.out(f"no supervisor is running in {current_home().root}; nothing to stop")
-        return 0
-    if as_json:
-        printing.out_json({"stopped": True, "pid": pid, "home": str(current_home().root)})
-    else:
-        printing.out(f"the supervisor (pid {pid}) has stopped")
-    return 0
+        text = f"no supervisor is running in {home}; nothing to stop"
+        return printing.answer({"stopped": False, "home": home}, text, as_json)
+    view = {"stopped": True, "pid": pid, "home": home}
+    return printing.answer(view, f"the supervisor (pid {pid}) has stopped", as_json)

@@ -15,9 +15,10 @@ from urllib.parse import unquote
 import m3u8
 
 from tqstudio.engine.media.check import apple, digests
+from tqstudio.engine.media.check.apple.package import is_sound
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
-from tqstudio.engine.media.segments import chapters, webvtt
+from tqstudio.engine.media.segments import chapters, dash, storyboard, webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.playlists import CHAPTERS_ID, iframe_playlist, iframe_rates
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -73,7 +74,7 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     try:
         playlist = _load(master)
         if not playlist.playlists:
-            raise _invalid("it lists no video: it is not a master playlist")
+            raise _invalid("it lists no quality: it is not a master playlist")
     except FileNotFoundError:
         shown = display(os.fsencode(master))
         raise TqError(ErrorCode.SOURCE_MISSING, f"there is no {shown}", "check the path") from None
@@ -83,10 +84,15 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     except TqError as error:
         return LadderReport(master, (), error)
     findings = tuple(_findings(master, playlist, every_byte))
-    videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
-    sounds = {f.name: f.check for f in findings if f.kind != "video" and f.check is not None}
-    mismatch = _difference(videos) or _uneven(videos, sounds) or _of_chapters(master, playlist, every_byte)
+    count = len({entry.uri for entry in playlist.playlists})
+    qualities = {f.name: f.check for f in findings[:count] if f.check is not None}
+    tracks = {f.name: f.check for f in findings[count:] if f.check is not None}
+    mismatch = _difference(qualities) or _uneven(qualities, tracks) or _of_chapters(master, playlist)
     report = LadderReport(master, findings, mismatch)
+    if report.ok:
+        folder, [first, *_] = _resolve(master, playlist.playlists[0].uri).parent.parent, qualities.values()
+        wrong = _of_folder(folder, first.duration_s, every_byte)
+        report = replace(report, error=wrong or _of_dash(master, folder, qualities | tracks))
     return _with_rules(report, playlist) if report.ok else report
 
 
@@ -106,7 +112,8 @@ def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
         listed = iframes.get(PurePath(uri).parent)
-        yield _check(master, uri, "video", entry.stream_info, listed, every_byte)
+        kind = "audio" if is_sound(entry) else "video"
+        yield _check(master, uri, kind, entry.stream_info, listed, every_byte)
     for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
         yield _check(master, uri, medium.type.lower(), None, None, every_byte)
 
@@ -115,7 +122,7 @@ def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byt
     """Check one rendition.
 
     Args:
-        info: of its entry in the master playlist; None unless it is video.
+        info: of its entry in the master playlist; None unless it is a quality.
         iframes: the entry of its I-frames; None if it has none.
     """
     name = Path(unquote(uri)).parent.name or uri
@@ -126,7 +133,7 @@ def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byt
             _require_as_announced(name, info, check, check.peak_bps)
         if iframes is not None:
             _require_iframes(name, _resolve(master, iframes.uri), iframes.iframe_stream_info, check)
-        compared = every_byte and _compare(index.parent)
+        compared = every_byte and _compare(index.parent, index.parent.parent)
     except TqError as error:
         return Finding(name, kind, None, TqError(error.code, error.message, _HINT))
     except OSError as error:
@@ -135,21 +142,23 @@ def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byt
     return Finding(name, kind, check, None, compared)
 
 
-def _compare(folder: Path) -> bool:
-    """Compare all files of a rendition with their digests; False if it has no digests.
+def _compare(folder: Path, generation: Path) -> bool:
+    """Compare all files of a folder with their digests; False if its generation has no digests.
 
     Raises:
         TqError: OUTPUT_INVALID if a file differs or is not listed.
+        OSError: a listed file cannot be read.
     """
     try:
-        sums = digests.read(folder.parent / digests.SUMS_NAME)
+        sums = digests.read(generation / digests.SUMS_NAME)
     except FileNotFoundError:
         return False
     except ValueError as error:
         raise _invalid(f"{folder.name}: {error}") from None
-    there = sorted(path for path in folder.iterdir() if path.is_file())
-    for path in there:
-        name = f"{folder.name}/{path.name}"
+    listed = {path for name in sums if (path := generation / name).parent == folder}
+    there = {path for path in folder.iterdir() if path.is_file() and path.name != digests.SUMS_NAME}
+    for path in sorted(listed | there):
+        name = str(path.relative_to(generation))
         if name not in sums:
             raise _invalid(f"{name} was not published: it is not listed in {digests.SUMS_NAME}")
         if digests.of_file(path) != sums[name]:
@@ -242,7 +251,7 @@ def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]
     return None
 
 
-def _of_chapters(master: Path, playlist: Any, every_byte: bool) -> TqError | None:
+def _of_chapters(master: Path, playlist: Any) -> TqError | None:
     """Check the chapters that a master playlist names."""
     for data in playlist.session_data:
         if data.data_id != CHAPTERS_ID:
@@ -251,8 +260,6 @@ def _of_chapters(master: Path, playlist: Any, every_byte: bool) -> TqError | Non
             path = _resolve(master, data.uri or "")
             if not chapters.is_valid(path.read_bytes()):
                 return _invalid(f"{path.name} is not a list of chapters")
-            if every_byte:
-                _compare_chapters(path.parent)
         except TqError as error:
             return error
         except OSError as error:
@@ -260,17 +267,32 @@ def _of_chapters(master: Path, playlist: Any, every_byte: bool) -> TqError | Non
     return None
 
 
-def _compare_chapters(folder: Path) -> None:
-    """Compare the files of the chapters with their digests, if there are any."""
+def _of_folder(generation: Path, length_s: float, every_byte: bool) -> TqError | None:
+    """Check what is beside the renditions: the storyboard, and the digests of all files there.
+
+    Args:
+        length_s: of the video.
+    """
     try:
-        sums = digests.read(folder / digests.SUMS_NAME)
-    except FileNotFoundError:
-        return
-    except ValueError as error:
-        raise _invalid(str(error)) from None
-    for name in (chapters.WEBVTT_NAME, chapters.JSON_NAME):
-        if digests.of_file(folder / name) != sums.get(name):
-            raise _invalid(f"{name} is not what was published: its content has changed")
+        if every_byte:
+            _compare(generation, generation)
+        if (generation / storyboard.WEBVTT_NAME).exists():
+            wrong = storyboard.damage(generation, length_s)
+            return _invalid(wrong) if wrong else None
+    except TqError as error:
+        return error
+    except OSError as error:
+        at = Path(os.fsdecode(error.filename)).name if error.filename else "a file"
+        return _invalid(f"{at} cannot be read: {error.strerror}")
+    return None
+
+
+def _of_dash(master: Path, generation: Path, checks: dict[str, RenditionCheck]) -> TqError | None:
+    try:
+        wrong = dash.damage(master.parent, generation, checks)
+    except OSError as error:
+        return _invalid(f"the MPD cannot be read: {error.strerror}")
+    return _invalid(wrong) if wrong else None
 
 
 def _stray_iframes(playlist: Any) -> TqError | None:

@@ -11,14 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import get_args
 
-from tqstudio.engine.media.encode.loudness import Gain, gains, lowered_gains
-from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
-from tqstudio.engine.media.encode.runs import Batch, Beside, Launcher, Task
-from tqstudio.engine.media.encode.subtitles import changed_sidecars, sidecar_content, take_subtitles
+from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
+from tqstudio.engine.media.encode.subtitles import changed_sidecars
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
     Mode,
@@ -27,7 +24,7 @@ from tqstudio.engine.media.encode.values import (
     RunRecord,
     State,
 )
-from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
+from tqstudio.engine.media.ffmpeg.command import is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
 from tqstudio.engine.media.plan.missing_runs import plan
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, on_cpu
@@ -45,16 +42,10 @@ class LadderEncode:
         self.state: State = "idle"
         self.error: TqError | None = None
         """The reason of a failed encode."""
-        self.warnings: list[JobWarning] = []
-        """Warnings of the job; the caller may add those about the source."""
         self.damage: list[Damage] = []
         """Decoding errors that the facts do not contain: the first of each kind."""
         self.notes: list[str] = []
         """Log lines about retries that the result does not show."""
-        self.poster: Path | None = None
-        """The poster in the scratch directory, once extracted."""
-        self.poster_s = 0.0
-        """Run time in seconds of the ended poster runs, which run in parallel to the encode."""
         self.last_advance = clock()
         """Clock time of the last progress; the caller detects stalls."""
         self.spec = spec
@@ -63,16 +54,19 @@ class LadderEncode:
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
-        self._beside: deque[tuple[Beside, tuple[str, ...]]] = deque()
-        """Renditions to make together, in a run beside that of the video."""
         self._launcher = Launcher(spec)
-        self._poster_choices = deque(PosterPicture)
-        """Pictures not tried as the poster yet."""
+        self.side = SideRuns(self._launcher, self._board)
+        """The runs beside the pictures: poster, subtitles, loudness, audio, storyboard."""
 
     @property
     def mode(self) -> Mode:
         """How runs reach their first frame. It may change to linear, never back."""
         return self.spec.mode
+
+    @property
+    def warnings(self) -> list[JobWarning]:
+        """Warnings of the job; the caller may add those about the source."""
+        return self._board.warnings
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
@@ -97,8 +91,6 @@ class LadderEncode:
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         self._board.look_up()
-        for state in self.renditions:
-            self._warn_of_loudness(state)
         if self.spec.linear_mark.exists():
             self._become_linear()
 
@@ -112,16 +104,8 @@ class LadderEncode:
             if state.status != "completed":
                 missing.setdefault((state.encoder, state.hdr), []).append(state.name)
         self._batches.extend(Batch(tuple(names), encoder) for (encoder, _), names in missing.items())
-        files = {each.name for each in self.spec.subtitles if each.track.sidecar}
-        texts = self._board.missing("subtitles")
-        self._beside += [
-            ("subtitles", tuple(name for name in texts if name not in files)),
-            *(("subtitles", (name,)) for name in texts if name in files),
-            ("audio" if self.spec.profile.target_lufs is None else "loudness", self._board.missing("audio")),
-        ]
+        self.side.fill()
         try:
-            if self.spec.poster:
-                self._watch(self._launcher.poster(self._poster_choices.popleft()))
             self._next()
         except TqError as error:
             self._fail(error)
@@ -177,7 +161,7 @@ class LadderEncode:
                         self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
-        self._beside.clear()
+        self.side.clear()
         self._board.reset_running()
         if self.state in ("idle", "running"):
             self.state = "killed"
@@ -185,21 +169,19 @@ class LadderEncode:
     # Starting runs
 
     def _next(self) -> None:
-        """Start the next runs, one of video and one beside it at a time; set the final state if nothing is
-        left."""
-        beside = get_args(Beside)
-        while self.state == "running" and self._beside and not any(t.kind in beside for t in self.tasks):
-            kind, names = self._beside.popleft()
-            if names:
-                self._start_beside(kind, names)
+        """Start the next runs, one of video and one beside it at a time; without any, set the final state."""
+        while self.state == "running" and self.side and not any(t.kind in SIDE_KINDS for t in self.tasks):
+            if task := self.side.start_next():
+                self._watch(task)
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
             self._start_video(self._batches.popleft())
-        if self.state == "running" and not self.tasks and not self._batches and not self._beside:
-            errors = self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions)
-            for name, error in errors.items():
-                self._rendition_failed(name, error)
+        if self.state == "running" and not self.tasks and not self._batches and not self.side:
+            self._board.fail_all(self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions))
             self.error = self._board.failure()
-            self.state = "failed" if self.error else "done"
+            if self.error is None and self.side.add_storyboard():
+                self._next()
+            else:
+                self.state = "failed" if self.error else "done"
 
     def _start_video(self, batch: Batch) -> None:
         """Start the first of the missing runs of a batch; the others are planned when it has ended."""
@@ -221,29 +203,6 @@ class LadderEncode:
             self._watch(self._launcher.video(todo.runs[0], stores, batch))
             for name in todo.runs[0].names:
                 self._board.update(name, status="in_progress")
-
-    def _start_beside(self, kind: Beside, names: tuple[str, ...]) -> None:
-        match kind:
-            case "subtitles":
-                self._start_subtitles(names)
-            case "loudness":
-                self._watch(self._launcher.loudness(names))
-            case "audio":
-                stores = {name: self._store(name) for name in names}
-                if self.spec.profile.target_lufs is not None:
-                    # An interrupted run may have had other gains.
-                    self.spec.require_ownership()
-                    for store in stores.values():
-                        store.discard()
-                self._watch(self._launcher.audio(stores, self._gains(names)))
-
-    def _start_subtitles(self, names: tuple[str, ...]) -> None:
-        try:
-            content = sidecar_content(self.spec, names[0])
-        except TqError as error:
-            self._rendition_failed(names[0], error)
-        else:
-            self._watch(self._launcher.subtitles(names, content))
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
@@ -270,15 +229,11 @@ class LadderEncode:
             return
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
-        if task.kind == "poster":
-            self.poster = take_poster(task.directory, self.spec.scratch)
-        elif task.kind == "subtitles":
-            if not self._take_subtitles(task):
-                return
-        elif task.kind == "loudness":
-            self._take_gains(task)
-        else:
+        if task.kind in ("video", "audio"):
             self._run_ended(task)
+        elif not self.side.take(task):
+            self.last_advance = self._clock()
+            return
         self._end_task(task)
 
     def _note_damage(self, task: Task) -> None:
@@ -303,56 +258,15 @@ class LadderEncode:
             if planned.stop is not None:
                 self._range_ended(task, batch, planned.stop)
                 return
-        louder = self._lower_gains(task) if task.kind == "audio" else ()
+        louder = self.side.lower_gains(task) if task.kind == "audio" else ()
+        if louder:
+            self.notes.append(f"{', '.join(louder)}: encoded again with less gain, because of the peaks")
         for name, failure in self._finish([name for name in task.names if name not in louder]).items():
             if len(task.names) > 1:
                 self.notes.append(f"{name} is encoded again: {failure.message}")
                 self._add_alone(task, (name,))
             else:
-                self._rendition_failed(name, failure)
-
-    def _take_subtitles(self, task: Task) -> bool:
-        """Cut the next file of an ended run into segments, and store them; one that fails is left out.
-
-        Returns:
-            Whether it was the last one.
-        """
-        name = task.names[task.taken]
-        linear = self.runs[task.number].mode == "linear"
-        try:
-            file = task.directory / f"{name}.vtt"
-            self._board.complete(name, take_subtitles(self.spec, file, self._store(name), linear=linear))
-        except TqError as error:
-            if class_of(error.code) is ErrorClass.RESOURCE:
-                raise
-            self._rendition_failed(name, error)
-        self.last_advance = self._clock()
-        task.taken += 1
-        return task.taken == len(task.names)
-
-    def _take_gains(self, task: Task) -> None:
-        """Start the audio run of the renditions that an ended run measured."""
-        self._apply(gains(task.run.log_from(0)[0], task.names, self.spec.profile.target_lufs))
-
-    def _lower_gains(self, task: Task) -> tuple[str, ...]:
-        """Start another run of the renditions whose peaks became too high in the encoder; returns them."""
-        log, target = task.run.log_from(0)[0], self.spec.profile.target_lufs
-        lowered = {} if target is None else lowered_gains(log, self._gains(task.names), target)
-        if lowered:
-            self.notes.append(f"{', '.join(lowered)}: encoded again with less gain, because of the peaks")
-            self._apply(lowered)
-        return tuple(lowered)
-
-    def _gains(self, names: Sequence[str]) -> dict[str, float]:
-        return {name: self._board[name].gain_db for name in names}
-
-    def _apply(self, found: dict[str, Gain]) -> None:
-        for name, gain in found.items():
-            self._board.update(name, gain_db=gain.db, warning=gain.warning)
-        self._beside.appendleft(("audio", tuple(found)))
-
-    def _store(self, name: str) -> SegmentStore:
-        return SegmentStore(self._board[name].directory)
+                self._board.fail(name, failure)
 
     def _range_ended(self, task: Task, batch: Batch, stop: int) -> None:
         """Continue a batch after a run in which some renditions caught up with the others."""
@@ -361,7 +275,7 @@ class LadderEncode:
             error = TqError(
                 ErrorCode.OUTPUT_INVALID, f"{name} ended before {self._at(stop)}, other qualities did not"
             )
-            self._rendition_failed(name, error)
+            self._board.fail(name, error)
         self._batches.appendleft(batch.without(tuple(short)))
 
     def _no_frame_left(self, task: Task, batch: Batch) -> None:
@@ -407,7 +321,6 @@ class LadderEncode:
             return {}
         for name, check in result.passed.items():
             self._board.complete(name, check)
-            self._warn_of_loudness(self._board[name])
         self.last_advance = self._clock()
         return dict(result.failures)
 
@@ -415,8 +328,7 @@ class LadderEncode:
         self._launcher.end(task)
         if task in self.tasks:
             self.tasks.remove(task)
-            if task.kind == "poster":
-                self.poster_s += time.monotonic() - task.run.started
+            self.side.ended(task)
 
     # Failures
 
@@ -447,19 +359,21 @@ class LadderEncode:
 
     def _task_failed(self, task: Task, error: TqError) -> None:
         """Fail the encode, fall back to the CPU, encode renditions one by one, or fail one rendition."""
-        names = task.names
-        if task.kind == "poster":
-            self._poster_failed(error)
-            return
-        error = self._launcher.root_cause(error)
+        names, error = task.names, self._launcher.root_cause(error)
         # Of subtitles ffmpeg may say that the source cannot be read; its pictures can.
         fatal = class_of(error.code) is ErrorClass.FATAL and task.kind != "subtitles"
-        if fatal or class_of(error.code) is ErrorClass.RESOURCE or error.code is ErrorCode.SOURCE_CHANGED:
+        if self.side.is_spared(task, error):
+            return
+        if error.code is ErrorCode.GPU_SESSION and task.batch and (half := len(task.batch.names) // 2):
+            # Each quality needs a session.
+            halves = task.batch.names[:half], task.batch.names[half:]
+            self._batches.extend(replace(task.batch, names=some) for some in halves)
+        elif fatal or class_of(error.code) is ErrorClass.RESOURCE or error.code is ErrorCode.SOURCE_CHANGED:
             # Neither another encoder nor separate runs would help.
             self._fail(error)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
             encoder = on_cpu(task.encoder)
-            self._warn(
+            self._board.warn(
                 WarningCode.GPU_FAILED,
                 f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}",
             )
@@ -469,36 +383,16 @@ class LadderEncode:
             self.notes.append(f"{', '.join(names)} are encoded one by one: {error.message}")
             self._add_alone(task, names if task.batch is None else task.batch.names)
         else:
-            self._rendition_failed(names[0], error)
+            self._board.fail(names[0], error)
             if task.batch is not None and (others := task.batch.without(names).names):
                 self._batches.append(replace(task.batch, names=others))
 
     def _add_alone(self, task: Task, names: Sequence[str]) -> None:
         """Encode renditions of a failed run again, each in a run of its own."""
-        if task.kind != "video" and task.kind != "poster":
-            self._beside.extend((task.kind, (name,)) for name in names)
-        else:
+        if task.kind == "video":
             self._batches.extend(Batch((name,), task.encoder) for name in names)
-
-    def _poster_failed(self, error: TqError) -> None:
-        if not self._poster_choices:
-            self._warn(WarningCode.POSTER_MISSING, f"there is no poster: {error.message}")
-            return
-        with contextlib.suppress(TqError):
-            self._watch(self._launcher.poster(self._poster_choices.popleft()))
-
-    def _rendition_failed(self, name: str, error: TqError) -> None:
-        self._board.fail(name, error)
-        if not self._board[name].required:
-            label = next((each.label for each in self.spec.subtitles if each.name == name), name)
-            self._warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
-
-    def _warn_of_loudness(self, state: RenditionState) -> None:
-        if state.warning:
-            self._warn(WarningCode.LOUDNESS_LIMITED, state.warning)
-
-    def _warn(self, code: WarningCode, text: str) -> None:
-        self.warnings.append(JobWarning(code, text))
+        else:
+            self.side.add_each(task.kind, names)
 
     def _fail(self, error: TqError) -> None:
         self.kill()

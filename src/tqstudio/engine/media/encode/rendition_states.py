@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.values import (
@@ -16,7 +17,7 @@ from tqstudio.engine.media.encode.values import (
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 
 
 class Board:
@@ -24,8 +25,10 @@ class Board:
 
     def __init__(self, spec: EncodeSpec) -> None:
         self._spec = spec
-        self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped}
+        self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped and not rung.is_sound}
         self._states: dict[str, RenditionState] = {}
+        self.warnings: list[JobWarning] = []
+        """Warnings of the job; the caller of the encode may add those about the source."""
 
     def __getitem__(self, name: str) -> RenditionState:
         return self._states[name]
@@ -62,6 +65,8 @@ class Board:
             self._states[rendition.name] = look_up_audio(self._spec, rendition)
         for subtitles in self._spec.subtitles:
             self._states[subtitles.name] = look_up_subtitles(self._spec, subtitles)
+        for state in self.states:
+            self._warn_of_loudness(state)
 
     def reload(self, name: str, encoder: str) -> None:
         """Read the stored part of a video rendition again, after a run or for another encoder."""
@@ -87,12 +92,14 @@ class Board:
         state = self._states[name]
         done = max(state.segments_done, segments)
         total = max(state.segments_total, done)
-        kept = max(kept, done / total)
+        stored = done / total
+        # Sound is encoded from its start again.
+        kept = max(kept, stored) if state.kind == "video" else 0.0
         self.update(
             name,
             segments_done=done,
             segments_total=total,
-            fraction=max(state.fraction, min(MAX_UNVERIFIED, max(fraction, kept))),
+            fraction=max(state.fraction, min(MAX_UNVERIFIED, max(fraction, stored, kept))),
             kept=max(state.kept, min(MAX_UNVERIFIED, kept)),
             speed=speed,
         )
@@ -115,10 +122,27 @@ class Board:
             kept=1.0,
             speed=None,
         )
+        self._warn_of_loudness(self[name])
 
     def fail(self, name: str, error: TqError) -> None:
-        """Mark a rendition as failed."""
+        """Mark a rendition as failed; of one that is not required, only a warning remains."""
         self.update(name, status="failed", error=error, speed=None)
+        if not self[name].required:
+            label = next((each.label for each in self._spec.subtitles if each.name == name), name)
+            self.warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
+
+    def warn(self, code: WarningCode, text: str) -> None:
+        """Add a warning to the job."""
+        self.warnings.append(JobWarning(code, text))
+
+    def _warn_of_loudness(self, state: RenditionState) -> None:
+        if state.warning:
+            self.warn(WarningCode.LOUDNESS_LIMITED, state.warning)
+
+    def fail_all(self, errors: Mapping[str, TqError]) -> None:
+        """Mark several renditions as failed: name → error."""
+        for name, error in errors.items():
+            self.fail(name, error)
 
     def drop_shorter(self) -> dict[str, TqError]:
         """Discard renditions with fewer frames than the longest, which the next attempt encodes again.
@@ -126,7 +150,11 @@ class Board:
         Returns:
             Name → error of the discarded ones.
         """
-        frames = {state.name: state.check.frames for state in self.video if state.check is not None}
+        frames = {
+            state.name: state.check.frames
+            for state in self.video
+            if state.check is not None and state.status == "completed"
+        }
         longest = max(frames.values(), default=0)
         errors = {
             name: TqError(

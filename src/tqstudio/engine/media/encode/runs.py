@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -27,13 +27,13 @@ from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.segments.storyboard import Storyboard
 from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
-Beside = Literal["subtitles", "loudness", "audio"]
-"""Kinds of runs that are made one at a time, beside that of the video."""
-Kind = Literal["video", "poster"] | Beside
+SideKind = Literal["poster", "subtitles", "loudness", "audio", "storyboard"]
+Kind = Literal["video"] | SideKind
 # Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
 # streams are far apart in the file is read several times.
 _MAX_READS = 4
@@ -199,14 +199,23 @@ class Launcher:
             return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
         argv = sidecar_command(spec.ffmpeg, chosen[0])
         track = chosen[0].track
-        given = (SIDECAR_NAMES[track.codec], text_encoding.decode(content, track.language))
-        return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names), given=given)
+        text = text_encoding.decode(content, track.language)
+
+        def give(directory: Path) -> None:
+            (directory / SIDECAR_NAMES[track.codec]).write_text(text, encoding="utf-8")
+
+        return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names), give=give)
 
     def poster(self, picture: PosterPicture) -> Task:
         """Start the run that extracts the poster."""
         spec = self.spec
         argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, picture)
         return self._launch("poster", "poster", argv, "mjpeg", {})
+
+    def storyboard(self, board: Storyboard) -> Task:
+        """Start the run that makes the sprites of a storyboard."""
+        argv = command.storyboard_command(self.spec.ffmpeg, (board.width, board.height), board.tiles)
+        return self._launch("storyboard", "storyboard", argv, "mjpeg", {}, give=board.copy_key_frames)
 
     def end(self, task: Task) -> None:
         """Kill a run if it is alive, record its exit status and remove its directory. Idempotent."""
@@ -224,12 +233,12 @@ class Launcher:
         planned: VideoRun | None = None,
         batch: Batch | None = None,
         names: tuple[str, ...] = (),
-        given: tuple[str, str] | None = None,
+        give: Callable[[Path], None] = lambda _: None,
     ) -> Task:
         """Start a run in a new directory.
 
         Args:
-            given: name and text of a file to write there first.
+            give: writes there what the run reads besides the source.
         """
         spec, number = self.spec, len(self.records)
         spec.require_output()
@@ -239,8 +248,7 @@ class Launcher:
             directory.mkdir()
             for name in stores:
                 (directory / name).mkdir()
-            if given is not None:
-                (directory / given[0]).write_text(given[1], encoding="utf-8")
+            give(directory)
         except OSError as error:
             raise from_output_error(error, f"cannot create the directory of the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"

@@ -23,7 +23,7 @@ from tqstudio.engine.media.plan.missing_runs import Stored
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
-from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, encoder_for
+from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, encoder_for
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -70,11 +70,12 @@ class EncodeSpec:
     encoder: str = CPU_ENCODER
     """Of the worker, see `video_codecs.encoder_for`."""
     device: str | None = None
-    """Index of the GPU for a GPU encoder."""
+    """GPU of the worker, see `hardware.Device`."""
     memory_limit: int | None = None
     """Memory limit of each ffmpeg process in bytes."""
     nice: int = 10
     poster: bool = True
+    storyboard: bool = False
     require_output: Callable[[], None] = lambda: None
     """Raises TqError if the output folder is no longer at its path; called before a run is started and before
     anything is stored."""
@@ -189,8 +190,8 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
             stream is further, as after a fallback from the GPU.
     """
     key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
-    choice = [encoder] if encoder else [encoder_for(rung.codec, each) for each in (spec.encoder, CPU_ENCODER)]
-    candidates = list(dict.fromkeys(choice))
+    intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
+    candidates = [encoder] if encoder else list(dict.fromkeys((intended, CODECS[rung.codec].encoder)))
     states = [
         _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.weight)
         for candidate in candidates

@@ -25,13 +25,15 @@ from tqstudio.engine.media.ffmpeg.command_line import (
     read_all_streams,
     start_of,
 )
-from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options
+from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options, input_filters, open_gpu
 from tqstudio.engine.media.plan.file_names import (
     FRAGMENT_PATTERN,
+    KEY_FRAMES_NAME,
     PLAYLIST_NAME,
     POSTER_NAME,
+    SPRITE_PATTERN,
 )
-from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.grid import NTSC, Grid, fields_of, nearest
 from tqstudio.engine.media.plan.keys import conversion, pixel_format
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
@@ -47,6 +49,10 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least; do not read a whole source to find the next one.
 _KEY_FRAME_WITHIN_S = 12
+# Of five pictures of telecined film one repeats what the others show.
+_FILM_CYCLE = (5, 4)
+# Of 256, in any square, in pictures whose fields do not belong together. The default, 80, misses slow motion.
+_COMBED_PIXELS = 40
 # Recordings change their shape a few times per hour. ffmpeg's expressions nest at most 100 levels.
 _MAX_ASPECTS = 60
 
@@ -73,22 +79,33 @@ def video_command(
         rungs: all of SDR, or all of HDR.
         encoder: of the codec of the rungs.
         stop: None encodes to the end of the source.
-        device: index of the GPU for a GPU encoder.
+        device: of a GPU encoder, see `hardware.Device`.
         early: seek with a margin even if the source has an index.
     """
     first = start * grid.gop
     end = _end_frame(facts, grid, start, stop)
     in_head = first < grid.head
+    fields = fields_of(facts.video, profile)
+    # What becomes of fields depends on the pictures around them.
+    early = early or facts.video.interlaced or fields == "film"
     seek = Fraction(0) if facts.linear or in_head else _seek(facts, grid, start, early)
-    stream: Any = open_input(0, facts, seek)[str(facts.video.index)]
+    stream: Any = open_input(0, facts, seek, **colour.decoder_of(facts.video))[str(facts.video.index)]
     if facts.video.varies:
         stream = _one_size(stream, facts)
-    if facts.video.interlaced:
-        stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
-    # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
-    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if in_head and not facts.linear else {}
     # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
     at_the_end = {"eof_action": "pass"} if grid.exact else {}
+    # Repeat the last picture for a few lost ones, but no more: if the decoder stops early, the verification
+    # has to detect it.
+    repeated = grid.tail + (math.ceil(MAX_REPAIRED_S * grid.fps) if grid.exact else 0)
+    if fields == "film":
+        cycle = max(0, (first - grid.head) // _FILM_CYCLE[1] - 1) if seek else 0
+        stream = stream.filter("fps", fps=_rate(NTSC), **at_the_end)
+        stream = _film(stream, facts, grid, cycle, repeated)
+    elif facts.video.interlaced:
+        mode = "send_field" if fields == "double" else "send_frame"
+        stream = stream.filter("bwdif", mode=mode, deint="interlaced")
+    # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
+    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if in_head and not facts.linear else {}
     stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
     if facts.linear:
         # When ffmpeg corrects jumps, times start at zero: shift them to the grid.
@@ -96,10 +113,7 @@ def video_command(
             stream = stream.filter("setpts", "PTS-STARTPTS")
             stream = stream.filter("tpad", start=grid.head, start_mode="clone")
         stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
-    # Repeat the last picture for a few lost ones, but no more: if the decoder stops early, the verification
-    # has to detect it.
-    repeated = grid.tail + (math.ceil(MAX_REPAIRED_S * grid.fps) if grid.exact else 0)
-    if repeated:
+    if repeated and fields != "film":
         stream = stream.filter("tpad", stop=repeated, stop_mode="clone")
     # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
     begins = {"start_pts": grid.g0 + first} if start else {}
@@ -107,13 +121,9 @@ def video_command(
     stream = _filtered(stream, conversion(facts.video, profile, rungs[0]))
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
-        branches[number]
-        .filter("scale", rung.width, rung.height)
-        .filter("setsar", 1)
-        .filter("format", pixel_format(profile, rung))
-        .output(
+        _of_rung(branches[number], rung, input_filters(encoder, pixel_format(profile, rung))).output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
-            **encoder_options(profile, rung, grid, encoder, device),
+            **encoder_options(profile, rung, grid.gop, encoder, device),
             # `trim` ends the run; this also limits the output if `trim` fails to.
             **{"frames:v": end - first},
             # ffmpeg's own constant-rate mode would shift or duplicate the first pictures.
@@ -122,7 +132,16 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    return compile_command(ffmpeg, source, outputs, progress=True, threads=0) + read_all_streams(facts)
+    gpu = open_gpu(encoder, device)
+    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=gpu)
+    return argv + read_all_streams(facts)
+
+
+def _of_rung(stream: Any, rung: Rung, filters: Sequence[tuple[str, ...]]) -> Any:
+    stream = stream.filter("scale", rung.width, rung.height).filter("setsar", 1)
+    for name, *arguments in filters:
+        stream = stream.filter(name, *arguments)
+    return stream
 
 
 class PosterPicture(Enum):
@@ -143,16 +162,37 @@ def poster_command(
 ) -> list[str]:
     """Build the command that writes `poster.jpg`. Without such a picture it exits with 0 and writes
     nothing."""
-    share = 0.0 if picture is PosterPicture.FIRST else profile.poster_position
+    is_first = picture is PosterPicture.FIRST or facts.video.still
+    share = 0.0 if is_first else profile.poster_position
     width, height = _poster_size(facts, profile)
     only = {"skip_frame": "nokey", "t": _KEY_FRAME_WITHIN_S} if picture is PosterPicture.KEY_FRAME else {}
     # Seconds from the start of the file: without -copyts, ffmpeg adds the start time.
-    opened = compiler.input(SOURCE, **input_options(1), **at(_poster_s(facts, share)), **only)
-    shown = (*colour.to_bt709(facts.video), *colour.to_jpeg(width, height))
+    where, decoder = at(_poster_s(facts, share)), colour.decoder_of(facts.video)
+    opened = compiler.input(SOURCE, **input_options(1), **where, **only, **decoder)
+    # From one picture alone: the next key frame shows something else.
+    joined = (("estdif", {"mode": "frame", "deint": "interlaced"}),) if facts.video.interlaced else ()
+    flat, video = colour.flattened(facts.video, profile.background)
+    shown = (*joined, *flat, *colour.to_bt709(video), *colour.to_jpeg(width, height))
     output = _filtered(opened[str(facts.video.index)], shown).output(
         POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
     )
     return compile_command(ffmpeg, source, [output], progress=False, threads=1)
+
+
+def storyboard_command(ffmpeg: FFmpeg, size: tuple[int, int], tiles: tuple[int, int]) -> list[str]:
+    """Build the command that writes the key frames of `KEY_FRAMES_NAME`, in its directory, on sprites.
+
+    Args:
+        size: width and height of a picture.
+        tiles: columns and rows of a sprite.
+    """
+    opened = compiler.input(f"file:{KEY_FRAMES_NAME}", **input_options(1), skip_frame="nokey")
+    # Not every decoder can skip the other frames.
+    shown = _filtered(opened["v:0"].filter("select", "key"), colour.to_jpeg(*size))
+    output = shown.filter("tile", f"{tiles[0]}x{tiles[1]}").output(
+        SPRITE_PATTERN, **{"c:v": "mjpeg", "q:v": 4, "f": "image2", "start_number": 0}, fps_mode="passthrough"
+    )
+    return compile_command(ffmpeg, None, [output], progress=True, threads=1)
 
 
 def _poster_size(facts: SourceFacts, profile: Profile) -> tuple[int, int]:
@@ -173,6 +213,24 @@ def _poster_s(facts: SourceFacts, share: float) -> float:
     last_s = facts.video.last_s
     at_s = facts.duration_s * share
     return at_s if last_s is None or facts.linear else max(0.0, min(at_s, last_s - facts.start_time_s))
+
+
+def _film(stream: Any, facts: SourceFacts, grid: Grid, cycle: int, repeated: int) -> Any:
+    """Join the fields of telecined film and drop one picture of each cycle: the one that repeats another.
+
+    Cycles are counted from the first picture of the source. Which one is dropped depends on the cycle and the
+    picture before it, so that a run has to begin one cycle before its first frame.
+    """
+    taken, left = _FILM_CYCLE
+    # `decimate` does not pass on when the last picture ends, and keeps all of an incomplete cycle.
+    stream = stream.filter("tpad", stop=repeated * taken // left + taken, stop_mode="clone")
+    stream = stream.filter("fieldmatch", combmatch="full", combpel=_COMBED_PIXELS)
+    if not facts.linear:
+        stream = stream.filter("trim", start_pts=nearest(facts.video.first_pts_s * NTSC) + cycle * taken)
+    # Fields that match no others remain: video between the film.
+    stream = stream.filter("bwdif", mode="send_frame", deint="interlaced").filter("decimate", cycle=taken)
+    # It counts its pictures from zero.
+    return stream.filter("setpts", f"PTS-STARTPTS{grid.g0 + grid.head + cycle * left:+d}")
 
 
 def _one_size(stream: Any, facts: SourceFacts) -> Any:

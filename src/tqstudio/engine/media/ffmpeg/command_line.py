@@ -74,27 +74,33 @@ def read_all_streams(facts: SourceFacts) -> list[str]:
     """A null output that reads all streams, so that ffmpeg corrects jumps alike in video and audio runs."""
     if not facts.linear:
         return []
-    streams = [facts.video.index, *(track.index for track in facts.audio)]
+    streams = [facts.leading, *(track.index for track in facts.audio if track.index != facts.leading)]
     maps = [word for index in streams for word in ("-map", f"0:{index}")]
     return [*maps, "-c", "copy", "-f", "null", "-"]
 
 
 def compile_command(
-    ffmpeg: FFmpeg, source: bytes | None, outputs: Sequence[Any], progress: bool, threads: int
+    ffmpeg: FFmpeg,
+    source: bytes | None,
+    outputs: Sequence[Any],
+    progress: bool,
+    threads: int,
+    before: Sequence[str] = (),
 ) -> list[str]:
     """Compile a graph, and put its global options first.
 
     Args:
         source: replaces the name of the first input; None leaves it.
+        before: more global options.
     """
-    before = ["-hide_banner", "-nostdin", "-nostats", "-y"]
+    options = ["-hide_banner", "-nostdin", "-nostats", "-y", *before]
     if progress:
-        before += ["-progress", "pipe:1", "-stats_period", "0.5"]
+        options += ["-progress", "pipe:1", "-stats_period", "0.5"]
     if threads:
-        before += ["-filter_complex_threads", str(threads)]
+        options += ["-filter_complex_threads", str(threads)]
     merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
     compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
     if source is not None:
         compiled[compiled.index("-i") + 1] = sources.url(source)
     # Global options first, for readability; the compiler would put them last.
-    return [compiled[0], *before, *compiled[1:]]
+    return [compiled[0], *options, *compiled[1:]]

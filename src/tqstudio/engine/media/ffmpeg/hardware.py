@@ -6,49 +6,71 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
 from tqstudio.engine.media.ffmpeg.errors import classify_exit
+from tqstudio.engine.media.ffmpeg.output_options import encoder_options, input_filters, open_gpu
 from tqstudio.engine.media.ffmpeg.process import start
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
+_VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU that passed the test encode."""
+    """A GPU that passed a test encode."""
 
     name: str
     """Name of the worker that uses it: `gpu-0` …."""
-    encoder: str
-    """As ffmpeg names it, such as `h264_nvenc`."""
-    index: str
-    """Value of the encoder's `-gpu` option."""
+    encoders: str
+    """Those that passed, as ffmpeg names them, separated by spaces: `h264_nvenc hevc_nvenc`."""
+    node: str
+    """What ffmpeg opens: the index of an NVIDIA GPU, or the path of a render node."""
     label: str
-    """Product name, such as `NVIDIA H200`."""
+    """Product or vendor, such as `NVIDIA H200`."""
 
 
-def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> list[Device]:
-    """Find the GPUs that encode 0.1 s of 256×256 pixels within 10 s.
+def discover(
+    ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc"), sys: Path = Path("/sys")
+) -> list[Device]:
+    """Find the GPUs that encode 0.1 s of 256×256 pixels within 10 s, and in which codecs.
 
     NVENC refuses much smaller frames. Encoders that are not compiled in are skipped.
 
     Args:
         dev: the folder of device nodes.
-        proc: the proc file system, in which the driver describes the devices.
+        proc: the proc file system, in which NVIDIA's driver describes its devices.
+        sys: the sys file system, which has the vendors of the others.
     """
+    compiled = compiled_encoders(ffmpeg)
+    candidates: list[tuple[tuple[str, ...], str, str]] = [
+        *((("nvenc",), index, _nvidia_label(proc, index)) for index in _nvidia_devices(dev)),
+        *(
+            (("qsv", "vaapi"), str(node), _vendor(sys, node.name))
+            for node in sorted(dev.glob("dri/renderD*"))
+        ),
+    ]
     found: list[Device] = []
-    for encoder in sorted(compiled_encoders(ffmpeg) & set(GPU_ENCODERS)):
-        for index in _nvidia_devices(dev):
-            if encodes(ffmpeg, encoder, index):
-                name = f"gpu-{len(found)}"
-                found.append(Device(name, encoder, index, _label(proc, index)))
+    for apis, node, label in candidates:
+        working = (_working(ffmpeg, compiled, api, node) for api in apis)
+        if encoders := next(filter(None, working), []):
+            found.append(Device(f"gpu-{len(found)}", " ".join(encoders), node, label))
     return found
+
+
+def _working(ffmpeg: FFmpeg, compiled: Set[str], api: str, node: str) -> list[str]:
+    """The encoders of an interface that work; a device without H.264 has none."""
+    candidates = [name for name in GPU_ENCODERS if name.endswith(f"_{api}") and name in compiled]
+    if not candidates or not encodes(ffmpeg, candidates[0], node):
+        return []
+    return candidates[:1] + [encoder for encoder in candidates[1:] if encodes(ffmpeg, encoder, node)]
 
 
 def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
@@ -67,23 +89,27 @@ def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
     return frozenset(re.findall(r"^ V\S+ (\S+)", output.decode(errors="replace"), re.MULTILINE))
 
 
-def encodes(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> bool:
+def encodes(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> bool:
     """Whether a test encode with this encoder succeeds."""
-    return not encoding_problem(ffmpeg, encoder, index)
+    return not encoding_problem(ffmpeg, encoder, node)
 
 
-def encoding_problem(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> str:
-    """Run a test encode of 0.1 s; returns the reason if it fails, else an empty string.
+def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> str:
+    """Run a test encode of 0.1 s with the options of jobs; returns the reason if it fails, else an empty
+    string.
 
     Raises:
         TqError: ffmpeg could not be started.
     """
-    device: Sequence[str] = () if index is None else ("-gpu", index)
+    options = encoder_options(profiles.load("web"), Rung("test", 256, 256, 1000), 30, encoder, node)
+    filters = ",".join("=".join(each) for each in input_filters(encoder, "yuv420p"))
     argv = [
         ffmpeg.path,
         *("-hide_banner", "-nostdin", "-nostats", "-progress", "pipe:1"),
-        *("-f", "lavfi", "-i", "color=size=256x256:rate=30:duration=0.1"),
-        *("-pix_fmt", "yuv420p", "-c:v", encoder, *device, "-f", "null", "-"),
+        *open_gpu(encoder, node),
+        *("-f", "lavfi", "-i", "color=size=256x256:rate=30:duration=0.1", "-vf", filters),
+        *(word for name, value in options.items() for word in (f"-{name}", str(value))),
+        *("-f", "null", "-"),
     ]
     with tempfile.TemporaryDirectory(prefix="tqstudio-probe-") as scratch:
         run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0)
@@ -110,7 +136,7 @@ def _nvidia_devices(dev: Path) -> list[str]:
     return [str(position) for position in range(nodes or 1)]
 
 
-def _label(proc: Path, index: str) -> str:
+def _nvidia_label(proc: Path, index: str) -> str:
     descriptions = sorted(proc.glob("driver/nvidia/gpus/*/information"))
     if int(index) < len(descriptions):
         match = re.search(
@@ -119,6 +145,14 @@ def _label(proc: Path, index: str) -> str:
         if match:
             return match[1].strip()
     return "NVIDIA GPU"
+
+
+def _vendor(sys: Path, node: str) -> str:
+    try:
+        vendor = (sys / "class/drm" / node / "device/vendor").read_text().strip()
+    except OSError:
+        vendor = ""
+    return _VENDORS.get(vendor, "GPU")
 
 
 def _usable_cores() -> int:

@@ -1,4 +1,4 @@
-"""Options of the encoders and of the HLS muxer."""
+"""Options of the encoders, of their GPUs and of the HLS muxer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tqstudio.engine.media.plan.file_names import INIT_NAME
-from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
-from tqstudio.engine.media.plan.video_codecs import PRESETS
+from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, PRESETS
 
 # NVENC's legacy preset names, which are names of x264 presets too.
 _NVENC_PRESETS = {
@@ -21,16 +20,29 @@ _NVENC_PRESETS = {
     "slower": "slow",
     "veryslow": "slow",
 }
+_QSV_PRESETS = {"ultrafast": "veryfast", "superfast": "veryfast"}
+# Peak ÷ average bit rate, where an encoder has to be given an average.
+_VBR_PEAK = 1.5
+# Apple's players accept HEVC under this name only.
+_HEVC_TAG = "hvc1"
 # SVT-AV1 numbers its presets; `medium` is its own default for films.
 _SVT_PRESETS = dict(zip(PRESETS, (12, 11, 10, 9, 8, 6, 5, 4, 3), strict=True))
 
 
+# ffmpeg's name of a GPU that commands open themselves.
+_GPU = "gpu"
+
+
 def encoder_options(
-    profile: Profile, rung: Rung, grid: Grid, encoder: str, device: str | None
+    profile: Profile, rung: Rung, gop: int, encoder: str, device: str | None
 ) -> dict[str, Any]:
     """The options of a video encoder for one rung.
 
     Key frames are at the first frame of each GOP only, and every GOP is closed.
+
+    Args:
+        gop: frames.
+        device: of a GPU encoder, see `hardware.Device`.
 
     Raises:
         ValueError: the encoder is not supported.
@@ -39,7 +51,7 @@ def encoder_options(
         "c:v": encoder,
         "maxrate": f"{rung.maxrate_kbps}k",
         "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
-        "g": grid.gop,
+        "g": gop,
         "flags": "+cgop",
     }
     if encoder == "libx264":
@@ -47,18 +59,17 @@ def encoder_options(
             "profile:v": profile.video_profile,
             "preset": rung.preset,
             "crf": rung.crf,
-            "keyint_min": grid.gop,
+            "keyint_min": gop,
             "sc_threshold": 0,
         }
     if encoder == "libx265":
         return common | {
             "preset": rung.preset,
             "crf": rung.crf,
-            "x265-params": f"keyint={grid.gop}:min-keyint={grid.gop}:scenecut=0:open-gop=0:log-level=warning",
+            "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:log-level=warning",
             # Closed captions; x264 carries them by default.
             "a53cc": 1,
-            # Apple's players accept HEVC under this name only.
-            "tag:v": "hvc1",
+            "tag:v": _HEVC_TAG,
         }
     if encoder == "libsvtav1":
         return common | {
@@ -66,9 +77,13 @@ def encoder_options(
             "crf": rung.crf,
             "svtav1-params": "scd=0:mbr-overshoot-pct=0",
         }
-    if encoder == "h264_nvenc":
+    codec, _, api = encoder.partition("_")
+    if codec == "h264":
+        common["profile:v"] = profile.video_profile
+    elif codec == "hevc":
+        common["tag:v"] = _HEVC_TAG
+    if api == "nvenc":
         return common | {
-            "profile:v": profile.video_profile,
             "preset": _NVENC_PRESETS.get(rung.preset, "medium"),
             "rc": "vbr",
             "cq": rung.crf,
@@ -78,7 +93,34 @@ def encoder_options(
             "strict_gop": 1,
             **({"gpu": device} if device is not None else {}),
         }
+    # The quality modes of other drivers ignore `maxrate`, or are missing.
+    common |= {"b:v": f"{round(rung.maxrate_kbps / _VBR_PEAK)}k"}
+    if api == "qsv":
+        return common | {
+            "preset": _QSV_PRESETS.get(rung.preset, rung.preset),
+            "forced_idr": 1,
+            "adaptive_i": 0,
+        }
+    if api == "vaapi":
+        return common | {"rc_mode": "VBR"}
     raise ValueError(f"unsupported encoder {encoder!r}")
+
+
+def open_gpu(encoder: str, device: str | None) -> list[str]:
+    """The global options with which a command opens the GPU of an encoder; none for the CPU and NVENC."""
+    if encoder.endswith("_vaapi"):
+        return ["-init_hw_device", f"vaapi={_GPU}:{device or ''}", "-filter_hw_device", _GPU]
+    if encoder.endswith("_qsv"):
+        return ["-init_hw_device", f"qsv={_GPU}:hw_any" + (f",child_device={device}" if device else "")]
+    return []
+
+
+def input_filters(encoder: str, pixel_format: str) -> list[tuple[str, ...]]:
+    """The filters that convert pictures to what an encoder accepts: name and arguments of each."""
+    if encoder not in GPU_ENCODERS:
+        return [("format", pixel_format)]
+    format_ = ("format", "nv12" if pixel_format == "yuv420p" else "p010le")
+    return [format_, ("hwupload",)] if encoder.endswith("_vaapi") else [format_]
 
 
 def hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, start: int) -> dict[str, Any]:

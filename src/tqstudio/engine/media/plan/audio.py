@@ -1,4 +1,7 @@
-"""Chooses the audio renditions of a source: every track, and with `audio.surround` its channels too."""
+"""Chooses the audio renditions of a source: every track, and with `audio.surround` its channels too.
+
+Without video they are the qualities: those of one track, in several bit rates.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.track_names import MOST_TRACKS, SURROUND, TrackNames
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_sound
 
 DOWNMIX_PEAK = 0.84
 """Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
 _EAC3_CHANNELS = 6
 """Channels that ffmpeg's E-AC-3 encoder supports."""
 _AAC_CHANNELS = 8
+_QUALITIES_KBPS = (192, 128, 64)
+"""Of sound alone."""
+_LEAST_KBPS = 32
+_APART = 1.25
+"""Least factor between the bit rates of two qualities."""
 
 Codec = Literal["aac", "eac3"]
 
@@ -32,7 +40,8 @@ class AudioRendition:
     codec: Codec = "aac"
     bitrate_kbps: int = 128
     default: bool = True
-    """Whether players begin with it. A failure of any other one does not fail the job."""
+    """Whether players begin with it; of sound alone all qualities. Only of others a failure does not fail the
+    job."""
     right: AudioTrack | None = None
     """The right channel, if the source stores a stereo pair as two mono tracks; `track` is the left one."""
     surround_of: str | None = None
@@ -66,7 +75,10 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     )
     if not sounds:
         return ()
-    first = min(sounds, key=lambda each: (bool(each[0].role), not each[0].default))
+    leading = leading_sound(track for track, _ in sounds)
+    first = next(each for each in sounds if each[0] is leading)
+    if facts.video.still:
+        return _qualities(*first, profile)
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
     names = TrackNames("audio")
     found: list[AudioRendition] = []
@@ -84,6 +96,22 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
         if profile.audio_surround != "none" and channels > 2 and mixed.downmixed:
             found.append(_surround(mixed, profile))
     return tuple(found)
+
+
+def _qualities(track: AudioTrack, right: AudioTrack | None, profile: Profile) -> tuple[AudioRendition, ...]:
+    """The qualities of sound alone, best first: no bit rate is above that of the source."""
+    tracks = (track,) if right is None else (track, right)
+    measured = sum(each.bitrate for each in tracks)
+    own = max(_LEAST_KBPS, measured // 1000) if measured else _QUALITIES_KBPS[0]
+    rates: list[int] = []
+    for rate in sorted(min(own, each) for each in _QUALITIES_KBPS):
+        if not rates or rate >= _APART * rates[-1]:
+            rates.append(rate)
+    channels = min(sum(each.channels for each in tracks), profile.audio_channels)
+    return tuple(
+        AudioRendition(f"{rate}k", track, channels, bitrate_kbps=rate, right=right)
+        for rate in reversed(rates)
+    )
 
 
 def is_readable(track: AudioTrack) -> bool:

@@ -12,6 +12,9 @@ FRAGMENT_PATTERN = "frag_%05d.m4s"
 FRAGMENTS_NAME = "fragments"
 """The folder, within that of a stream, for the fragments of incomplete segments."""
 POSTER_NAME = "poster.jpg"
+SPRITE_PATTERN = "storyboard-%03d.jpg"
+KEY_FRAMES_NAME = "key-frames.mp4"
+"""The video of which a run makes the sprites."""
 
 
 def segment_name(k: int) -> str:

@@ -8,12 +8,15 @@ from fractions import Fraction
 
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 UNEVEN_S = Fraction(1, 20)
 """Seconds by which sound may start before or end after the pictures without a picture being repeated."""
 # Share of a frame: timestamps in milliseconds are rounded by up to 0.5 ms.
 _ROUNDING = Fraction(1, 10)
+
+NTSC = Fraction(30000, 1001)
+_MOST_FPS = 60
 
 TIMELINE_START_S = 10
 """Start of every output timeline in seconds. At zero the first decode times would be negative, and the muxer
@@ -100,6 +103,24 @@ class Grid:
         return abs(tfdt - self.tfdt(frame, timescale)) * 2 * self.fps < timescale
 
 
+def fields_of(video: VideoTrack, profile: Profile) -> str:
+    """`video.fields` of the profile if the source has such fields, else `frames`.
+
+    Film may come as fields, or as pictures to be shown for two and three fields (a varying rate).
+    """
+    if profile.fields == "double" and video.interlaced and 2 * video.fps <= _MOST_FPS:
+        return "double"
+    if profile.fields == "film" and video.fps == NTSC and (video.interlaced or video.vfr):
+        return "film"
+    return "frames"
+
+
+def picture_rate(video: VideoTrack, profile: Profile) -> Fraction:
+    """The frame rate of what is published."""
+    factors = {"frames": Fraction(1), "double": Fraction(2), "film": Fraction(4, 5)}
+    return video.fps * factors[fields_of(video, profile)]
+
+
 def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     """Compute the grid of a source for a profile.
 
@@ -107,19 +128,22 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     tracks are cut or filled up to it. If the timestamps of a source jump, its end is known only after
     decoding.
     """
-    video, fps = facts.video, facts.video.fps
-    gop = max(1, _nearest(profile.gop_s * fps))
+    if facts.video.still:
+        return _grid_of_sound(facts, profile)
+    video, fps = facts.video, picture_rate(facts.video, profile)
+    gop = max(1, nearest(profile.gop_s * fps))
     seg_frames = gop * (profile.segment_s // profile.gop_s)
-    first = g0 = _nearest(video.first_pts_s * fps)
+    first = g0 = nearest(video.first_pts_s * fps)
     shift = first / fps - video.first_pts_s
     sound_begins, sound_ends = _sound_extent(facts, profile)
     if sound_begins is not None and sound_begins < video.first_pts_s - UNEVEN_S:
         g0 = min(g0, math.floor((sound_begins + shift) * fps + _ROUNDING))
     length_s = video.duration_s or facts.duration_s
-    end = shown = first + max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
+    end = shown = first + max(1, nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
     if video.end_s is not None and video.last_s is not None:
-        shown = max(first, _nearest(Fraction(video.last_s) * fps)) + 1
-        end = max(shown, _nearest(Fraction(video.end_s) * fps))
+        of_last = 2 if fields_of(video, profile) == "double" else 1
+        shown = max(first, nearest(Fraction(video.last_s) * fps)) + of_last
+        end = max(shown, nearest(Fraction(video.end_s) * fps))
     if sound_ends + shift > end / fps + UNEVEN_S:
         end = math.ceil((sound_ends + shift) * fps - _ROUNDING)
     return Grid(
@@ -136,6 +160,25 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     )
 
 
+def _grid_of_sound(facts: SourceFacts, profile: Profile) -> Grid:
+    """The grid of sound alone: the whole frames within it; `audio_command` keeps the rest."""
+    fps = facts.video.fps
+    begins, ends = _sound_extent(facts, profile)
+    zero = facts.video.first_pts_s if begins is None else begins
+    length = Fraction(facts.duration_s).limit_denominator(1_000_000) if begins is None else ends - zero
+    gop = nearest(profile.gop_s * fps)
+    return Grid(
+        fps=fps,
+        gop=gop,
+        seg_frames=gop * (profile.segment_s // profile.gop_s),
+        g0=0,
+        total_frames=max(1, math.floor(length * fps)),
+        start_time=Fraction(0),
+        zero=zero,
+        exact=begins is not None and not facts.linear,
+    )
+
+
 def _sound_extent(facts: SourceFacts, profile: Profile) -> tuple[Fraction | None, Fraction]:
     """Start, if measured, and end (else 0) of the default audio in source time, in seconds."""
     for sound in audio_renditions(facts, profile)[:1]:
@@ -144,7 +187,7 @@ def _sound_extent(facts: SourceFacts, profile: Profile) -> tuple[Fraction | None
     return None, Fraction(0)
 
 
-def _nearest(value: Fraction) -> int:
+def nearest(value: Fraction) -> int:
     """Round to the nearest integer, halves away from zero, as ffmpeg rounds timestamps."""
     doubled = abs(value) * 2
     whole = (doubled.numerator // doubled.denominator + 1) // 2

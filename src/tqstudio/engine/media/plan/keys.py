@@ -18,7 +18,7 @@ from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
-from tqstudio.engine.media.source.colour import Filters, to_bt709, to_hdr
+from tqstudio.engine.media.source.colour import Filters, flattened, to_bt709, to_hdr
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 RECIPE = 2
@@ -69,7 +69,9 @@ def pixel_format(profile: Profile, rung: Rung) -> str:
 
 def conversion(video: VideoTrack, profile: Profile, rung: Rung) -> Filters:
     """The filters that convert the pictures of a source to the colours of a rung."""
-    return to_hdr(video) if rung.hdr else to_bt709(video, ten_bits=profile.pixel_format != "yuv420p")
+    flat, video = flattened(video, profile.background)
+    ten_bits = profile.pixel_format != "yuv420p"
+    return (*flat, *(to_hdr(video) if rung.hdr else to_bt709(video, ten_bits=ten_bits)))
 
 
 def audio_settings_hash(
@@ -121,7 +123,7 @@ def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> di
         {
             rung.name: settings_hash(content_id, profile, rung, facts)
             for rung in build_ladder(facts, profile)
-            if not rung.skipped
+            if not rung.skipped and not rung.is_sound
         }
         | {
             audio.name: audio_settings_hash(content_id, profile, audio, facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,24 @@ def _one_of(*words: str) -> tuple[str, Callable[[Any], str]]:
     return " or ".join(f'"{word}"' for word in words), read
 
 
+def _colour() -> tuple[str, Callable[[Any], str]]:
+    def read(value: Any) -> str:
+        if not re.fullmatch("#[0-9a-fA-F]{6}", value):
+            raise ValueError
+        return str(value).lower()
+
+    return 'a colour such as "#ffffff"', read
+
+
+def _flag() -> tuple[str, Callable[[Any], bool]]:
+    def read(value: Any) -> bool:
+        if type(value) is not bool:
+            raise ValueError
+        return value
+
+    return "true or false", read
+
+
 _MOST_TEXT = 500
 
 
@@ -118,12 +137,16 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
 KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "description": ("description", *_text()),
     "encoder": ("encoder", *_one_of("auto", "cpu")),
+    "storyboard": ("storyboard", *_flag()),
+    "dash": ("dash", *_flag()),
     "source.on_damage": ("on_damage", *_one_of("refuse", "accept")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),
     "video.crf": ("crf", *_whole(1, 63)),
     "video.profile": ("video_profile", *_one_of("high", "main")),
     "video.pixel_format": ("pixel_format", *_one_of("yuv420p", "yuv420p10le")),
+    "video.fields": ("fields", *_one_of("frames", "double", "film")),
+    "video.background": ("background", *_colour()),
     "video.segment_s": ("segment_s", *_whole(1, 30)),
     "video.gop_s": ("gop_s", *_whole(1, 30)),
     "video.bufsize_factor": ("bufsize_factor", *_number(0.5, 10)),

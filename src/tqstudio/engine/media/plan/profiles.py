@@ -63,13 +63,22 @@ class Profile:
     """`all` or `none`."""
     audio_loudness: float | str = "keep"
     """LUFS to which the sound is brought, or `keep`: that of the source."""
+    fields: str = "frames"
+    """What becomes of fields: `frames`, `double` (a picture of each), or `film` (those that were telecined).
+    """
+    background: str = "#000000"
+    """What is seen through transparent pictures: `#rrggbb`."""
+    storyboard: bool = False
+    """Whether small pictures for seeking are published. Not part of the settings hash."""
+    dash: bool = False
+    """Whether an MPD of DASH is published over the same segments. Not part of the settings hash."""
     on_damage: str = "refuse"
     """Whether a source that ends before the length it declares is refused, or published as far as it goes."""
 
     @property
     def prefer_gpu(self) -> bool:
         """Whether jobs of this profile are offered to GPU workers first."""
-        return self.encoder == "auto" and any(CODECS[self.codec_of(rung)].gpu_encoders for rung in self.rungs)
+        return self.encoder == "auto"
 
     @property
     def target_lufs(self) -> float | None:

@@ -1,10 +1,11 @@
-"""Chooses the video renditions of a source."""
+"""Chooses the qualities of a source: its video renditions, or those of sound alone."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
 from tqstudio.engine.media.source.colour import colour_of
@@ -32,7 +33,7 @@ class Rung:
     name: str
     """See `names`."""
     width: int
-    """Even; 0 for a rung above the source."""
+    """Even; 0 for a rung above the source, and for sound."""
     height: int
     maxrate_kbps: int
     required: bool = True
@@ -43,6 +44,11 @@ class Rung:
     crf: int = CODECS["h264"].crf
     hdr: bool = False
     """It keeps the colours of the source, which is HDR; others are SDR."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is a quality of sound alone: the audio rendition of its name."""
+        return self.codec not in CODECS
 
     @property
     def skipped(self) -> bool:
@@ -74,6 +80,12 @@ def build_ladder(
         facts_or_size: a probed source, or the display (width, height) of one in SDR.
         requested: names of the rungs to encode; None means all.
     """
+    if isinstance(facts_or_size, SourceFacts) and facts_or_size.video.still:
+        sounds = audio_renditions(facts_or_size, profile)
+        reasons = {sound.name: _unless_requested(sound.name, requested) for sound in sounds}
+        return tuple(
+            Rung(each.name, 0, 0, each.bitrate_kbps, True, reasons[each.name], each.codec) for each in sounds
+        )
     if isinstance(facts_or_size, SourceFacts):
         width, height = facts_or_size.video.width, facts_or_size.video.height
         hdr = colour_of(facts_or_size.video).hdr

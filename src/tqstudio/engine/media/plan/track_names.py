@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 MOST_TRACKS = 32
 """Tracks of a kind that are published at most; a player's menu holds no more."""
+STORYBOARD, SUBTITLES = "storyboard", "subtitles"
+"""Words for what a retranscode may drop besides renditions by name: the storyboard, all subtitles."""
 SURROUND = "-surround"
 """Ends the name of a rendition with all channels of another one."""
 
@@ -29,10 +32,14 @@ class TrackNames:
 
 
 def is_of_track(name: str) -> bool:
-    """Whether a rendition of this name is audio or subtitles."""
+    """Whether a rendition of this name is a track of audio or subtitles, not a quality."""
     return name.startswith(("audio-", "sub-"))
 
 
-def without_surround(name: str) -> str:
-    """Return the name of the rendition with the same sound in fewer channels."""
-    return name.removesuffix(SURROUND)
+def is_dropped(name: str, dropped: Collection[str]) -> bool:
+    """Whether a rendition is to be dropped: by its name, with its downmix, or with all subtitles."""
+    return (
+        name in dropped
+        or name.removesuffix(SURROUND) in dropped
+        or (SUBTITLES in dropped and name.startswith("sub-"))
+    )

@@ -14,7 +14,6 @@ class VideoCodec:
 
     encoder: str
     """On the CPU."""
-    gpu_encoders: tuple[str, ...]
     crf: int
     """Default constant quality. Those of different codecs look alike (`docs/profiles.md`)."""
     most_crf: int
@@ -25,27 +24,35 @@ class VideoCodec:
 
 
 CODECS = {
-    "h264": VideoCodec(CPU_ENCODER, ("h264_nvenc",), crf=22, most_crf=51, cost=1),
-    "hevc": VideoCodec("libx265", (), crf=22, most_crf=51, cost=2.5),
-    "av1": VideoCodec("libsvtav1", (), crf=28, most_crf=63, cost=1.5, captions=False),
+    "h264": VideoCodec(CPU_ENCODER, crf=22, most_crf=51, cost=1),
+    "hevc": VideoCodec("libx265", crf=22, most_crf=51, cost=2.5),
+    "av1": VideoCodec("libsvtav1", crf=28, most_crf=63, cost=1.5, captions=False),
 }
-GPU_ENCODERS = tuple(encoder for codec in CODECS.values() for encoder in codec.gpu_encoders)
+GPU_APIS = ("nvenc", "qsv", "vaapi")
+"""Interfaces to GPU encoders: of NVIDIA, of Intel, of Mesa and Intel. The first one that works is used."""
+GPU_ENCODERS = tuple(f"{codec}_{api}" for api in GPU_APIS for codec in CODECS)
 """Supported GPU encoders, as ffmpeg names them."""
 DEFAULT_PRESET = "medium"
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 """Names of x264 and x265, fastest first; other encoders use their nearest equivalents."""
 
 
-def encoder_for(codec: str, worker: str) -> str:
-    """The encoder of a codec on a worker: its GPU encoder if that makes this codec, else the CPU's.
+def encoder_for(codec: str, worker: str, *, hdr: bool = False) -> str:
+    """The encoder of a codec on a worker: the worker's GPU encoder of this codec, else the CPU's.
 
     Args:
-        worker: the encoder that the worker reports, such as `h264_nvenc`.
+        worker: the encoders that the worker reports, such as `h264_nvenc hevc_nvenc`.
+        hdr: only CPU encoders write the metadata of HDR10 reliably.
     """
-    found = CODECS[codec]
-    return worker if worker in found.gpu_encoders else found.encoder
+    on_gpu = (encoder for encoder in worker.split() if encoder.startswith(f"{codec}_") and not hdr)
+    return next(on_gpu, CODECS[codec].encoder)
+
+
+def uses_gpu(worker: str) -> bool:
+    """Whether any of the encoders that a worker reports runs on a GPU."""
+    return not set(GPU_ENCODERS).isdisjoint(worker.split())
 
 
 def on_cpu(gpu_encoder: str) -> str:
     """The CPU encoder of the same codec."""
-    return next(codec.encoder for codec in CODECS.values() if gpu_encoder in codec.gpu_encoders)
+    return CODECS[gpu_encoder.partition("_")[0]].encoder

@@ -55,7 +55,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if len(within(parts, grid.zero, grid.length)) < len(parts):
         left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
-    return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video, profile)]
+    colours = [] if facts.video.still else _of_colours(facts.video, profile)
+    return [*map(of_damage, facts.damage), *found, *colours]
 
 
 def of_damage(damage: Damage) -> JobWarning:
@@ -99,7 +100,7 @@ def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
         found.append(
             JobWarning(
                 WarningCode.ALPHA_LEFT_OUT,
-                "transparency is left out: the colours below it are shown",
+                f"transparency is left out: the pictures are shown over {profile.background}",
             )
         )
     return found

@@ -26,17 +26,18 @@ _CHARACTERISTICS = {
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A video rendition in the master playlist."""
+    """A quality in the master playlist: a video rendition, or one of sound alone."""
 
     uri: str
     """Relative to the master playlist, such as `v1/1080p/index.m3u8`."""
     width: int
+    """0 for sound alone, which has neither size, frame rate nor range."""
     height: int
     fps: Fraction
     codec: str
-    """Codec of the video without audio, such as `avc1.640028`."""
+    """Its codec without that of tracks, such as `avc1.640028`."""
     peak_bps: int
-    """Peak bit rate of the video, see `bit_rates`."""
+    """Its peak bit rate, see `bit_rates`."""
     average_bps: int
     iframes: IFrameEntry | None = None
     video_range: str = "SDR"
@@ -172,15 +173,22 @@ def master_playlist(
                 average += max((entry.average_bps for entry in played), default=0)
             lines.append(
                 f"#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},"
-                f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
-                f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE={variant.video_range},"
-                + ('CLOSED-CAPTIONS="cc"' if captions else "CLOSED-CAPTIONS=NONE")
+                f'CODECS="{codecs}"'
+                + (_of_video(variant, captions) if variant.width else "")
                 + (f',AUDIO="{group}"' if group else "")
                 + (f',SUBTITLES="{SUBTITLE_GROUP}"' if subtitles else "")
             )
             lines.append(variant.uri)
     lines += [_iframes(variant, variant.iframes) for variant in variants if variant.iframes]
     return "\n".join([*lines, ""])
+
+
+def _of_video(variant: Variant, captions: bool) -> str:
+    return (
+        f",RESOLUTION={variant.width}x{variant.height},FRAME-RATE={float(variant.fps):.3f},"
+        f"VIDEO-RANGE={variant.video_range},"
+        + ('CLOSED-CAPTIONS="cc"' if captions else "CLOSED-CAPTIONS=NONE")
+    )
 
 
 def _default_first(variants: list[Variant]) -> list[Variant]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,6 +117,14 @@ def inspect(folder: Path, names: Sequence[str], durations: Sequence[float]) -> R
         segments.append(CheckedSegment(name, len(content), duration, len(within)))
         at += duration
     return _check(segments, len(cues))
+
+
+def whole(segments: Iterable[str]) -> str:
+    """Join the files of a rendition into one of its own; a cue that is in several is in it once."""
+    cues = dict.fromkeys(
+        cue for text in segments for cue in text.removeprefix(HEADER).strip("\n").split("\n\n") if cue
+    )
+    return "\n\n".join(["WEBVTT", *cues, ""])
 
 
 def is_segment(path: Path) -> bool:

@@ -7,7 +7,9 @@ of BT.709, for HDR of BT.2020, and tagged so; `docs/media.md` gives the reasons.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tqstudio.engine.media.source.facts import VideoTrack
@@ -39,9 +41,10 @@ _SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
 
 # HDR reference white (BT.2408) is mapped to SDR white. Luminance below the knee (a share of white) is kept,
 # so that greys and skin do not change; above, it is compressed up to the peak and clipped beyond. BT.2390 has
-# its knee at the same place. The peak is constant: if detected, each frame would depend on previous ones.
+# its knee at the same place. The peak is that of the metadata, at least that of most content, because many
+# state too little. If detected in the pictures, each would depend on previous ones.
 _WHITE_NITS = 203
-_PEAK_NITS = 1000
+_PEAK_NITS, _MOST_NITS = 1000, 10_000
 _KNEE = 0.45
 
 # Of frames; encoders would write it into SDR too.
@@ -50,6 +53,8 @@ _HDR_METADATA = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
 _RGB_FORMAT = re.compile(r"rgb|bgr|gbr|pal8|bayer|xyz")
 _GREY_FORMAT = re.compile(r"gray|ya\d|mono")
 _ALPHA_FORMAT = re.compile(r"yuva|gbrap|rgba|bgra|argb|abgr|ya\d|ayuv|vuya|rgbaf")
+
+_DECODERS_OF_ALPHA = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,67 @@ def has_alpha(video: VideoTrack) -> bool:
     return bool(_ALPHA_FORMAT.match(video.pix_fmt))
 
 
+def decoded_format(pix_fmt: str, metadata: Mapping[str, str]) -> str:
+    """The pixel format of a source. VP8 and VP9 have alpha in a stream of its own, which the container
+    declares and only libvpx decodes."""
+    return "yuva420p" if pix_fmt == "yuv420p" and metadata.get("alpha_mode") == "1" else pix_fmt
+
+
+def decoder_of(video: VideoTrack) -> dict[str, str]:
+    """The input option that chooses a decoder, where not all of ffmpeg's decode alpha."""
+    name = _DECODERS_OF_ALPHA.get(video.codec)
+    return {"c:v": name} if name is not None and has_alpha(video) else {}
+
+
+def flattened(video: VideoTrack, background: str) -> tuple[Filters, VideoTrack]:
+    """The filters that put pictures with alpha over a colour, and the track without it, which is RGB then.
+
+    Args:
+        background: `#rrggbb`.
+    """
+    if not has_alpha(video):
+        return (), video
+    read = colour_of(video)
+    depths = ("", 10, 12, 16)
+    to_rgb: Filters = ()
+    if read.matrix != RGB and not is_grey(video):
+        to_rgb = (
+            ("format", {"pix_fmts": "|".join(f"yuva444p{depth}" for depth in depths)}),
+            _described(read),
+            ("zscale", {"matrix": "gbr", "range": "full"}),
+        )
+    shares = {
+        f"{name}a": int(background[at : at + 2], 16) / 255 for name, at in (("r", 1), ("g", 3), ("b", 5))
+    }
+    below: Filters = (("negate", {"components": "a"}), ("colorchannelmixer", shares))
+    filters: Filters = (
+        *to_rgb,
+        ("format", {"pix_fmts": "|".join(f"gbrap{depth}" for depth in depths)}),
+        ("premultiply", {"inplace": 1}),
+        *(below if any(shares.values()) else ()),
+        ("format", {"pix_fmts": "|".join(f"gbrp{depth}" for depth in depths)}),
+    )
+    return filters, replace(
+        video, pix_fmt="gbrp", color_primaries=read.primaries, color_transfer=read.transfer
+    )
+
+
+def peak_of(metadata: Any) -> int:
+    """The luminance of the brightest pixel by the metadata of a frame, in cd/m²; 0 if it does not state it.
+
+    They are ffmpeg's structs: MaxCLL and MaxFALL; eight chromaticities, the least and the most luminance of
+    the display as fractions, and whether the two groups are stated.
+    """
+    display, light = (metadata.get(kind) for kind in _HDR_METADATA)
+    if light is not None and (most := int(struct.unpack_from("=I", bytes(light))[0])):
+        return most
+    if display is not None:
+        numerator, denominator, _, stated = struct.unpack_from("=iiii", bytes(display), 72)
+        if stated and denominator:
+            return int(numerator / denominator)
+    return 0
+
+
 def require_mappable(video: VideoTrack, name: str) -> None:
     """Refuse a source whose colours ffmpeg cannot convert correctly.
 
@@ -167,7 +233,7 @@ def to_bt709(video: VideoTrack, *, ten_bits: bool = False) -> Filters:
         *((("setparams", {"range": "full"}), *whole) if grey else ()),
         described,
         *(whole if odd and not rgb and not grey else ()),
-        *(_tone_mapped(read) if read.hdr else ()),
+        *(_tone_mapped(read, video.peak_nits) if read.hdr else ()),
         *(_without(*_HDR_METADATA) if read.hdr else ()),
         *_without_dolby_vision(video),
         ("zscale", target),
@@ -219,7 +285,8 @@ def to_jpeg(width: int, height: int) -> Filters:
     )
 
 
-def _tone_mapped(read: Colour) -> Filters:
+def _tone_mapped(read: Colour, peak_nits: int) -> Filters:
+    peak = min(_MOST_NITS, max(_PEAK_NITS, peak_nits if read.transfer == PQ else 0))
     light: dict[str, Any] = {"transfer": "linear", "npl": _WHITE_NITS, "primaries": "709"}
     if read.transfer == HLG:
         # By default zscale applies the system gamma per component, which oversaturates colours.
@@ -229,6 +296,6 @@ def _tone_mapped(read: Colour) -> Filters:
         ("format", {"pix_fmts": "gbrpf32le"}),
         (
             "tonemap",
-            {"tonemap": "mobius", "param": _KNEE, "peak": round(_PEAK_NITS / _WHITE_NITS, 4), "desat": 0},
+            {"tonemap": "mobius", "param": _KNEE, "peak": round(peak / _WHITE_NITS, 4), "desat": 0},
         ),
     )

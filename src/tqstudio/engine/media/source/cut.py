@@ -1,4 +1,4 @@
-"""Detects truncated files of formats that declare no duration (MPEG-TS) or none to rely on (AVI, ASF).
+"""Detects truncated files of formats that declare no duration (MPEG-TS), or none to rely on (others here).
 
 Where a container declares its duration, `measure` detects truncation.
 """
@@ -6,6 +6,7 @@ Where a container declares its duration, `measure` detects truncation.
 from __future__ import annotations
 
 import os
+import re
 from uuid import UUID
 
 from tqstudio.engine.media.source.source_file import to_open
@@ -17,11 +18,11 @@ _FILE_PROPERTIES = UUID("8cabdca1-a947-11cf-8ee4-00c00c205365").bytes_le
 
 
 def is_cut(path: bytes, container: str) -> bool:
-    """Whether a file ends within a packet (MPEG-TS) or before the size declared in its header (AVI, ASF)."""
+    """Whether a file ends within a packet (MPEG-TS) or before the size in its header (AVI, ASF, WAV)."""
     match container:
         case "mpegts":
             return _ends_within_a_packet(path)
-        case "avi" | "asf":
+        case "avi" | "asf" | "wav":
             with open(to_open(path), "rb") as file:
                 head = file.read(_HEAD)
                 return file.seek(0, os.SEEK_END) < _declared_size(head)
@@ -30,13 +31,31 @@ def is_cut(path: bytes, container: str) -> bool:
 
 
 def _declared_size(head: bytes) -> int:
-    """Size of an AVI or ASF file by its header; 0 if undeclared, as in live recordings."""
+    """Size of an AVI, WAV or ASF file by its header; 0 if undeclared, as in live recordings."""
     if head.startswith(b"RIFF"):
         # In files above 1 GiB (OpenDML) this is the end of the first RIFF. An interrupted recorder leaves 0.
         size = int.from_bytes(head[4:8], "little")
         return size + 8 if 0 < size < 0xFFFFFFFF else 0
     at = head.find(_FILE_PROPERTIES)
     return int.from_bytes(head[at + 40 : at + 48], "little") if at >= 0 else 0
+
+
+def mp3_length_s(path: bytes) -> float:
+    """Read the seconds that an MP3 file declares; 0.0 if it has no Xing or Info header with them."""
+    with open(to_open(path), "rb") as file:
+        head = file.read(10)
+        tag = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=False))
+        file.seek(10 + tag if head.startswith(b"ID3") else 0)
+        frame = file.read(64)
+    found = re.search(rb"(?:Xing|Info)...[\x01\x03\x05\x07\x09\x0b\x0d\x0f](.{4})", frame, re.DOTALL)
+    if found is None or not frame.startswith(b"\xff"):
+        return 0.0
+    # MPEG-1 has twice the rate of MPEG-2, and frames twice as long; MPEG-2.5 half the rate.
+    version, rate = frame[1] >> 3 & 3, (44_100, 48_000, 32_000, 0)[frame[2] >> 2 & 3]
+    if not rate:
+        return 0.0
+    samples = int.from_bytes(found[1]) * 1152
+    return samples / rate if version != 0 else 2 * samples / rate
 
 
 def _ends_within_a_packet(path: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -14,7 +14,7 @@ _TITLE_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class VideoTrack:
-    """The video stream that is transcoded."""
+    """The video stream that is transcoded; of a source of sound alone its cover, see `still`."""
 
     index: int
     """Stream index in the container, as in ffmpeg's `0:<index>`."""
@@ -64,11 +64,23 @@ class VideoTrack:
     """Size or shape of the picture changes within the source; all fit into `width` and `height`."""
     aspects: tuple[tuple[float, float], ...] = ()
     """Changes of the sample aspect ratio: (source time in seconds, width ÷ height), in order of time."""
+    peak_nits: int = 0
+    """Luminance of the brightest pixel (MaxCLL), else the most of the mastering display; 0 if not stated."""
+    still: bool = False
+    """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 
     @property
     def short_side(self) -> int:
         """The shorter display side, after which rungs are named."""
         return min(self.width, self.height)
+
+
+NO_PICTURE = VideoTrack(
+    *(-1, "", "", 0, 0, 0, 0, 0, "", 0, Fraction(25), False, 2, 2, 2, 0, Fraction(0), 0.0),
+    *(False, False, 0, 0, 0),
+    still=True,
+)
+"""Of a source of sound alone without a cover. Its rate is that of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,8 @@ class AudioTrack:
     """Presentation time of the first sample in source time (seconds); None if not measured."""
     end_s: float | None = None
     """End of the last sample in source time (seconds)."""
+    bitrate: int = 0
+    """Bits per second; 0 if not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +171,7 @@ class SourceFacts:
     size: int
     """Bytes."""
     video: VideoTrack
+    """Of sound alone its cover, see `VideoTrack.still`."""
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
     chapters: tuple[Chapter, ...] | None = ()
@@ -169,6 +184,11 @@ class SourceFacts:
     """The first of each kind."""
     measured: bool = False
     """Every packet was read: lengths, rate and sizes are measured instead of declared."""
+
+    @property
+    def leading(self) -> int:
+        """Index of the stream that sets the times: the video, else the sound that players begin with."""
+        return leading_sound(self.audio).index if self.video.still else self.video.index
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a dict of JSON values. Fractions become strings such as "30000/1001"."""
@@ -203,6 +223,11 @@ class SourceFacts:
             chapters=() if listed == 0 else chapters,
             **values,
         )
+
+
+def leading_sound(tracks: Iterable[AudioTrack]) -> AudioTrack:
+    """The track that players begin with: the first default one that is no commentary and no description."""
+    return min(tracks, key=lambda track: (not track.codec, bool(track.role), not track.default))
 
 
 def title_of(text: str) -> str:

@@ -56,6 +56,10 @@ _USUAL_SLACK = Fraction(9995, 10000)
 _STEADY_SHARE = 0.2
 _STEADY_OF_ALL = 0.9
 _FINE_CLOCK = 4
+# From this many per picture, ticks distinguish rates from each other and from jitter.
+_EXACT_TICKS = 400
+# 24 and 23.976 differ by less: ticks may not distinguish them.
+_OTHER_RATE = Fraction(1002, 1000)
 # With a variable rate, the 10th percentile of the gaps decides: only a few outliers are dropped.
 _SHORT_GAPS = 0.1
 
@@ -82,14 +86,15 @@ def measure(
     Raises:
         TqError: as `require_readable` if the file cannot be read to its end.
     """
-    stream = next(s for s in container.streams.video if s.index == facts.video.index)
-    times = {s.index: PacketTimes(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
+    pictures = next((s for s in container.streams.video if s.index == facts.leading), None)
+    streams = (*([pictures] if pictures else []), *container.streams.audio)
+    times = {s.index: PacketTimes(s, reordered=facts.linear) for s in streams}
     # Sound of an unknown codec has no context; the header does not describe sound that begins late.
     sounds = [s for s in container.streams.audio if s.codec_context is not None]
     unknown = {s.index: s for s in sounds if not s.codec_context.sample_rate}
-    clocks = {s.index: StreamClock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
-    clock = clocks[stream.index]
-    shapes = PictureShapes(stream, facts.video, facts.container)
+    clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
+    clock = clocks[facts.leading]
+    shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
     faults = PacketFaults(facts)
     reached = Fraction(0)
     with contextlib.suppress(av.error.FFmpegError):
@@ -105,14 +110,17 @@ def measure(
             times[packet.stream_index].add(packet)
             clocks[packet.stream_index].add(packet)
             faults.add(packet)
-            if packet.stream_index == stream.index:
+            if shapes and packet.stream_index == facts.leading:
                 shapes.add(packet)
             elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
-    times[stream.index].close()
-    missing = _missing(path, facts, clock, times[stream.index], reached)
+    leading = times[facts.leading]
+    leading.close()
+    missing = _missing(path, facts, clock, leading, reached)
     rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
-    video = shapes.apply(_video(facts, clock, times[stream.index], stream))
+    video = facts.video
+    if pictures and shapes:
+        video = shapes.apply(_video(facts, clock, leading, pictures))
     return replace(
         facts,
         duration_s=_length_s(facts, clock, times),
@@ -159,12 +167,15 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     if count < 2:
         return nominal, False
     median = _gap_at(gaps, count // 2)
+    fastest = _fastest_rate(gaps, time_base) if median >= _EXACT_TICKS else Fraction(0)
     # If one tick is about one picture there is no rounding: twice the gap is a dropped picture.
     rounding = 1 if median >= _FINE_CLOCK else 0
     steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
     if sum(steady.values()) >= count * _STEADY_OF_ALL:
         length = sum(gap * n for gap, n in steady.items())
         rate, nominal = _in_range(sum(steady.values()) / (length * time_base)), _in_range(nominal)
+        if fastest > rate * _OTHER_RATE:
+            return fastest, True
         slack = max(1 - _USUAL_SLACK, Fraction(1, length))
         near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
         if nominal in near and (nominal in USUAL_FPS or len(near) == 1):
@@ -174,7 +185,21 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     rate = 1 / (_gap_at(gaps, int(count * _SHORT_GAPS)) * time_base)
     if abs(nominal - rate) > rate / 5:
         nominal = next((r for r in USUAL_FPS if r >= rate * _USUAL_SLACK), Fraction(MAX_FPS))
-    return _in_range(nominal), True
+    nominal = _in_range(nominal)
+    return fastest if fastest > nominal * _OTHER_RATE else nominal, True
+
+
+def _fastest_rate(gaps: Mapping[int, int], time_base: Fraction) -> Fraction:
+    """The highest usual rate that enough pictures have to the tick, so that it is no jitter; else 0."""
+    needed = sum(gaps.values()) * _SHORT_GAPS
+    exact = (r for r in USUAL_FPS if sum(gaps.get(n, 0) for n in _ticks(r, time_base)) > needed)
+    return max(exact, default=Fraction(0))
+
+
+def _ticks(rate: Fraction, time_base: Fraction) -> set[int]:
+    """The gaps between pictures of a rate, rounded down and up."""
+    gap = 1 / (rate * time_base)
+    return {math.floor(gap), math.ceil(gap)}
 
 
 def _gap_at(gaps: Mapping[int, int], rank: int) -> int:
@@ -233,7 +258,7 @@ def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: V
 
 def _played(facts: SourceFacts, clocks: Mapping[int, StreamClock], index: int) -> float | None:
     """Seconds that a stream plays if the timestamps of the source jump; None if they do not."""
-    return clocks[index].played_s if _jumps(facts, clocks[facts.video.index]) else None
+    return clocks[index].played_s if _jumps(facts, clocks[facts.leading]) else None
 
 
 def _audio(
@@ -246,7 +271,9 @@ def _audio(
     if times.first is None or times.end is None:
         return track
     end_s = float(times.end) if played_s is None else float(times.first) + played_s
-    return replace(track, first_s=float(times.first), end_s=end_s)
+    length_s = end_s - float(times.first)
+    bitrate = round(times.size * 8 / length_s) if length_s > 0 else 0
+    return replace(track, first_s=float(times.first), end_s=end_s, bitrate=bitrate)
 
 
 def _length_s(facts: SourceFacts, clock: StreamClock, times: Mapping[int, PacketTimes]) -> float:

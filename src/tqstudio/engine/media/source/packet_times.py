@@ -39,6 +39,8 @@ class PacketTimes:
         """Gap between packets in presentation order, in units of the time base → count."""
         self._waiting: list[int] = []
         self._shown: int | None = None
+        self.size = 0
+        """Bytes of all packets."""
         self._count = 0
         self._first: Fraction | None = None
         self._last_pts = 0
@@ -61,6 +63,7 @@ class PacketTimes:
 
     def add(self, packet: Packet[Stream]) -> None:
         """Record the times of the next packet in decode order."""
+        self.size += packet.size
         pts = packet.dts if self._reordered or packet.pts is None else packet.pts
         if pts is None:
             return

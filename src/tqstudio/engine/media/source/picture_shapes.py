@@ -1,12 +1,17 @@
-"""Finds the sizes, shapes and interlacing of the pictures of a source from sampled key frames."""
+"""Finds the sizes, shapes and interlacing of the pictures of a source from key frames; Dolby Vision."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import re
+import struct
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
+import av
 import av.error
 from av.packet import Packet
 from av.stream import Stream
@@ -19,6 +24,7 @@ from tqstudio.engine.media.source.facts import VideoTrack
 _SAMPLE_EVERY_S = 2
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
+_WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
 
 class PictureShapes:
@@ -97,3 +103,32 @@ def display_size(width: int, height: int, aspect: Fraction | None, rotation: int
         width = max(1, round(width * aspect))
     # ffmpeg swaps the sides for quarter turns only; at other angles it keeps the size.
     return (height, width) if rotation % 180 == 90 else (width, height)
+
+
+def dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
+    """Profile and compatibility id of the Dolby Vision configuration record, or None.
+
+    PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
+    """
+    header = io.BytesIO()
+    try:
+        with av.open(header, "w", format="mp4", options=_WITH_DOLBY_VISION) as copy:
+            copy.add_stream_from_template(stream, opaque=True)
+            copy.start_encoding()
+    except (ValueError, av.error.FFmpegError):
+        return None  # a codec that MP4 does not support
+    record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
+    if record is None:
+        return None
+    _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
+    return profile_and_level >> 9, compatibility >> 4
+
+
+def dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
+    """Detect Dolby Vision profile 5 from the metadata of a picture, for containers that lost the record.
+
+    The RPU has 8 bits of prefix, 6 of type, 11 of format, then 4 of profile; 0 is profile 5, which has no
+    base layer. None for all others.
+    """
+    rpu: Any = frame.side_data.get("DOVI_RPU_BUFFER")
+    return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None

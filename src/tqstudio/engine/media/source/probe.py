@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import io
 import itertools
 import re
-import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -20,13 +20,21 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
 from tqstudio.engine.media.source import chapters, colour, languages, source_file
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack, title_of
+from tqstudio.engine.media.source.cut import mp3_length_s
+from tqstudio.engine.media.source.facts import (
+    NO_PICTURE,
+    AudioTrack,
+    SourceFacts,
+    SubtitleTrack,
+    VideoTrack,
+    title_of,
+)
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
-from tqstudio.engine.media.source.picture_shapes import display_size
+from tqstudio.engine.media.source.picture_shapes import display_size, dolby_vision, dolby_vision_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
-# Packets read at most to find the first picture; normally it is among the first few.
+# Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
 # Captions are in all pictures or in none; some begin with the programme, after a few seconds.
 _CAPTION_PACKETS = 250
@@ -40,12 +48,12 @@ _SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, e
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
-_WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
-# Magic numbers of supported containers, to tell a damaged video from a file that is not a video.
+# Magic numbers of supported containers, to distinguish a damaged video from a file that is not a video.
 _SIGNATURES = re.compile(
     rb"....(?:ftyp|moov|mdat|free|skip|wide|pnot)|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS"
-    rb"|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01\xba|G.{187}G|.{4}G.{191}G|\x06\x0e+4|\.RMF|nut/multimedia",
+    rb"|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01\xba|G.{187}G|.{4}G.{191}G|\x06\x0e+4|\.RMF|nut/multimedia"
+    rb"|ID3|fLaC|RIFF....WAVE|FORM....AIF",
     re.DOTALL,
 )
 
@@ -110,7 +118,20 @@ def probe_head(path: bytes) -> SourceFacts:
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
-    stream = _main_video(path, container)
+    duration_s = (container.duration or 0) / 1_000_000
+    facts = SourceFacts(
+        container=container.format.name,
+        duration_s=duration_s,
+        start_time_s=(container.start_time or 0) / 1_000_000,
+        bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
+        size=size,
+        video=NO_PICTURE,
+        audio=tuple(_audio_track(audio) for audio in container.streams.audio),
+        subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
+        chapters=chapters.read(container),
+    )
+    if (stream := _main_video(container)) is None:
+        return replace(facts, video=_cover(path, container, facts))
     if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
         raise TqError(
             ErrorCode.UNSUPPORTED,
@@ -123,38 +144,46 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     reordered = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
     if reordered and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
-    start_s = (container.start_time or 0) / 1_000_000
-    duration_s = (container.duration or 0) / 1_000_000
-    video = _video_track(stream, frame, first_pts, start_s, duration_s, stated)
+    video = _video_track(stream, frame, first_pts, facts, stated)
     colour.require_mappable(video, display(path))
-    return SourceFacts(
-        container=container.format.name,
-        duration_s=duration_s,
-        start_time_s=start_s,
-        bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
-        size=size,
-        video=video,
-        audio=tuple(_audio_track(audio) for audio in container.streams.audio),
-        subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
-        linear=reordered,
-        chapters=chapters.read(container),
-        captions=_has_captions(path, stream.index),
-    )
+    return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
 
 
-def _main_video(path: bytes, container: InputContainer) -> VideoStream:
+def _main_video(container: InputContainer) -> VideoStream | None:
     """The default video stream, else the first one; attached cover pictures do not count."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-    if not streams:
-        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} has no video stream")
-    return next((s for s in streams if _default(s)), streams[0])
+    return next((s for s in streams if _default(s)), streams[0] if streams else None)
+
+
+def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:
+    """The cover of a source of sound alone, with the times of that sound."""
+    if not facts.audio:
+        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} has neither video nor sound")
+    stream = container.streams[facts.leading]
+    if not _codec(stream):
+        raise TqError(ErrorCode.UNSUPPORTED, f"the sound of {display(path)} cannot be decoded by this build")
+    if next(_frames(path, container, stream), None) is None:
+        raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no sound of {display(path)} can be decoded")
+    cover = NO_PICTURE
+    with open_source(path) as opened, contextlib.suppress(av.error.FFmpegError, TqError):
+        for picture in filter(_codec, opened.streams.video[:1]):
+            for frame in itertools.islice(_frames(path, opened, picture), 1):
+                found = _video_track(picture, frame, None, facts, _colours(picture))
+                colour.require_mappable(found, display(path))
+                cover = replace(found, still=True, fps=NO_PICTURE.fps, vfr=False)
+    first_s, length_s, own = _times(stream, None, facts)
+    if facts.container == "mp3":
+        length_s, own = mp3_length_s(path), True
+    elif facts.container == "aac":
+        length_s = 0.0  # ffmpeg estimates it from the first frames
+    return replace(cover, first_pts_s=first_s, duration_s=length_s, own_duration=own)
 
 
 def _first_picture(
     path: bytes, container: InputContainer, stream: VideoStream
 ) -> tuple[VideoFrame, Fraction | None]:
     """The first picture that can be decoded, and its presentation time; None if no early picture has one."""
-    pictures = _pictures(path, container, stream)
+    pictures = _frames(path, container, stream)
     first = next(pictures, None)
     if first is None:
         if container.format.name == "mpegts" and _is_scrambled(path):
@@ -188,13 +217,13 @@ def _is_scrambled(path: bytes) -> bool:
 def _encrypted(path: bytes, scheme: str) -> TqError:
     return TqError(
         ErrorCode.UNSUPPORTED,
-        f"{display(path)} is encrypted ({scheme}): its pictures cannot be decoded without a key",
+        f"{display(path)} is encrypted ({scheme}): it cannot be decoded without a key",
         "add a copy that is not encrypted",
     )
 
 
-def _pictures(path: bytes, container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """Decode pictures of a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
+def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any]:
+    """Decode a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
     for number, packet in enumerate(container.demux(stream)):
         if packet.has_sidedata("encryption_info"):
             # Decoding would at best give noise. The data begin with the scheme, such as `cenc`.
@@ -205,7 +234,7 @@ def _pictures(path: bytes, container: InputContainer, stream: VideoStream) -> It
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:
             frames = []  # a recording that starts within a GOP: the first whole picture comes later
-        yield from (frame for frame in frames if isinstance(frame, VideoFrame))
+        yield from frames
         if number > _FIRST_PICTURE_PACKETS:
             return
 
@@ -214,36 +243,20 @@ def _video_track(
     stream: VideoStream,
     frame: VideoFrame,
     first_pts: Fraction | None,
-    start_s: float,
-    duration_s: float,
+    facts: SourceFacts,
     stated: _Colours,
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
     width, height = display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
-    time_base = stream.time_base or Fraction(1, 1_000_000)
-    if first_pts is None and stream.start_time is not None:
-        first_pts = stream.start_time * time_base
-    elif first_pts is None:
-        first_pts = Fraction(start_s).limit_denominator(1_000_000)
-    # In other containers ffmpeg sets an undeclared stream duration to that of the file.
-    own = (
-        stream.container.format.name in _WITH_LENGTHS and stream.duration is not None and stream.duration > 0
-    )
-    length = (
-        float(stream.duration * time_base)
-        if own and stream.duration is not None
-        else max(0.0, start_s + duration_s - float(first_pts))
-        if duration_s
-        else 0.0
-    )
+    first_pts, length, own = _times(stream, first_pts, facts)
     colours = _colours(stream)
     if context.name == "vp8":
         # VP8 does not carry them; ffmpeg's decoder always sets limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
         colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
-    dv_profile, dv_compatibility = _dolby_vision(stream) or _dolby_vision_of(frame) or (0, 0)
+    dv_profile, dv_compatibility = dolby_vision(stream) or dolby_vision_of(frame) or (0, 0)
     return VideoTrack(
         index=stream.index,
         codec=_codec(stream),
@@ -253,7 +266,7 @@ def _video_track(
         coded_width=frame.width,
         coded_height=frame.height,
         rotation=rotation,
-        pix_fmt=frame.format.name,
+        pix_fmt=colour.decoded_format(frame.format.name, stream.metadata),
         bit_depth=max((c.bits for c in frame.format.components), default=8),
         fps=fps,
         vfr=vfr,
@@ -268,7 +281,22 @@ def _video_track(
         bitrate=context.bit_rate or 0,
         dv_profile=dv_profile,
         dv_compatibility=dv_compatibility,
+        peak_nits=colour.peak_of(frame.side_data),
     )
+
+
+def _times(stream: Stream, first: Fraction | None, facts: SourceFacts) -> tuple[Fraction, float, bool]:
+    """Start and length of a stream in seconds, and whether it declares the length itself."""
+    time_base = stream.time_base or Fraction(1, 1_000_000)
+    if first is None and stream.start_time is not None:
+        first = stream.start_time * time_base
+    elif first is None:
+        first = Fraction(facts.start_time_s).limit_denominator(1_000_000)
+    # In other containers ffmpeg sets an undeclared stream duration to that of the file.
+    if facts.container in _WITH_LENGTHS and stream.duration is not None and stream.duration > 0:
+        return first, float(stream.duration * time_base), True
+    until_s = facts.start_time_s + facts.duration_s - float(first)
+    return first, max(0.0, until_s) if facts.duration_s else 0.0, False
 
 
 def _colours(stream: VideoStream) -> _Colours:
@@ -279,35 +307,6 @@ def _colours(stream: VideoStream) -> _Colours:
         int(context.colorspace),
         int(context.color_range),
     )
-
-
-def _dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
-    """Profile and compatibility id of the Dolby Vision configuration record, or None.
-
-    PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
-    """
-    header = io.BytesIO()
-    try:
-        with av.open(header, "w", format="mp4", options=_WITH_DOLBY_VISION) as copy:
-            copy.add_stream_from_template(stream, opaque=True)
-            copy.start_encoding()
-    except (ValueError, av.error.FFmpegError):
-        return None  # a codec that MP4 does not support
-    record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
-    if record is None:
-        return None
-    _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
-    return profile_and_level >> 9, compatibility >> 4
-
-
-def _dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
-    """Detect Dolby Vision profile 5 from the metadata of a picture, for containers that lost the record.
-
-    The RPU has 8 bits of prefix, 6 of type, 11 of format, then 4 of profile; 0 is profile 5, which has no
-    base layer. None for all others.
-    """
-    rpu: Any = frame.side_data.get("DOVI_RPU_BUFFER")
-    return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None
 
 
 def _audio_track(stream: Any) -> AudioTrack:
@@ -369,7 +368,7 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
     name = display(path)
     if isinstance(error, OSError) and error.errno == errno.EPERM:
         # ffmpeg refuses playlists that reference other protocols or files.
-        return TqError(ErrorCode.NO_MEDIA, f"{name} is not a video: it refers to other files")
+        return TqError(ErrorCode.NO_MEDIA, f"{name} is neither video nor sound: it refers to other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         return source_file.unreadable(path, error)
     if raw := _raw_stream(path):
@@ -385,7 +384,9 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
             ErrorCode.SOURCE_UNREADABLE,
             f"{name} starts like a video but cannot be read ({size} bytes): it is damaged or incomplete",
         )
-    return TqError(ErrorCode.NO_MEDIA, f"{name} is not a video, or of a format that is not supported")
+    return TqError(
+        ErrorCode.NO_MEDIA, f"{name} is neither video nor sound, or of a format that is not supported"
+    )
 
 
 def _raw_stream(path: bytes) -> str:

@@ -15,9 +15,11 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
 # Demuxers of supported files. Playlists and scripts (hls, dash, concat, imf, sdp …) are excluded: a text file
-# named x.mp4 must never make ffmpeg open another file or a URL. So are raw elementary streams: they have no
+# named x.mp4 must never make ffmpeg open another file or a URL. So are raw streams of video: they have no
 # timestamps.
-FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
+FORMATS = (
+    "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe,mp3,aac,flac,wav,aiff"
+)
 PROTOCOLS = "file"
 _CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -215,7 +217,7 @@ def unreadable(path: bytes, error: OSError) -> TqError:
 
 
 def require_readable(path: bytes) -> None:
-    """Read the whole file, to tell a disk error from a file that was cut off: both look alike to ffmpeg.
+    """Read the whole file, to distinguish a disk error from a truncated file: both look alike to ffmpeg.
 
     Raises:
         TqError: as `unreadable`.

@@ -13,7 +13,7 @@ from tqstudio.engine.store.db.connection import connect
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 """Newest migration in `migrations/versions`; a test checks that."""
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 

@@ -148,6 +148,9 @@ class Folder(SQLModel, table=True):
     done_dir: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """Where sources are moved to."""
     duplicates: str = _text(default="encode")
+    template: str = _text(default="{slug}")
+    """Where ladders lie below the output."""
+    audio: str = _text(default="skip")
 
 
 class Video(SQLModel, table=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, exists, func, select
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import attempt, folder, job, video
@@ -27,6 +27,8 @@ class Assignment:
     source: bytes
     folder: bytes | None
     """The drop folder of the source."""
+    refuses_sound: bool
+    """Whether that folder queued the job and leaves out sound without video."""
     size: int
     mtime_ns: int
     quick_hash: str | None
@@ -45,6 +47,9 @@ _ASSIGNMENT = (
     select(
         select(func.count()).where(attempt.c.job_id == job.c.id).scalar_subquery().label("attempt"),
         select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery().label("folder"),
+        exists()
+        .where(folder.c.id == video.c.folder_id, folder.c.audio == "skip", job.c.from_folder == 1)
+        .label("refuses_sound"),
         *(job.c.kind, job.c.profile_json, job.c.requested, job.c.dropped, job.c.starts_over),
         *(video.c.source, video.c.size, video.c.mtime_ns, video.c.quick_hash, video.c.full_hash),
         *(video.c.facts, video.c.output_root, video.c.slug, video.c.generation_id),
@@ -64,6 +69,7 @@ def assignment_of(db: Connection, number: int) -> Assignment:
         dropped=tuple(from_json(row.dropped)),
         source=row.source,
         folder=row.folder,
+        refuses_sound=bool(row.refuses_sound),
         size=row.size,
         mtime_ns=row.mtime_ns,
         quick_hash=row.quick_hash,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, exists, func, insert, or_, select, update
+from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -49,14 +49,25 @@ class NewJob:
     idempotency_key: str | None = None
     from_folder: bool = False
 
+    @property
+    def trigger(self) -> Trigger:
+        return EventKind.CREATE_HELD if self.hold else EventKind.CREATE
 
-_UNPROBED = video.c.facts.is_(None) & video.c.probe_error.is_(None)
+    @property
+    def status(self) -> JobStatus:
+        return target_of(self.trigger)
+
+
+_UNPROBED = select(video.c.facts.is_(None) & video.c.probe_error.is_(None))
+_INSERT = (
+    insert(job)
+    .values(unprobed=_UNPROBED.where(video.c.id == bindparam("of_video")).scalar_subquery())
+    .returning(job.c.id)
+)
 
 
 def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     """Creates a job; None if the video already has an open one."""
-    trigger: Trigger = EventKind.CREATE_HELD if new.hold else EventKind.CREATE
-    status = target_of(trigger)
     if open_job_of(db, new.video) is not None:
         return None
     values = {
@@ -68,7 +79,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "prefer_gpu": int(new.prefer_gpu),
         "requested": None if new.requested is None else json.dumps(new.requested),
         "dropped": json.dumps(new.dropped),
-        "status": status,
+        "status": new.status,
         "priority": new.priority,
         # NULL distinguishes a held job, which was never claimable, from a paused one.
         "ready_at": None if new.hold else now,
@@ -81,19 +92,23 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "idempotency_key": new.idempotency_key,
         "from_folder": int(new.from_folder),
         "created_at": now,
-        "unprobed": select(_UNPROBED).where(video.c.id == new.video).scalar_subquery(),
+        "of_video": new.video,
     }
-    created = int(db.execute(insert(job).values(values).returning(job.c.id)).scalar_one())
+    created = int(db.execute(_INSERT, values).scalar_one())
+    kind, status = new.kind.value, new.status
     events.append(
-        db, trigger, now=now, actor=actor, job=created, video=new.video, target=status, detail=new.kind.value
+        db, new.trigger, now=now, actor=actor, job=created, video=new.video, target=status, detail=kind
     )
     return created
 
 
+_OPEN_JOB = select(job.c.id).where(is_open(job), job.c.deleted_at.is_(None))
+_OPEN_JOB_OF = _OPEN_JOB.where(job.c.video_id == bindparam("video"))
+
+
 def open_job_of(db: Connection, video: int) -> int | None:
     """Returns the video's pending, running or paused job."""
-    open_jobs = select(job.c.id).where(job.c.video_id == video, is_open(job), job.c.deleted_at.is_(None))
-    found: int | None = db.execute(open_jobs).scalar()
+    found: int | None = db.execute(_OPEN_JOB_OF, {"video": video}).scalar()
     return found
 
 
@@ -162,11 +177,16 @@ def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list
     return [int(row[0]) for row in db.execute(found.order_by(job.c.id).limit(limit))]
 
 
+_ELSEWHERE = select(video.c.id).where(
+    video.c.source == bindparam("source"), video.c.output_root != bindparam("root")
+)
+_OPEN_JOB_ELSEWHERE = _OPEN_JOB.where(job.c.video_id.in_(_ELSEWHERE)).limit(1)
+
+
 def open_job_elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """Returns an open job of the same source for another output."""
-    elsewhere = select(video.c.id).where(video.c.source == source, video.c.output_root != output_root)
-    found = select(job.c.id).where(is_open(job), job.c.deleted_at.is_(None), job.c.video_id.in_(elsewhere))
-    number: int | None = db.execute(found.limit(1)).scalar()
+    values = {"source": source, "root": output_root}
+    number: int | None = db.execute(_OPEN_JOB_ELSEWHERE, values).scalar()
     return number
 
 

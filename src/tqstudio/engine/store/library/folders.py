@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
@@ -40,6 +40,10 @@ class FolderRow:
     """Where they are moved to."""
     duplicates: str = "encode"
     """Or `skip` new files with the content of a published source."""
+    template: str = "{slug}"
+    """Where ladders of new videos lie below the output."""
+    audio: str = "skip"
+    """Or `encode` sound without video."""
 
 
 def _row(row: Any) -> FolderRow:
@@ -59,6 +63,8 @@ def _row(row: Any) -> FolderRow:
         after_done=row.after_done,
         done_dir=row.done_dir,
         duplicates=row.duplicates,
+        template=row.template,
+        audio=row.audio,
     )
 
 
@@ -90,6 +96,8 @@ _CHANGEABLE = (
     "after_done",
     "done_dir",
     "duplicates",
+    "template",
+    "audio",
     "settle_s",
     "priority",
     "autorestart_limit",
@@ -119,9 +127,11 @@ def remove(db: Connection, folder: int, *, now: int) -> bool:
     return path is not None
 
 
+_EXISTS = select(tables.folder.c.id).where(tables.folder.c.id == bindparam("folder"))
+
+
 def exists(db: Connection, folder: int) -> bool:
-    found = select(tables.folder.c.id).where(tables.folder.c.id == folder)
-    return db.execute(found).first() is not None
+    return db.execute(_EXISTS, {"folder": folder}).first() is not None
 
 
 def listing(db: Connection) -> list[FolderRow]:

@@ -62,6 +62,12 @@ class PublishedRow:
         """Bytes of its initialisation segment; 0 for subtitles, which have none."""
         return self.size - sum(file.size for file in self.files)
 
+    def menu_name(self, fallback: str) -> str:
+        """The name of a track in the menus of players."""
+        known = self.language if self.language != "und" else None
+        name = self.title or known or fallback
+        return name if not self.role or self.role in name.lower() else f"{name} ({self.role})"
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:

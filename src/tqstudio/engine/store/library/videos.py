@@ -58,9 +58,12 @@ def _row(row: Any) -> VideoRow:
     return VideoRow(*values)
 
 
+_IN_ROOT = tables.video.c.output_root == bindparam("root")
+_FIND = _SELECT.where(tables.video.c.source == bindparam("source"), _IN_ROOT)
+
+
 def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
-    at = (tables.video.c.source == source, tables.video.c.output_root == output_root)
-    row = db.execute(_SELECT.where(*at)).first()
+    row = db.execute(_FIND, {"source": source, "root": output_root}).first()
     return None if row is None else _row(row)
 
 
@@ -128,9 +131,11 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
     return video
 
 
+_WITH_SLUG = select(tables.video.c.id).where(_IN_ROOT, tables.video.c.slug == bindparam("slug"))
+
+
 def _is_taken(db: Connection, output_root: bytes, slug: str) -> bool:
-    at = (tables.video.c.output_root == output_root, tables.video.c.slug == slug)
-    return db.execute(select(tables.video.c.id).where(*at)).first() is not None
+    return db.execute(_WITH_SLUG, {"root": output_root, "slug": slug}).first() is not None
 
 
 def _set(db: Connection, video: int, **values: Any) -> None:
@@ -216,6 +221,21 @@ def unprobed(db: Connection, *, limit: int) -> list[Unprobed]:
     return [Unprobed(*row) for row in db.execute(UNPROBED, {"limit": limit})]
 
 
+_SET_PROBED = (
+    update(tables.video)
+    .where(
+        tables.video.c.id == bindparam("video"),
+        tables.video.c.source == bindparam("path"),
+        tables.video.c.size == bindparam("bytes"),
+        tables.video.c.mtime_ns == bindparam("modified"),
+    )
+    .values(
+        facts=func.coalesce(tables.video.c.facts, bindparam("found")),
+        probe_error=case((tables.video.c.facts.is_(None), bindparam("error"))),
+    )
+)
+
+
 def set_probed(
     db: Connection, seen: Unprobed, *, facts: Mapping[str, Any] | None, error: ErrorView | None
 ) -> bool:
@@ -224,15 +244,15 @@ def set_probed(
     False, and nothing is recorded, if the path, size or time of the video has changed since; then its jobs
     are probed again. Facts that a worker found meanwhile are kept.
     """
-    row = tables.video.c
-    unchanged = update(tables.video).where(
-        row.id == seen.video, row.source == seen.path, row.size == seen.size, row.mtime_ns == seen.mtime_ns
-    )
-    probed = {
-        "facts": func.coalesce(row.facts, None if facts is None else json.dumps(dict(facts))),
-        "probe_error": case((row.facts.is_(None), None if error is None else json.dumps(error))),
+    values = {
+        "video": seen.video,
+        "path": seen.path,
+        "bytes": seen.size,
+        "modified": seen.mtime_ns,
+        "found": None if facts is None else json.dumps(dict(facts)),
+        "error": None if error is None else json.dumps(error),
     }
-    taken = db.execute(unchanged.values(probed))
+    taken = db.execute(_SET_PROBED, values)
     _mark_jobs(db, seen.video)
     return taken.rowcount == 1
 
@@ -268,21 +288,32 @@ def set_slug(db: Connection, video: int, slug: str) -> None:
     _set(db, video, slug=slug)
 
 
+_WITH_SIZE = tables.video.c.size == bindparam("size")
+_WITH_INODE = _SELECT.with_hint(tables.video, indexed_by("ix_video_inode"), "sqlite").where(
+    tables.video.c.inode == bindparam("inode"),
+    _WITH_SIZE,
+    tables.video.c.mtime_ns == bindparam("mtime_ns"),
+    _IN_ROOT,
+)
+
+
 def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mtime_ns: int) -> list[VideoRow]:
     """Returns the videos of an output whose source had this inode, size and time, under any name."""
-    row = tables.video.c
-    same = (row.inode == inode, row.size == size, row.mtime_ns == mtime_ns, row.output_root == output_root)
-    indexed = _SELECT.with_hint(tables.video, indexed_by("ix_video_inode"), "sqlite")
-    rows = db.execute(indexed.where(*same))
-    return [_row(row) for row in rows]
+    values = {"root": output_root, "inode": inode, "size": size, "mtime_ns": mtime_ns}
+    return [_row(row) for row in db.execute(_WITH_INODE, values)]
+
+
+_PUBLISHED_WITH_SIZE = (
+    _SELECT.with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
+    .where(_WITH_SIZE, _IN_ROOT, tables.video.c.generation_id.is_not(None))
+    .order_by(tables.video.c.id)
+)
 
 
 def published_with_size(db: Connection, output_root: bytes, size: int) -> list[VideoRow]:
     """Returns the videos of an output with a ladder whose source has this size in bytes."""
-    row = tables.video.c
-    same = (row.size == size, row.output_root == output_root, row.generation_id.is_not(None))
-    indexed = _SELECT.with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
-    return [_row(found) for found in db.execute(indexed.where(*same).order_by(row.id))]
+    values = {"root": output_root, "size": size}
+    return [_row(row) for row in db.execute(_PUBLISHED_WITH_SIZE, values)]
 
 
 def rename(

@@ -40,7 +40,7 @@ class TimeLimit:
         """
         largest: dict[str, float] = {}
         for rung in rungs:
-            used = encoder_for(rung.codec, encoder)
+            used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
             cost = _GPU_SHARE if used in GPU_ENCODERS else CODECS[rung.codec].cost
             weight = max(_LEAST_WEIGHT, rung.pixels / _REFERENCE_PIXELS) * cost
             largest[rung.codec] = max(largest.get(rung.codec, 0), weight)

@@ -11,6 +11,7 @@ from blake3 import blake3
 
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_same_length
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
@@ -34,30 +35,30 @@ if TYPE_CHECKING:
 def build(
     sink: Path,
     choice: Choice,
-    states: Sequence[RenditionState],
+    encode: LadderEncode,
     grid: Grid,
     facts: SourceFacts,
     poster: Path | None,
-    warnings: Sequence[JobWarning],
     check: Callable[[], None],
 ) -> dict[str, Any]:
     """Build the manifest of a finished encode.
 
     Args:
         sink: its folder names are relative to this folder.
-        states: of all renditions of the encode; failed optional ones are left out.
+        encode: its failed optional renditions are left out.
         check: called before each file is hashed; its exceptions abort.
 
     Raises:
         TqError: OUTPUT_INVALID if the qualities differ in length, or one was not verified.
         OSError: from the file system.
     """
-    completed = [(state, _checked(state)) for state in states if state.status == "completed"]
+    completed = [(state, _checked(state)) for state in encode.renditions if state.status == "completed"]
     # Again, because stored renditions may be from different attempts.
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
     tracks: dict[str, AudioRendition | SubtitleRendition] = {each.name: each for each in choice.audio}
     tracks |= {each.name: each for each in choice.subtitles}
     rungs = {rung.name: rung for rung in choice.make}
+    board = encode.side.storyboard
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
@@ -67,9 +68,13 @@ def build(
         ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
+        "storyboard": str(board.folder.relative_to(sink)) if board and board.is_stored else None,
+        # Without a quality of which it would be made, the video is the same.
+        "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
+        "dash": encode.spec.profile.dash,
         "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
-        "warnings": warning_views(warnings),
+        "warnings": warning_views(encode.warnings),
     }
 
 

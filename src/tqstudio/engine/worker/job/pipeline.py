@@ -30,7 +30,7 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, uses_gpu
 from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.job import manifest
@@ -157,7 +157,7 @@ class _Work:
             spec = self._spec(source, profile, choice, poster)
             encode = self._encode = LadderEncode(spec)
             encode.look_up()
-            encode.warnings += [*warnings.of_source(source.facts, profile), *source.warnings]
+            encode.warnings.extend([*warnings.of_source(source.facts, profile), *source.warnings])
             self._log.line(f"found: {inventory(encode.renditions)}")
             self._report.add(
                 facts=source.facts.to_json(),
@@ -269,10 +269,9 @@ class _Work:
         deadline: Deadline,
     ) -> None:
         config = self._config
-        require_space(
-            self._output, self._video_store, source, encode, config.disk_reserve_bytes, config.disk_factor
-        )
-        gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
+        reserve, factor = config.disk_reserve_bytes, config.disk_factor
+        require_space(self._output, self._video_store, source, encode, reserve, factor)
+        gpu = spec.encoder if uses_gpu(spec.encoder) else None
         watch = Watch(encode, source, choice, self._report, self._log, gpu)
         transcode(encode, poster, self._lease, watch, config.stall_s, deadline)
         self._report.advance(TRANSCODE_ENDS_AT)
@@ -343,6 +342,7 @@ class _Work:
             memory_limit=memory_limit(memory.total()),
             nice=config.nice,
             poster=not choice.nothing_to_make and not pictures.is_complete(poster),
+            storyboard=choice.storyboard,
             require_output=self._require_sink,
             is_owner=lambda: not isinstance(self._lease.ended, Lost),
         )
@@ -353,11 +353,10 @@ class _Work:
         listed = manifest.build(
             self._sink,
             choice,
-            encode.renditions,
+            encode,
             spec.grid,
             spec.facts,
             poster if pictures.is_complete(poster) else None,
-            encode.warnings,
             self._lease.check,
         )
         # The supervisor compares it with the source once more before it publishes.

@@ -12,7 +12,7 @@ from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
-from tqstudio.engine.media.plan.track_names import without_surround
+from tqstudio.engine.media.plan.track_names import STORYBOARD, is_dropped, is_of_track
 from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
@@ -28,13 +28,15 @@ class Choice:
     ladder: tuple[Rung, ...]
     """All rungs including skipped ones, largest first."""
     make: tuple[Rung, ...]
-    """Video renditions to encode."""
+    """Video renditions to encode; qualities of sound are in `audio`."""
     audio: tuple[AudioRendition, ...]
     """Audio renditions to encode."""
     subtitles: tuple[SubtitleRendition, ...]
     """Subtitle renditions to convert."""
     keep: Mapping[str, str]
     """Renditions kept from the current generation: name → settings_hash."""
+    storyboard: bool
+    """Whether one is published."""
 
     @property
     def nothing_to_make(self) -> bool:
@@ -57,7 +59,7 @@ def choose(
         requested: names of the requested qualities; None means all. If given, all others are kept from the
             current generation, whatever their settings.
         kept: renditions of the current generation that may be kept: name → settings_hash.
-        dropped: names of renditions that are neither encoded nor kept.
+        dropped: what is neither encoded nor kept, see `is_dropped`.
 
     Raises:
         TqError: BAD_CONFIG if none of the requested qualities exists for this source, or all are dropped.
@@ -66,27 +68,33 @@ def choose(
         replace(rung, skipped_reason=DROPPED) if rung.name in dropped and not rung.skipped else rung
         for rung in build_ladder(facts, profile, None if requested is None else frozenset(requested))
     )
-    kept = {name: key for name, key in kept.items() if not {name, without_surround(name)} & set(dropped)}
+    kept = {name: key for name, key in kept.items() if not is_dropped(name, dropped)}
     wanted = {
-        rung.name: settings_hash(content_id, profile, rung, facts) for rung in ladder if not rung.skipped
+        rung.name: settings_hash(content_id, profile, rung, facts)
+        for rung in ladder
+        if not rung.skipped and not rung.is_sound
     }
+    skipped = {rung.name for rung in ladder if rung.skipped}
     sounds = {
         sound.name: sound
         for sound in audio_renditions(facts, profile)
-        if not {sound.name, sound.surround_of} & set(dropped)
+        if sound.name not in skipped and not is_dropped(sound.name, dropped)
     }
     wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
-    texts = {text.name: text for text in subtitle_renditions(facts, profile) if text.name not in dropped}
+    texts = {
+        text.name: text for text in subtitle_renditions(facts, profile) if not is_dropped(text.name, dropped)
+    }
     wanted |= {name: subtitle_settings_hash(content_id, profile, text, facts) for name, text in texts.items()}
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
     else:
         fresh = {name for name, key in wanted.items() if name in requested and kept.get(name) != key}
         keep = {name: key for name, key in kept.items() if name not in fresh}
-    make = tuple(rung for rung in ladder if not rung.skipped and rung.name not in keep)
+    made = [rung for rung in ladder if not rung.skipped and rung.name not in keep]
+    make = tuple(rung for rung in made if not rung.is_sound)
     if (
         requested is not None
-        and not make
+        and not made
         and not any(name in keep or name in sounds or name in texts for name in requested)
     ):
         available = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
@@ -95,7 +103,7 @@ def choose(
             f"the source gets none of the requested qualities ({', '.join(sorted(requested))})",
             f"choose from: {available}",
         )
-    if dropped and not make and not (set(keep) - set(sounds) - set(texts)):
+    if dropped and not made and all(map(is_of_track, keep)):
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"without {', '.join(sorted(dropped))} the source has no quality left",
@@ -107,17 +115,18 @@ def choose(
         audio=tuple(sound for name, sound in sounds.items() if name not in keep),
         subtitles=tuple(text for name, text in texts.items() if name not in keep),
         keep=keep,
+        storyboard=profile.storyboard and STORYBOARD not in dropped and not facts.video.still,
     )
 
 
 def rows(
     choice: Choice, states: Mapping[str, RenditionState], gpu: str | None = None
 ) -> list[dict[str, Any]]:
-    """Convert all qualities to `requests.RenditionReport`, without audio.
+    """Convert all qualities to `requests.RenditionReport`, without tracks of audio.
 
     Args:
         states: of the renditions that are encoded, by name.
-        gpu: the GPU encoder of the worker; renditions that it should have encoded get a reason.
+        gpu: the GPU encoders of the worker; renditions that it should have encoded get a reason.
     """
     return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
 
@@ -157,6 +166,5 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
 
 
 def _fallback(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
-    if gpu is None or encoder_for(rung.codec, gpu) == state.encoder:
-        return None
-    return f"encoded with {state.encoder} instead of {gpu}"
+    intended = state.encoder if gpu is None or rung.is_sound else encoder_for(rung.codec, gpu, hdr=rung.hdr)
+    return None if state.encoder == intended else f"encoded with {state.encoder} instead of {intended}"

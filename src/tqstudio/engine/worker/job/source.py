@@ -58,7 +58,7 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         check: called often; its exceptions abort the probe.
 
     Raises:
-        TqError: as `probe` and `quick_hash`.
+        TqError: as `probe` and `quick_hash`; NO_MEDIA for sound that its drop folder leaves out.
     """
     found = source_file.check(path)
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
@@ -68,6 +68,12 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
+    if job["refuses_sound"] and facts.video.still:
+        raise TqError(
+            ErrorCode.NO_MEDIA,
+            f"{display(path)} is sound without video, which its drop folder leaves out",
+            "take it: tqstudio folder edit FOLDER --audio encode, then retry",
+        )
     try:
         beside = sidecars.find(path)
     except OSError as error:

@@ -96,8 +96,8 @@ def transcode(
 
 
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
-    if encode.poster is not None and encode.poster != poster:
-        encode.poster = pictures.store(encode.poster, poster)
+    if encode.side.poster is not None and encode.side.poster != poster:
+        encode.side.poster = pictures.store(encode.side.poster, poster)
 
 
 class Watch:
@@ -134,7 +134,8 @@ class Watch:
         """Report and log all changes since the last call."""
         encode = self._encode
         states = encode.renditions
-        speeds = [s.speed for s in states if s.kind == "video" and s.status == "in_progress" and s.speed]
+        names = {rung.name for rung in self._choice.ladder}
+        speeds = [s.speed for s in states if s.name in names and s.status == "in_progress" and s.speed]
         self._report.advance(
             encode.fraction * TRANSCODE_ENDS_AT,
             min(speeds, default=None),
@@ -158,10 +159,10 @@ class Watch:
             self._report_facts()
         if len(encode.runs) > self._runs:
             self._report_runs()
-        if encode.poster_s > self._poster_s:
-            self._poster_s = encode.poster_s
-            self._report.end(Step.THUMBNAIL, encode.poster_s)
-            self._log.line(f"{Step.THUMBNAIL}: took {encode.poster_s:.2f} s, in parallel to the encode")
+        if encode.side.poster_s > self._poster_s:
+            self._poster_s = encode.side.poster_s
+            self._report.end(Step.THUMBNAIL, encode.side.poster_s)
+            self._log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
         self._log.follow(encode.runs)
 
     def _report_facts(self) -> None:
@@ -179,8 +180,10 @@ class Watch:
                 self._log.line(f"[{run.label}] resumes at {where}{how}")
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]
+        # The storyboard's input exists only during its run.
+        repeatable = [run.argv for run in runs if run.label != "storyboard"]
         self._report.add(
-            argv=[[shell_quoting.transportable(word) for word in run.argv] for run in runs],
+            argv=[[shell_quoting.transportable(word) for word in argv] for argv in repeatable],
             resumed_from=videos[0].resumed_from if videos else None,
             resumed_at_s=round(videos[0].starts_at_s, 3) if videos else None,
             encoder=videos[-1].encoder if videos else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import shell_quoting
@@ -41,21 +42,6 @@ class JobActions(StudioScreen):
         """The job under the cursor, or the one this screen shows."""
         raise NotImplementedError
 
-    async def do_pause(self, _: str) -> None:
-        await self._operate("pause")
-
-    async def do_retry(self, _: str) -> None:
-        await self._operate("retry")
-
-    async def do_raise(self, _: str) -> None:
-        await self._operate("raise", delta=1)
-
-    async def do_lower(self, _: str) -> None:
-        await self._operate("lower", delta=-1)
-
-    async def do_delete(self, _: str) -> None:
-        await self._operate("delete")
-
     async def do_undelete(self, _: str) -> None:
         deleted = self.studio.model.deleted
         if not deleted:
@@ -68,12 +54,6 @@ class JobActions(StudioScreen):
 
         many = counted(len(ids), "job")
         self._ask(many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
-
-    async def do_cancel(self, _: str) -> None:
-        await self._operate("cancel")
-
-    async def do_restart(self, _: str) -> None:
-        await self._operate("restart")
 
     async def do_priority(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import AskPriority
@@ -117,62 +97,52 @@ class JobActions(StudioScreen):
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
-        from tqstudio.ui.screens.text import TextScreen
+        number = int(attempt) if attempt else self.selected_attempt()
 
-        row = self.current()
-        if row is None:
-            self.toast("no job is selected")
-            return
-        job, number = row["id"], int(attempt) if attempt else self.selected_attempt()
-
-        async def read() -> tuple[str, str]:
+        async def read(job: int) -> tuple[str, str]:
             answer = await self.studio.feed.send(calls.job_log(job, number))
             return answer["text"], answer["path"] or ""
 
-        which = f" of job {job}" if number is None else f" of job {job}, attempt {number}"
-        self.app.push_screen(TextScreen(self.studio, f"log{which}", read, follow=True, wrapped=True))
+        which = "" if number is None else f", attempt {number}"
+        self._open_text("log of job {job}" + which, read, follow=True, wrapped=True)
 
     def selected_attempt(self) -> int | None:
         """The attempt whose log `l` opens; None for the newest."""
         return None
 
     async def do_command(self, _: str) -> None:
-        from tqstudio.ui.screens.text import TextScreen
-
-        row = self.current()
-        if row is None:
-            self.toast("no job is selected")
-            return
-        job = row["id"]
-
-        async def read() -> tuple[str, str]:
+        async def read(job: int) -> tuple[str, str]:
             detail = await self.studio.feed.send(calls.job(job))
             newest = max(detail["attempts_log"], key=lambda attempt: attempt["number"], default=None)
             commands = shell_quoting.script(newest["argv"]) if newest is not None else []
             return "\n\n".join(commands) or "No command has run.", "\n".join(commands)
 
-        self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
+        self._open_text("commands of job {job}", read, wrapped=True)
 
     async def do_facts(self, _: str) -> None:
         from tqstudio.ui.screens.job.source_facts import NAME_CELLS, facts_text
+
+        async def read(job: int) -> tuple[str, str]:
+            detail = await self.studio.feed.send(calls.job(job))
+            return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
+
+        self._open_text("source of job {job}", read, name_cells=NAME_CELLS)
+
+    def _open_text(self, title: str, read: Callable[[int], Awaitable[tuple[str, str]]], **look: Any) -> None:
+        """Open a text about the current job; `read` and `look` as of `TextScreen`."""
         from tqstudio.ui.screens.text import TextScreen
 
         row = self.current()
         if row is None:
             self.toast("no job is selected")
             return
-        job = row["id"]
-
-        async def read() -> tuple[str, str]:
-            detail = await self.studio.feed.send(calls.job(job))
-            return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
-
-        self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read, name_cells=NAME_CELLS))
+        title = title.format(job=row["id"])
+        self.app.push_screen(TextScreen(self.studio, title, partial(read, row["id"]), **look))
 
     # Steps of every operation: check locally, confirm if work would be lost, send, report refusals.
 
-    async def _operate(self, name: str, **more: Any) -> None:
-        """Apply an operation to every job that allows it, after confirmation where needed."""
+    async def _operate(self, name: str, _: str, **more: Any) -> None:
+        """Apply an action's operation to every job that allows it, after confirmation where needed."""
         targets = self.targets()
         if not targets:
             if self.current() is None:
@@ -184,6 +154,14 @@ class JobActions(StudioScreen):
         if not allowed:
             return
         self._ask_and_send(operation, allowed, **more)
+
+    do_pause = partialmethod(_operate, "pause")
+    do_cancel = partialmethod(_operate, "cancel")
+    do_retry = partialmethod(_operate, "retry")
+    do_restart = partialmethod(_operate, "restart")
+    do_raise = partialmethod(_operate, "raise", delta=1)
+    do_lower = partialmethod(_operate, "lower", delta=-1)
+    do_delete = partialmethod(_operate, "delete")
 
     def _ask_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
         self._ask_and_send_all(operation, targets, [([target.id for target in targets], more)])

@@ -16,20 +16,7 @@ from tqstudio.ui.screens.job.source_facts import channels_word, language_word
 from tqstudio.ui.widgets.bars import add_segments
 from tqstudio.ui.widgets.line_view import link
 from tqstudio.words import format as fmt
-from tqstudio.words.sentences import (
-    attempt_words,
-    autorestart_words,
-    error_now,
-    event_remark,
-    event_sentence,
-    event_state,
-    failure_words,
-    kind_words,
-    skipped_words,
-    source_path,
-    status_text,
-    status_word,
-)
+from tqstudio.words import sentences
 from tqstudio.words.symbols import job_state, job_word, quality_look
 
 if TYPE_CHECKING:
@@ -66,8 +53,11 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
-    waits = "" if stale else status_text(job, model.gates)
-    now, about = waits, [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
+    waits = "" if stale else sentences.status_text(job, model.gates)
+    now, about = (
+        waits,
+        [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"],
+    )
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
@@ -77,26 +67,26 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines = [line.add(first, palette.text).strip()]
     below = [(" ".join(rest), palette.text), *_error(job, glyphs.arrow, palette)]
     below += [
-        (fmt.plain(f"{glyphs.states['warning']} {each['code']}: {each['text']}"), palette.warning)
+        (f"{glyphs.states['warning']} {each['code']}: {each['text']}", palette.warning)
         for each in job["warnings"]
     ]
     if job["status"] in ("pending", "in_progress", "paused", "failed"):
-        below.append((autorestart_words(job["autorestart"], model.now()), palette.text))
-    below.append((", ".join(filter(None, (attempt_words(job), *about))), palette.dim))
+        below.append((sentences.autorestart_words(job["autorestart"], model.now()), palette.text))
+    below.append((", ".join(filter(None, (sentences.attempt_words(job), *about))), palette.dim))
     for text, style in below:
-        lines += [doc.start(width).gap(2).add(part, style).strip() for part in wrap(text, width - 4)]
+        lines += doc.paragraph(text, width, style)
     return [*lines, doc.blank(width)]
 
 
 def _error(job: JobDetail, arrow: str, palette: Colours) -> list[tuple[str, Style]]:
     """Code and message, hint, and the path of the log."""
-    error = error_now(job)
+    error = sentences.error_now(job)
     if error is None:
         return []
     log = f"l opens the log: {error['log']}" if error["log"] else ""
     return [
-        (fmt.plain(f"{error['code']}: {error['message']}"), palette.error),
-        (fmt.plain(f"{arrow} {error['hint']}"), palette.text),
+        (f"{error['code']}: {error['message']}", palette.error),
+        (f"{arrow} {error['hint']}", palette.text),
         (log, palette.dim),
     ]
 
@@ -111,7 +101,6 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     for rendition in made:
         key, word = quality_look(rendition, job["status"], stale=stale)
         line = doc.start(width).cell(rendition["name"], column, palette.strong, right=True).gap(2)
-        remark = fmt.plain(rendition["error"] or rendition["reason"] or "")
         total = rendition["segments_total"]
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
         line.cell(f"{glyphs.states[key]} {word}", 12, palette.states[key])
@@ -130,20 +119,18 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             strip = doc.start(width).gap(column + 2)
             add_segments(strip, rendition, strip.room - 2, glyphs, palette, resumed_from=kept, state=key)
             lines.append(strip.strip())
-        if remark:
-            style = palette.error if key == "failed" else palette.warning
-            parts = wrap(remark, width - column - 4)
-            lines += [doc.start(width).gap(column + 2).add(part, style).strip() for part in parts]
-    for text in skipped_words(job["renditions"]):
-        parts = wrap(f"{glyphs.states['skipped']} {text}", width - column - 4)
-        style = palette.states["skipped"]
-        lines += [doc.start(width).gap(column + 2).add(part, style).strip() for part in parts]
+        style = palette.error if key == "failed" else palette.warning
+        remark = rendition["error"] or rendition["reason"] or ""
+        lines += doc.paragraph(remark, width, style, indent=column + 2)
+    for text in sentences.skipped_words(job["renditions"]):
+        skipped = f"{glyphs.states['skipped']} {text}"
+        lines += doc.paragraph(skipped, width, palette.states["skipped"], indent=column + 2)
     if not job["renditions"]:
         problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
         text = "no quality was started" if ended else "known once a worker has started the job"
         if problem and not ended:
-            text = fmt.plain(in_one_line(problem["code"], problem["message"], problem["hint"]))
-        lines += [doc.start(width).gap(2).add(part, palette.faint).strip() for part in wrap(text, width - 3)]
+            text = in_one_line(**problem)
+        lines += doc.paragraph(text, width, palette.faint)
     return [*lines, doc.blank(width)]
 
 
@@ -207,11 +194,11 @@ def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -
     """One row per attempt, newest first; `l` opens the log of the selected one."""
     palette, glyphs = doc.studio.palette, doc.studio.glyphs
     keys = f"tab selects, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
-    lines = [doc.heading("Attempts", width, f"{keys}{failure_words(job)}")]
+    lines = [doc.heading("Attempts", width, f"{keys}{sentences.failure_words(job)}")]
     for attempt in sorted(job["attempts_log"], key=lambda attempt: -attempt["number"]):
         click = link("log", str(attempt["number"]))
         here = attempt["number"] == chosen and len(job["attempts_log"]) > 1
-        key, words = OUTCOMES.get(attempt["outcome"], ("pending", status_word(attempt["outcome"])))
+        key, words = OUTCOMES.get(attempt["outcome"], ("pending", sentences.status_word(attempt["outcome"])))
         if key == "running" and doc.studio.model.stale:
             key, words = "stale", "running?"
         line = doc.start(width).add(glyphs.cursor if here else " ", palette.accent)
@@ -283,7 +270,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("length", fmt.clock_duration(source["duration_s"])),
         ("size", units.size(source["size"])),
         *_streams(video["facts"] or {}),
-        ("path", source_path(video)),
+        ("path", sentences.source_path(video)),
         ("output", readable(video["output_root"])),
         ("added", fmt.moment(job["created_at"], now)),
         ("started", fmt.moment(job["started_at"], now)),
@@ -292,7 +279,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     ]
     lines = [doc.heading("Source", width)]
     for name, value in known:
-        lines += doc.fact(name, fmt.plain(value), width)
+        lines += doc.fact(name, value, width)
     return [*lines, doc.blank(width)]
 
 
@@ -313,7 +300,7 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
     subtitles = [language_word(each, each.get("codec") or "") for each in facts.get("subtitles") or []]
     return [
         ("container", str(facts.get("container") or "")),
-        ("video", ", ".join(str(part) for part in picture if part)),
+        ("cover" if video.get("still") else "video", ", ".join(str(part) for part in picture if part)),
         ("audio", ", ".join(audio)),
         ("subtitles", ", ".join(subtitles)),
     ]
@@ -343,9 +330,9 @@ def events(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     palette, glyphs, now = doc.studio.palette, doc.studio.glyphs, doc.studio.model.now()
     lines = [doc.heading("Events", width, "newest first")]
     for event in job["events"][:MAX_EVENTS]:
-        key = event_state(event)
+        key = sentences.event_state(event)
         line = doc.start(width).gap().cell(fmt.moment(event["at"], now), 12, palette.dim)
-        line.add(f"{glyphs.states[key]} {event_sentence(event)}", palette.states[key]).gap(2)
-        remark = fmt.plain(event_remark(event))
+        line.add(f"{glyphs.states[key]} {sentences.event_sentence(event)}", palette.states[key]).gap(2)
+        remark = fmt.plain(sentences.event_remark(event))
         lines.append(line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip())
     return [*lines, doc.blank(width)]

@@ -32,8 +32,11 @@ def facts_text(video: VideoView) -> str:
     parts = [_table("File", _file(video, facts))]
     if not facts:
         parts.append("The contents are not known: the file has not been analysed yet, or cannot be read.")
-    if facts.get("video"):
-        parts.append(_table("Video", _video(facts["video"])))
+    video_facts = facts.get("video") or {}
+    if video_facts.get("width"):
+        is_cover = video_facts.get("still")
+        rows = _video(video_facts)
+        parts.append(_table("Cover", rows[:2]) if is_cover else _table("Video", rows))
     for kind, tracks in (("Audio", facts.get("audio")), ("Subtitles", facts.get("subtitles"))):
         for number, track in enumerate(tracks or (), 1):
             parts.append(_table(f"{kind} {number}", _track(track)))

@@ -17,6 +17,7 @@ from tqstudio.engine.media.segments.playlists import bit_rates
 
 # The library takes 0.1 s for the I-frames of two hours: it gets only what precedes the first segment.
 _SEGMENT = re.compile(r"^#EXTINF:([\d.]+),.*\n(?:#EXT-X-BYTERANGE:(\d+)@(\d+)\n)?([^#\n]+)$", re.MULTILINE)
+_SOUND = ("mp4a.", "ac-3", "ec-3")
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,20 @@ class Package:
     master: Any
     """The same as the library reads it."""
     video: dict[str, Playlist]
+    """Those of the qualities, which may be sound alone."""
     audio: dict[str, Playlist]
     subtitles: dict[str, Playlist]
     iframes: dict[str, Playlist]
 
     @property
     def variants(self) -> Sequence[Any]:
-        """The entries of the video, one for each group of audio."""
+        """The entries of the qualities, one for each group of audio."""
         return list(self.master.playlists)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no variant has pictures."""
+        return all(map(is_sound, self.variants))
 
     @property
     def iframe_variants(self) -> Sequence[Any]:
@@ -86,6 +93,11 @@ class Package:
             peak += max((rates[0] for rates in played), default=0)
             average += max((rates[1] for rates in played), default=0)
         return peak, average
+
+
+def is_sound(variant: Any) -> bool:
+    """Whether an entry of the master playlist names codecs, and all of them are of sound."""
+    return all(codec.strip().startswith(_SOUND) for codec in (variant.stream_info.codecs or "").split(","))
 
 
 def read(master: Path) -> Package:

@@ -75,7 +75,7 @@ def table(rules: list[Rule]) -> Callable[[str, Level, str], Callable[[Check], Ch
 def result_of(rule: Rule, package: Package) -> Result:
     """Check one rule.
 
-    A package without I-frames was published before these rules were checked: it gets warnings at most.
+    Video without I-frames was published before these rules were checked: it gets warnings at most.
     """
     # A quality is listed once for every group of audio.
     found = list(dict.fromkeys(rule.check(package)))
@@ -83,5 +83,6 @@ def result_of(rule: Rule, package: Package) -> Result:
     notes = tuple(each.text for each in found if isinstance(each, Note))
     outcome = Outcome.NOTE if notes else Outcome.PASS
     if violations:
-        outcome = Outcome.FAIL if rule.level == "MUST" and package.iframes else Outcome.WARN
+        is_new = bool(package.iframes) or package.is_sound
+        outcome = Outcome.FAIL if rule.level == "MUST" and is_new else Outcome.WARN
     return Result(rule.number, rule.level, rule.text, outcome, (*violations, *notes))

@@ -23,7 +23,7 @@ _SOUNDS = "public.accessibility.describes-music-and-sound"
 
 
 def _channels(medium: Any) -> int:
-    count = (medium.channels or "").partition("/")[0]
+    count = (getattr(medium, "channels", None) or "").partition("/")[0]
     return int(count) if count.isdecimal() else 2
 
 
@@ -32,12 +32,13 @@ def _characteristics(medium: Any) -> set[str]:
 
 
 def _sounds(package: Package) -> list[tuple[Any, set[str]]]:
-    """The audio entries, each with the codecs that the variants declare for its group."""
+    """The audio entries, each with the codecs that the variants declare for its group; variants of sound."""
     groups: dict[str, set[str]] = {}
     for variant in package.variants:
         sound = {codec for codec in codecs_of(variant) if codec.startswith((*_STEREO, *_SEVERAL))}
         groups.setdefault(variant.stream_info.audio or "", set()).update(sound)
-    return [(medium, groups.get(medium.group_id, set())) for medium in package.media("AUDIO")]
+    alone = [(each, set(codecs_of(each))) for each in package.variants if package.is_sound]
+    return alone + [(medium, groups.get(medium.group_id, set())) for medium in package.media("AUDIO")]
 
 
 def _descriptions(package: Package) -> list[Any]:
@@ -74,7 +75,7 @@ def _(package: Package) -> Findings:
 @_rule("2.4", "SHOULD", "HE-AAC has at most 64 kbit/s")
 def _(package: Package) -> Findings:
     for medium, codecs in _sounds(package):
-        playlist = package.audio.get(medium.uri)
+        playlist = package.audio.get(medium.uri) or package.video.get(medium.uri)
         if playlist and codecs & set(_HE_AAC) and playlist.rates[1] > _HE_AAC_BPS:
             yield str(medium.uri)
 

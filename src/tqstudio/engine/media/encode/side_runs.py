@@ -1,0 +1,205 @@
+"""Makes what is not video: poster, subtitles and audio, in a queue of runs beside those of the video, and the
+storyboard after them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from tqstudio.engine.media.encode.loudness import Gain, gains, lowered_gains
+from tqstudio.engine.media.encode.poster import take_poster
+from tqstudio.engine.media.encode.rendition_states import Board
+from tqstudio.engine.media.encode.runs import Launcher, SideKind, Task
+from tqstudio.engine.media.encode.subtitles import sidecar_content, take_subtitles
+from tqstudio.engine.media.ffmpeg.command import PosterPicture
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.segments.storyboard import Storyboard, lay_out
+from tqstudio.errors import ErrorClass, TqError, WarningCode, class_of
+
+SIDE_KINDS: tuple[SideKind, ...] = get_args(SideKind)
+
+
+class SideRuns:
+    """The queue of these runs, of which one runs at a time."""
+
+    def __init__(self, launcher: Launcher, board: Board) -> None:
+        self.poster: Path | None = None
+        """The poster in the scratch directory, once extracted."""
+        self.poster_s = 0.0
+        """Run time in seconds of the ended poster runs."""
+        self.storyboard: Storyboard | None = None
+        """Set when the video is complete."""
+        self._launcher = launcher
+        self._board = board
+        self._queue: deque[tuple[SideKind, tuple[str, ...]]] = deque()
+        """Renditions that share a run; none for a poster."""
+        self._posters = deque(PosterPicture)
+        """Pictures not tried as the poster yet."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def fill(self) -> None:
+        """Queue everything that is missing."""
+        spec = self._launcher.spec
+        if spec.poster and spec.facts.video.width:
+            self._queue.append(("poster", ()))
+        files = {each.name for each in spec.subtitles if each.track.sidecar}
+        texts = self._board.missing("subtitles")
+        self.add("subtitles", [name for name in texts if name not in files])
+        self.add_each("subtitles", [name for name in texts if name in files])
+        self.add("audio" if spec.profile.target_lufs is None else "loudness", self._board.missing("audio"))
+
+    def add(self, kind: SideKind, names: Sequence[str]) -> None:
+        """Queue one run of some renditions; nothing if there are none."""
+        if names:
+            self._queue.append((kind, tuple(names)))
+
+    def add_each(self, kind: SideKind, names: Sequence[str]) -> None:
+        """Queue a run for each of some renditions."""
+        self._queue.extend((kind, (name,)) for name in names)
+
+    def add_storyboard(self) -> bool:
+        """Queue the storyboard of a complete ladder, once; return whether it was queued."""
+        spec = self._launcher.spec
+        made = {
+            state.weight: (state.directory, state.check)
+            for state in self._board.video
+            if state.status == "completed" and state.check is not None and not state.hdr
+        }
+        if self.storyboard is not None or not made or not spec.storyboard:
+            return False
+        self.storyboard = lay_out(*made[min(made)], spec.store_root)
+        if self.storyboard.is_stored:
+            return False
+        self._queue.append(("storyboard", ()))
+        return True
+
+    def clear(self) -> None:
+        """Empty the queue."""
+        self._queue.clear()
+
+    def start_next(self) -> Task | None:
+        """Start the next run of the queue; None if what it would make failed before it started.
+
+        Raises:
+            TqError: as `Launcher`.
+            OwnershipLostError: another worker may have the job.
+        """
+        kind, names = self._queue.popleft()
+        match kind:
+            case "poster":
+                return self._launcher.poster(self._posters.popleft())
+            case "storyboard":
+                return self._start_storyboard()
+            case "loudness":
+                return self._launcher.loudness(names)
+            case "audio":
+                return self._start_audio(names)
+            case "subtitles":
+                try:
+                    content = sidecar_content(self._launcher.spec, names[0])
+                except TqError as error:
+                    self._board.fail(names[0], error)
+                    return None
+                return self._launcher.subtitles(names, content)
+
+    def take(self, task: Task) -> bool:
+        """Take the files or measurements of a run with exit status 0, except audio.
+
+        Subtitles are taken one file a call, since cutting one may last a second.
+
+        Returns:
+            Whether that was all.
+
+        Raises:
+            TqError: the run has to be handled as a failed one.
+            OwnershipLostError: another worker may have the job.
+        """
+        spec = self._launcher.spec
+        match task.kind:
+            case "poster":
+                self.poster = take_poster(task.directory, spec.scratch)
+            case "storyboard":
+                spec.require_ownership()
+                if self.storyboard is not None:
+                    self.storyboard.store(task.directory)
+            case "subtitles":
+                self._take_subtitles(task)
+                return task.taken == len(task.names)
+            case "loudness":
+                self._use(gains(task.run.log_from(0)[0], task.names, spec.profile.target_lufs))
+        return True
+
+    def lower_gains(self, task: Task) -> tuple[str, ...]:
+        """Queue another run of the audio whose peaks became too high in the encoder; returns its names."""
+        log, target = task.run.log_from(0)[0], self._launcher.spec.profile.target_lufs
+        lowered = {} if target is None else lowered_gains(log, self._gains(task.names), target)
+        self._use(lowered)
+        return tuple(lowered)
+
+    def ended(self, task: Task) -> None:
+        """Count the time of an ended poster run."""
+        if task.kind == "poster":
+            self.poster_s += time.monotonic() - task.run.started
+
+    def is_spared(self, task: Task, error: TqError) -> bool:
+        """Whether a failed run does not matter: try the next picture, or warn that something is missing."""
+        if task.kind == "poster" and self._posters:
+            self._queue.appendleft(("poster", ()))
+        elif task.kind == "poster":
+            self._board.warn(WarningCode.POSTER_MISSING, f"there is no poster: {error.message}")
+        elif task.kind == "storyboard":
+            self._without_storyboard(error)
+        return task.kind in ("poster", "storyboard")
+
+    def _without_storyboard(self, error: TqError) -> None:
+        self._board.warn(WarningCode.STORYBOARD_MISSING, f"there is no storyboard: {error.message}")
+
+    def _start_storyboard(self) -> Task | None:
+        try:
+            return self._launcher.storyboard(self.storyboard) if self.storyboard is not None else None
+        except TqError as error:
+            self._without_storyboard(error)
+            return None
+
+    def _start_audio(self, names: Sequence[str]) -> Task:
+        spec = self._launcher.spec
+        stores = {name: self._store(name) for name in names}
+        if spec.profile.target_lufs is not None:
+            # An interrupted run may have had other gains.
+            spec.require_ownership()
+            for store in stores.values():
+                store.discard()
+        return self._launcher.audio(stores, self._gains(names))
+
+    def _take_subtitles(self, task: Task) -> None:
+        """Cut the next file of a run into segments and store them; one that fails is left out."""
+        name = task.names[task.taken]
+        task.taken += 1
+        linear = self._launcher.records[task.number].mode == "linear"
+        file = task.directory / f"{name}.vtt"
+        try:
+            check = take_subtitles(self._launcher.spec, file, self._store(name), linear=linear)
+        except TqError as error:
+            if class_of(error.code) is ErrorClass.RESOURCE:
+                raise
+            self._board.fail(name, error)
+        else:
+            self._board.complete(name, check)
+
+    def _gains(self, names: Sequence[str]) -> dict[str, float]:
+        return {name: self._board[name].gain_db for name in names}
+
+    def _use(self, found: Mapping[str, Gain]) -> None:
+        """Queue the audio run with these gains before the others."""
+        for name, gain in found.items():
+            self._board.update(name, gain_db=gain.db, warning=gain.warning)
+        if found:
+            self._queue.appendleft(("audio", tuple(found)))
+
+    def _store(self, name: str) -> SegmentStore:
+        return SegmentStore(self._board[name].directory)

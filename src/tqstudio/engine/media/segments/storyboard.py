@@ -1,0 +1,172 @@
+"""Lays out storyboards: small pictures on sprites, and WebVTT that states when each is shown.
+
+A generation has it as `storyboard.vtt` and `storyboard-000.jpg` …; a cue is `storyboard-000.jpg#xywh=…`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tqstudio.engine.files import durable
+from tqstudio.engine.media.plan.file_names import KEY_FRAMES_NAME, SPRITE_PATTERN
+from tqstudio.engine.media.segments import webvtt
+from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.errors import ErrorCode, TqError
+
+WEBVTT_NAME = "storyboard.vtt"
+_SPRITE_NAMES = "storyboard-*.jpg"
+_CUE = re.compile(r"(storyboard-\d{3,}\.jpg)#xywh=\d+,\d+,\d+,\d+")
+_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+
+_LONG_SIDE = 160
+_PER_SIDE = 10
+_INTERVAL_S = 10
+_FEW, _MOST = 100, 1000
+"""Pictures below which the interval gets shorter, and above which it gets longer."""
+
+
+class _KeyFrame(NamedTuple):
+    """A fragment, which begins with a key frame."""
+
+    segment: str
+    begin: int
+    """Offset in its segment."""
+    end: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Storyboard:
+    """The pictures of a storyboard and their places."""
+
+    segments: Path
+    """The folder of the rendition that has the pictures."""
+    folder: Path
+    """Where it is stored."""
+    key_frames: tuple[_KeyFrame, ...]
+    length_s: float
+    width: int
+    """Of one picture in pixels; even, like the height."""
+    height: int
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Columns and rows of a sprite; the last one may be partly empty."""
+        count = len(self.key_frames)
+        return min(_PER_SIDE, count), min(_PER_SIDE, -(-count // _PER_SIDE))
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is complete in its folder, from this or an earlier attempt."""
+        return bool(files(self.folder))
+
+    def copy_key_frames(self, directory: Path) -> None:
+        """Write a video of only the fragments whose key frames are shown.
+
+        Raises:
+            OSError: from the file system.
+        """
+        with (directory / KEY_FRAMES_NAME).open("wb") as written:
+            written.write(SegmentStore(self.segments).init_path.read_bytes())
+            for frame in self.key_frames:
+                with (self.segments / frame.segment).open("rb") as segment:
+                    segment.seek(frame.begin)
+                    written.write(segment.read(frame.end - frame.begin))
+
+    def store(self, directory: Path) -> None:
+        """Complete the directory of the run that made the sprites, and move it durably to its folder.
+
+        Raises:
+            TqError: OUTPUT_INVALID if the run made too few.
+            OSError: from the file system.
+        """
+        (directory / KEY_FRAMES_NAME).unlink()
+        durable.write(directory / WEBVTT_NAME, self._webvtt().encode())
+        if wrong := damage(directory, self.length_s):
+            raise TqError(ErrorCode.OUTPUT_INVALID, wrong)
+        for path in files(directory):
+            durable.sync(path)
+        durable.sync_folder(directory)
+        durable.discard(self.folder)
+        directory.rename(self.folder)
+        durable.sync_folder(self.folder.parent)
+
+    def _webvtt(self) -> str:
+        """The text on the timeline of the video."""
+        edges = [round(at_s * 1000) for at_s in (*(frame.at_s for frame in self.key_frames), self.length_s)]
+        cues = ["WEBVTT\n"]
+        for number, (begin, end) in enumerate(pairwise(edges)):
+            sprite, place = divmod(number, _PER_SIDE**2)
+            x, y = place % _PER_SIDE * self.width, place // _PER_SIDE * self.height
+            shown = f"{SPRITE_PATTERN % sprite}#xywh={x},{y},{self.width},{self.height}"
+            cues.append(f"{webvtt.clock(begin)} --> {webvtt.clock(end)}\n{shown}\n")
+        return "\n".join(cues)
+
+
+def lay_out(segments: Path, check: RenditionCheck, store_root: Path) -> Storyboard:
+    """Choose the pictures of a verified rendition: one every 10 s, of short videos more, of long ones fewer.
+
+    Without any, since an earlier version verified it, the run that makes the sprites fails.
+
+    Args:
+        segments: its folder in the segment store of the video, named after its stream key.
+        store_root: that segment store.
+    """
+    every_s = max(min(_INTERVAL_S, check.duration_s / _FEW), check.duration_s / _MOST)
+    chosen: list[_KeyFrame] = []
+    for frame in _key_frames(check):
+        if not chosen or frame.at_s > chosen[-1].at_s + every_s - 0.001:
+            chosen.append(frame)
+    scale = min(1.0, _LONG_SIDE / max(check.width, check.height))
+    width, height = (max(2, round(side * scale / 2) * 2) for side in (check.width, check.height))
+    folder = store_root / f"storyboard-{segments.name}"
+    return Storyboard(segments, folder, tuple(chosen), check.duration_s, width, height)
+
+
+def _key_frames(check: RenditionCheck) -> Iterator[_KeyFrame]:
+    at_s = 0.0
+    for segment in check.segments:
+        ends = (*(frame.offset for frame in segment.iframes[1:]), segment.size)
+        for frame, end in zip(segment.iframes, ends, strict=False):
+            yield _KeyFrame(segment.name, frame.offset, end, at_s)
+            at_s += frame.duration_s
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of the storyboard in a folder; none without one, or if it is damaged."""
+    try:
+        whole = not damage(folder)
+    except OSError:
+        whole = False
+    return [folder / WEBVTT_NAME, *sorted(folder.glob(_SPRITE_NAMES))] if whole else []
+
+
+def damage(folder: Path, length_s: float | None = None) -> str:
+    """What is wrong with the storyboard in a folder; empty if nothing is.
+
+    Args:
+        length_s: of the video, if it is known.
+
+    Raises:
+        OSError: from the file system.
+    """
+    at, named = 0, set()
+    for cue in webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace")):
+        place = _CUE.fullmatch(cue.text)
+        if place is None or cue.begin != at or cue.end <= at:
+            return f"{WEBVTT_NAME} has a gap or an unknown picture at {webvtt.clock(at)}"
+        named.add(place[1])
+        at = cue.end
+    if not at or (length_s is not None and abs(at - length_s * 1000) > 1):
+        return f"{WEBVTT_NAME} ends at {webvtt.clock(at)}, not with the video"
+    for name in sorted(named):
+        content = durable.read(folder / name)
+        if not content.startswith(_JPEG_START) or not content.endswith(_JPEG_END):
+            return f"{name} is damaged"
+    return ""

@@ -1,0 +1,102 @@
+"""Sources of unusual size, length and rate, compared with the numbered pictures they were made of."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.source.measure import measured_rate
+from tqstudio.engine.media.source.probe import probe
+
+from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
+from .corpus import pictures
+from .test_range import BARS
+from .test_resume import streams, video_of
+
+RUNG = (Rung("90p", 160, 90, 400),)
+X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
+TS = ("-muxdelay", "0", "-muxpreload", "0")
+
+
+def numbered(ffmpeg: FFmpeg, path: Path, rate: str, seconds: float, *options: str) -> Path:
+    bars = ("-f", "lavfi", "-i", f"color=s=160x90:r={rate}:d={seconds},format=yuv420p,{BARS}")
+    run_ffmpeg(ffmpeg, *bars, *X264, *options, str(path))
+    return path
+
+
+def numbers(encode: MakeEncode, source: Path, **changes: object) -> dict[str, list[int]]:
+    """The number that each published picture shows, by quality."""
+    made = encode(source, **({"rungs": RUNG, "poster": False} | changes))
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    return {name: [number for _, number in pictures(stream)] for name, stream in streams(made).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_8k(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, codec: str) -> None:
+    large = ("-vf", "scale=7680:4320:flags=neighbor", "-c:v", codec, "-preset", "ultrafast")
+    source = numbered(ffmpeg, tmp_path / "8k.mp4", "25", 0.2, *large)
+    rungs = (Rung("4320p", 7680, 4320, 60_000, preset="ultrafast"), *RUNG)
+    assert numbers(encode, source, rungs=rungs) == {"4320p": [*range(5)], "90p": [*range(5)]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    """Shown for as long as its sound, and also from where an encode goes on."""
+    source, picture = tmp_path / "still.mp4", tmp_path / "one.mp4"
+    numbered(ffmpeg, picture, "5", 2, "-vf", "select=eq(n\\,5)", "-fps_mode", "passthrough")
+    sound = ("-f", "lavfi", "-i", "sine=r=8000:d=7200", "-c:a", "aac", "-b:a", "16k")
+    run_ffmpeg(ffmpeg, "-i", str(picture), *sound, "-map", "0:v", "-map", "1:a", "-c:v", "copy", str(source))
+    profile = replace(small, segment_s=30, gop_s=30, preset="ultrafast")
+    facts = probe(os.fsencode(source))
+    shown = numbers(encode, source, profile=profile, audio=())["90p"]
+    assert len(shown) / facts.video.fps == pytest.approx(7200, abs=0.1)
+    assert set(shown) == {5}
+    again = encode(source, profile, rungs=RUNG, poster=False)
+    again.look_up()
+    leave(video_of(again)[0].directory, 200)
+    assert numbers(encode, source, profile=profile, audio=())["90p"] == shown
+
+
+@pytest.mark.parametrize(("first", "second"), [(25, 50), (24, 30), (30, 24), (24, 25), (60, 24)])
+def test_a_rate_that_changes_midway(
+    encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, first: int, second: int
+) -> None:
+    """Every picture is published, at its time."""
+    numbered(ffmpeg, tmp_path / "0.ts", str(first), 4, *TS)
+    numbered(ffmpeg, tmp_path / "1.ts", str(second), 4, *TS)
+    (tmp_path / "list").write_text("file 0.ts\nfile 1.ts\n")
+    source = tmp_path / "midway.mp4"
+    run_ffmpeg(ffmpeg, "-f", "concat", "-i", str(tmp_path / "list"), "-c", "copy", str(source))
+    facts = probe(os.fsencode(source))
+    assert (facts.video.fps, facts.video.vfr) == (max(first, second), True)
+    shown = numbers(encode, source)["90p"]
+    begin = next(n for n in range(1, len(shown)) if shown[n] < shown[n - 1])
+    assert begin / facts.video.fps == pytest.approx(4, abs=0.05)
+    assert sorted(set(shown[:begin])) == [*range(4 * first)]
+    assert sorted(set(shown[begin:])) == [*range(4 * second)]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "nominal", "rate"),
+    [
+        pytest.param({533: 50, 534: 350, 1067: 99, 5000: 99}, "24000/1001", "24000/1001", id="pauses"),
+        pytest.param({533: 50, 534: 350}, "24000/1001", "24000/1001", id="steady"),
+        pytest.param({512: 200, 533: 200, 534: 100}, "24", "25", id="two rates"),
+        pytest.param(dict.fromkeys(range(500, 525), 20), "25", "25", id="jitter"),
+        pytest.param({256: 10, 512: 400, 1024: 100}, "25", "25", id="outliers"),
+    ],
+)
+def test_rates_that_are_close_are_told_apart_as_far_as_the_clock_allows(
+    gaps: dict[int, int], nominal: str, rate: str
+) -> None:
+    assert measured_rate(gaps, Fraction(1, 12_800), Fraction(nominal))[0] == Fraction(rate)
