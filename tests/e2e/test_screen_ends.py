@@ -66,7 +66,8 @@ def shell(studio: Studio, tmp_path: Path) -> Iterator[Terminal]:
     environment = {**studio.environment, "PS1": "ready> ", "HOME": str(tmp_path)}
     with Terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], environment) as terminal:
         terminal.shows("ready>")
-        terminal.press(f"stty -g > {tmp_path}/before; clear; sh {tmp_path}/wrapper\n")
+        # Relative, so that no message of the shell is wider than the screen.
+        terminal.press(f"stty -g > {tmp_path}/before; cd; clear; sh wrapper\n")
         yield terminal
 
 
