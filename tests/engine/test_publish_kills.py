@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shutil
 import signal
 import threading
@@ -21,6 +22,7 @@ import pytest
 from harness import MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
+from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.protocol import calls
 from waiting import WAIT_S, until
 
@@ -29,6 +31,8 @@ from .test_completion import bench_of, complete
 UNDONE = ("publish.intended", "publish.building", "publish.built")
 """A kill here leaves a publish that is undone; the job goes again."""
 FINISHED = (
+    # First, because a supervisor that finishes a publish passes it too.
+    "publish.mpd_replaced",
     "publish.renamed",
     "publish.master_written",
     "publish.pointed",
@@ -48,6 +52,8 @@ class Player:
         self.rounds = 0
         self.seen: list[int] = []
         """Numbers of the generations, each when it was first seen."""
+        self.described = 0
+        """Number of the generation that the MPD named last."""
         self.trouble: str | None = None
         self._plays = plays
         self._stop = threading.Event()
@@ -78,6 +84,15 @@ class Player:
             assert all((index.parent / end.uri).stat().st_size for end in ends)
         if number not in self.seen:
             self.seen.append(number)
+        mpd = self.master.with_name("manifest.mpd")
+        if mpd.exists():
+            text = mpd.read_text()
+            [base] = re.findall("<BaseURL>(v[0-9]+)/</BaseURL>", text)
+            self.described = int(base[1:])
+            for name in re.findall('<Representation id="([^"]+)"', text):
+                folder = self.master.parent / base / name
+                assert (folder / INIT_NAME).stat().st_size
+                assert (folder / segment_name(2)).stat().st_size
 
     def end(self) -> None:
         """Look twice more, and stop."""
@@ -102,8 +117,8 @@ class Work:
 class House:
     """One home through many lives of its supervisor."""
 
-    def __init__(self, root: Path, make: MakeSupervisor) -> None:
-        self.root, self._make = root, make
+    def __init__(self, root: Path, make: MakeSupervisor, *, dash: bool) -> None:
+        self.root, self._make, self.dash = root, make, dash
         self._files = itertools.count(1)
 
     def start(self, point: str = "") -> None:
@@ -146,7 +161,7 @@ class House:
             bench.rendition(name, f"{name}-of-{job['job']}", iframes=iframes)
         self.player = Player(self._folder(work.video) / "master.m3u8", plays=bool(work.published))
         with contextlib.suppress(OSError, HTTPException):
-            complete(worker, job, bench, keep=kept)
+            complete(worker, job, bench, keep=kept, dash=self.dash)
 
     def _folder(self, video: int) -> Path:
         return self.live.home.output / str(self.live.send(calls.video(video))["slug"])
@@ -167,20 +182,22 @@ class House:
         until(lambda: not list(output.glob(".tqstudio/*/trash/*")), "the trash is emptied")
         self.player.end()
         assert self.player.seen == sorted({work.published, work.published + done} - {0})
+        assert self.player.described == (work.published + done if self.dash else 0)
 
     def _check_files(self, video: int, current: int) -> None:
         generation = self.live.send(calls.video(video))["generation"]
         assert (generation["number"] if generation else 0) == current
         folder = self._folder(video)
-        named = {"master.m3u8", *(f"v{number}" for number in range(1, current + 1))} if current else set()
+        top = {"master.m3u8", "manifest.mpd"} if self.dash else {"master.m3u8"}
+        named = {*top, *(f"v{number}" for number in range(1, current + 1))} if current else set()
         assert {entry.name for entry in folder.iterdir()} == {".owner"} | named
         if current:
             assert f"v{current}/" in (folder / "master.m3u8").read_text()
 
 
-@pytest.fixture
-def house(tmp_path: Path, make_supervisor: MakeSupervisor) -> House:
-    return House(tmp_path / "home", make_supervisor)
+@pytest.fixture(params=[False, True], ids=["hls", "dash"])
+def house(tmp_path: Path, make_supervisor: MakeSupervisor, request: pytest.FixtureRequest) -> House:
+    return House(tmp_path / "home", make_supervisor, dash=request.param)
 
 
 def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work | None) -> None:
@@ -196,7 +213,7 @@ def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work 
         house.dies()
         done = point in FINISHED
         # A next job of the video fills the store: it must be empty before this one is done for it to see.
-        assert house.store_is_empty(work) is (point in FINISHED[3:]), point
+        assert house.store_is_empty(work) is (point in FINISHED[4:]), point
     house.start()
     house.check(work, done=True)
 
@@ -239,6 +256,27 @@ def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
     house.dies()
     house.start()
     house.check(work, done=False)
+
+
+def test_a_damaged_generation_is_rolled_back_with_its_mpd(house: House) -> None:
+    house.start()
+    work = house.first()
+    house.hand_in(work)
+    house.check(work, done=True)
+    house.live.stop()
+    house.start("publish.mpd_replaced")
+    work = house.again(work)
+    house.hand_in(work)
+    house.dies()
+    house.player.end()
+    torn = house.player.master.parent / "v2/360p" / segment_name(2)
+    torn.write_bytes(torn.read_bytes()[:-1])
+    house.start()
+    row = house.live.send(calls.job(work.job))
+    assert (row["word"], row["error"]) == ("pending", None)
+    player = Player(house.player.master, plays=True)
+    player.end()
+    assert (player.seen, player.described) == ([1], 1 if house.dash else 0)
 
 
 @pytest.mark.fault(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tqstudio.engine.files import durable
+from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.media.segments.chapters import JSON_NAME
@@ -56,6 +57,7 @@ def replace(place: Place, number: int) -> None:
         OSError: of the file system.
     """
     dash.point(place, number)
+    failpoints.reach("publish.mpd_replaced")
     place.next_master.replace(place.master)
     durable.sync_folder(place.folder)
 
