@@ -169,8 +169,8 @@ def test_pictures_shown_for_two_and_three_fields_are_those_of_the_film(
     source = moving(ffmpeg, tmp_path / "soft.ts", FILM, 2, pulled, *uneven)
     assert not probe(os.fsencode(source)).video.interlaced
     stream, times = published(encode, source, film, tmp_path)
-    assert times == pytest.approx([10 + n / Fraction(FILM) for n in range(47)], abs=1e-4)
-    assert bars_in(stream) == pytest.approx([bar_of(n) for n in range(47)], abs=0.8)
+    assert times == pytest.approx([10 + n / Fraction(FILM) for n in range(48)], abs=1e-4)
+    assert bars_in(stream) == pytest.approx([bar_of(n) for n in range(48)], abs=0.8)
 
 
 def test_video_between_film_is_whole_and_on_time(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -66,6 +67,20 @@ def test_a_transport_stream_starts_where_its_first_picture_is() -> None:
     assert grid.g0 == 43
     assert grid.output_offset + grid.g0 / grid.fps == pytest.approx(10, abs=1e-6)
     assert grid.zero == Fraction(12809, 9000)
+
+
+@given(
+    start=st.integers(0, 900_000),
+    count=st.integers(1, 20_000),
+    fps=st.sampled_from([Fraction(24000, 1001), Fraction(25), Fraction(60)]),
+)
+def test_every_picture_of_a_measured_source_has_a_frame(start: int, count: int, fps: Fraction) -> None:
+    """Also if it starts halfway between two frames, as MPEG program streams do."""
+    first = Fraction(start, 90_000)
+    made = facts(fps, first)
+    last, end = (float(first + pictures / fps) for pictures in (count - 1, count))
+    grid = make_grid(replace(made, video=replace(made.video, last_s=last, end_s=end)), WEB)
+    assert (grid.total_frames, grid.head, grid.tail) == (count, 0, 0)
 
 
 @given(total=st.integers(1, 100_000), gop=st.integers(1, 400), per_segment=st.integers(1, 15))

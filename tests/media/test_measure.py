@@ -202,6 +202,21 @@ def test_sound_that_begins_late_is_found(
     assert covered == pytest.approx((0, 14), abs=0.3)
 
 
+@pytest.mark.parametrize("codec", [("libx264", "-bf", "0"), ("mjpeg", "-pix_fmt", "yuvj420p"), ("mpeg4",)])
+def test_pictures_and_sound_of_avi_begin_together(
+    run: Callable[..., None], encode: MakeEncode, tmp_path: Path, codec: tuple[str, ...]
+) -> None:
+    """It has no presentation times, and those that ffmpeg invents may be a picture late."""
+    source = tmp_path / "clip.avi"
+    bars = ("-f", "lavfi", "-i", f"color=s=160x90:r=10:d=3,format=yuv420p,{BARS}")
+    sound = ("-f", "lavfi", "-i", "sine=r=48000:d=3", "-c:a", "pcm_s16le")
+    run(*bars, *sound, "-c:v", *codec, source)
+    made = encode(source, poster=False)
+    assert made.spec.grid.zero == 0
+    run_to_end(made)
+    assert [number for _, number in pictures(video(made))] == list(range(30))
+
+
 def test_sound_that_is_declared_but_not_there(
     run: Callable[..., None], encode: MakeEncode, tmp_path: Path
 ) -> None:

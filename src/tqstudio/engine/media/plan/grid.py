@@ -142,8 +142,10 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     end = shown = first + max(1, nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
     if video.end_s is not None and video.last_s is not None:
         of_last = 2 if fields_of(video, profile) == "double" else 1
-        shown = max(first, nearest(Fraction(video.last_s) * fps)) + of_last
-        end = max(shown, nearest(Fraction(video.end_s) * fps))
+        # From the first picture, which is on the grid: the source's own times may lie halfway between two frames.
+        last, ends = (Fraction(at_s) - video.first_pts_s for at_s in (video.last_s, video.end_s))
+        shown = first + max(0, nearest(last * fps)) + of_last
+        end = max(shown, first + nearest(ends * fps))
     if sound_ends + shift > end / fps + UNEVEN_S:
         end = math.ceil((sound_ends + shift) * fps - _ROUNDING)
     return Grid(

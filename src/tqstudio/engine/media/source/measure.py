@@ -88,7 +88,7 @@ def measure(
     """
     pictures = next((s for s in container.streams.video if s.index == facts.leading), None)
     streams = (*([pictures] if pictures else []), *container.streams.audio)
-    times = {s.index: PacketTimes(s, reordered=facts.linear) for s in streams}
+    times = {s.index: PacketTimes(s, reordered=facts.container == "avi") for s in streams}
     # Sound of an unknown codec has no context; the header does not describe sound that begins late.
     sounds = [s for s in container.streams.audio if s.codec_context is not None]
     unknown = {s.index: s for s in sounds if not s.codec_context.sample_rate}

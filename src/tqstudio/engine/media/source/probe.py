@@ -140,9 +140,9 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     # The decoder overwrites the colour tags of the container.
     stated = _colours(stream)
     frame, first_pts = _first_picture(path, container, stream)
-    # AVI has no presentation times: ffmpeg invents some, late by the reorder delay of the codec.
-    reordered = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
-    if reordered and stream.start_time is not None and stream.time_base is not None:
+    # AVI has no presentation times: ffmpeg invents some, late by a delay that it assumes for the codec.
+    reordered = facts.container == "avi" and bool(stream.codec_context.has_b_frames)
+    if facts.container == "avi" and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
     video = _video_track(stream, frame, first_pts, facts, stated)
     colour.require_mappable(video, display(path))
