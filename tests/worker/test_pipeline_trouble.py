@@ -165,6 +165,49 @@ def test_a_cut_source_is_refused_unless_that_is_accepted(
     assert codes <= {WarningCode.SOURCE_INCOMPLETE, WarningCode.SOURCE_DAMAGED}
 
 
+def _without_a_second(source: Path) -> None:
+    content = source.read_bytes()
+    packets = len(content) // 188
+    source.write_bytes(content[: packets // 3 * 188] + content[packets // 3 * 2 * 188 :])
+
+
+def _with_wrong_bits(source: Path) -> None:
+    content = bytearray(source.read_bytes())
+    for at in range(len(content) // 3, len(content) // 2, 97):
+        content[at] ^= 0x55
+    source.write_bytes(content)
+
+
+@pytest.mark.parametrize(("name", "harm"), [("hole.ts", _without_a_second), ("bits.mp4", _with_wrong_bits)])
+@pytest.mark.fault(
+    "A source has holes or errors",
+    'Warning `SOURCE_DAMAGED`, or with `on_damage = "strict"` refused with the time',
+    area="resume",
+)
+def test_a_strict_profile_refuses_damage_within(
+    long_clip: Path,
+    make_job: MakeJob,
+    bench: WorkerConfig,
+    small: Profile,
+    tmp_path: Path,
+    name: str,
+    harm: Callable[[Path], None],
+) -> None:
+    source = tmp_path / name
+    command = [bench.ffmpeg.path, "-v", "error", "-i", str(long_clip), "-t", "4", "-c", "copy", str(source)]
+    subprocess.run(command, check=True, timeout=60)
+    harm(source)
+    strict, report = override(small, {"on_damage": "strict"}), RecordingReport()
+    refused = run(make_job(source, profile=strict.to_json()), bench, report)
+    assert isinstance(refused, Failed)
+    assert refused.code is ErrorCode.SOURCE_DAMAGED
+    assert re.search(rf"{name}: .* at (about )?0:0\d", refused.text)
+    facts = report.request().get("facts")
+    published = run(make_job(source, epoch=2, facts=facts), bench, RecordingReport())
+    assert isinstance(published, Done)
+    assert {each["code"] for each in published.manifest["warnings"]} == {WarningCode.SOURCE_DAMAGED}
+
+
 @pytest.mark.parametrize(
     "name", [b"-y.mp4", b"a b'c\"d.mp4", "é\n.mp4".encode(), b"%03d.mp4", b"caf\xe9.mp4"]
 )

@@ -142,7 +142,7 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     end = shown = first + max(1, nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
     if video.end_s is not None and video.last_s is not None:
         of_last = 2 if fields_of(video, profile) == "double" else 1
-        # From the first picture, which is on the grid: the source's own times may lie halfway between two frames.
+        # From the first picture, which is on the grid: others may lie halfway between two frames of it.
         last, ends = (Fraction(at_s) - video.first_pts_s for at_s in (video.last_s, video.end_s))
         shown = first + max(0, nearest(last * fps)) + of_last
         end = max(shown, first + nearest(ends * fps))

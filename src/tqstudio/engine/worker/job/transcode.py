@@ -131,7 +131,11 @@ class Watch:
         self._poster_s = 0.0
 
     def update(self) -> None:
-        """Report and log all changes since the last call."""
+        """Report and log all changes since the last call.
+
+        Raises:
+            TqError: SOURCE_DAMAGED, if the profile does not accept what decoding showed.
+        """
         encode = self._encode
         states = encode.renditions
         names = {rung.name for rung in self._choice.ladder}
@@ -157,6 +161,7 @@ class Watch:
         if len(encode.damage) > self._damage:
             self._damage = len(encode.damage)
             self._report_facts()
+            self._source.require_accepted(encode.spec.profile, encode.damage)
         if len(encode.runs) > self._runs:
             self._report_runs()
         if encode.side.poster_s > self._poster_s:
