@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cmath
 import os
 import shutil
 import signal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import av
 import m3u8
@@ -14,7 +16,7 @@ import pytest
 
 from harness import until_ended
 from media.conftest import run_ffmpeg
-from media.test_sound_alone import AAC_FRAME_S, BEEPS, SECONDS, SOUND, Heard, decoded
+from media.test_sound_alone import AAC_FRAME_S, BEEPS, RATE, SECONDS, SOUND, Heard, decoded
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
@@ -23,8 +25,11 @@ from waiting import until
 from .conftest import MakeStudio
 from .ladder import segments_of
 from .studio import Studio
+from .test_dash import frames_of
 
 NAMES = ["160k", "128k", "64k"]
+TONES = {"eng": 440, "fra": 1000, "ger": 2500}
+"""In Hz: of each track of a book."""
 
 
 @pytest.fixture
@@ -119,6 +124,81 @@ def test_qualities_of_sound_are_encoded_again_and_dropped(shared: Studio, podcas
     shared.done(shared.add(podcast))
     as_heard_before(shared, job, podcast, ["128k", "64k"])
     assert not (generations / "v4" / "poster.jpg").exists(), "that was the cover of another podcast"
+
+
+def tones_of(index: Path) -> set[int]:
+    """The tones of a rendition, each by the number of its periods in a second."""
+    part = heard(index).left[RATE : 2 * RATE]
+    return {
+        hertz
+        for hertz in TONES.values()
+        if abs(sum(sample * cmath.exp(2j * cmath.pi * hertz * n / RATE) for n, sample in enumerate(part)))
+        > RATE / 100
+    }
+
+
+def groups_of(master: Path) -> dict[str, list[tuple[str, str, str, set[int]]]]:
+    """The tracks in the group of each quality: language, name, whether it is the default, tones."""
+    playlist = m3u8.load(str(master))
+    for variant in playlist.playlists:
+        media = [each for each in playlist.media if each.group_id == variant.stream_info.audio]
+        assert [each.uri for each in media if each.default == "YES"] == [variant.uri]
+        played = [segments_of(master.parent / each.uri) for each in media]
+        rates = [max(p.stat().st_size * 8 / 2 for p in paths[:1]) for _, paths, _ in played]
+        assert max(rates) * 0.999 <= variant.stream_info.bandwidth < max(rates) * 1.5
+    return {
+        Path(variant.uri).parent.name: [
+            (each.language, each.name, each.default, tones_of(master.parent / each.uri))
+            for each in playlist.media
+            if each.group_id == variant.stream_info.audio
+        ]
+        for variant in playlist.playlists
+    }
+
+
+def test_a_book_in_two_languages_has_both_in_each_quality(
+    shared: Studio, ffmpeg: str, tmp_path: Path
+) -> None:
+    book = tmp_path / "book.mka"
+    run_ffmpeg(
+        FFmpeg(ffmpeg, "", ""),
+        *(word for hertz in TONES.values() for word in ("-f", "lavfi", "-i", f"sine={hertz}:d=4")),
+        *("-map", "0", "-map", "1", "-map", "2", "-c:a", "flac", "-disposition:a:2", "comment"),
+        *(word for n, code in enumerate(TONES) for word in (f"-metadata:s:a:{n}", f"language={code}")),
+        str(book),
+    )
+    overrides = {"dash": "true", "video.segment_s": "2"}
+    job = shared.add(book, overrides=overrides)
+    done = shared.done(job)
+    assert done["warnings"] == []
+    names = [row["name"] for row in done["renditions"]]
+    master = Path(done["video_view"]["generation"]["master"])
+    tracks = [
+        ("en", "English", "YES", {440}),
+        ("fr", "French", "NO", {1000}),
+        ("de", "German (commentary)", "NO", {2500}),
+    ]
+    found = groups_of(master)
+    assert list(found) == names
+    assert [sorted(group) for group in found.values()] == [sorted(tracks)] * len(names)
+    verified = shared("verify", "--full", "--json", master)
+    assert (verified.code, '"fail"' in verified.out) == (0, False), verified.out
+    described = ElementTree.parse(master.with_name("manifest.mpd")).getroot()
+    sets = described.iter("{urn:mpeg:dash:schema:mpd:2011}AdaptationSet")
+    assert [(each.get("lang"), len(each.findall("{*}Representation"))) for each in sets] == [
+        (language, len(names)) for language in ("en", "de", "fr")
+    ]
+    for number in range(3 * len(names)):
+        assert frames_of(master.with_name("manifest.mpd"), f"0:a:{number}") == pytest.approx(188, abs=2)
+    # What one quality lacks is played in another one, because players expect all tracks in each group.
+    lacking = shared.do("retranscode", job, drop=[f"audio-fr-{names[-1]}"])["new_job"]
+    shared.done(lacking)
+    assert [sorted(group) for group in groups_of(master).values()] == [sorted(tracks)] * len(names)
+    assert not (master.parent / "v2" / f"audio-fr-{names[-1]}").exists()
+    less = shared.do("retranscode", lacking, drop=names[:1])["new_job"]
+    shared.done(less)
+    assert list(groups_of(master)) == names[1:]
+    assert not (master.parent / "v3" / f"audio-fr-{names[0]}").exists()
 
 
 def test_a_drop_folder_takes_sound_by_its_rule(

@@ -189,11 +189,20 @@ def test_no_quality_has_more_than_the_source(
     assert [rung.name for rung in requested if not rung.skipped] == names[-1:]
 
 
-def test_other_tracks_are_left_out_with_a_warning(ffmpeg: FFmpeg, music: Profile, tmp_path: Path) -> None:
+def test_other_tracks_have_the_same_qualities(ffmpeg: FFmpeg, music: Profile, tmp_path: Path) -> None:
     two = ("-map", "0", "-map", "0", "-metadata:s:a:1", "language=fra", "-c:a", "flac")
     facts = facts_of(make(ffmpeg, tmp_path, "two.mka", *two))
-    assert {sound.track.index for sound in audio_renditions(facts, music)} == {0}
-    assert [warning.code for warning in of_source(facts, music)] == [WarningCode.AUDIO_LEFT_OUT]
+    facts = replace(facts, audio=tuple(replace(track, bitrate=100_000) for track in facts.audio))
+    sounds = [(sound.name, sound.track.index, sound.default) for sound in audio_renditions(facts, music)]
+    assert sounds == [
+        *(("100k", 0, True), ("64k", 0, True)),
+        *(("audio-fr-100k", 1, False), ("audio-fr-64k", 1, False)),
+    ]
+    assert [rung.name for rung in build_ladder(facts, music)] == ["100k", "64k"]
+    assert of_source(facts, music) == []
+    alone = replace(music, audio_tracks="default")
+    assert [sound.name for sound in audio_renditions(facts, alone)] == ["100k", "64k"]
+    assert [warning.code for warning in of_source(facts, alone)] == [WarningCode.AUDIO_LEFT_OUT]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])

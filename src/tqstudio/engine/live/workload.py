@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.grid import picture_rate
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
@@ -54,6 +55,7 @@ def workload(
         done: finished share of each quality (0 … 1).
     """
     sound = facts.video.still
+    tracks = len({each.track for each in audio_renditions(facts, profile)})
     rate = profile.audio_sample_rate if sound else float(picture_rate(facts.video, profile))
     count = max(0.0, facts.video.duration_s or facts.duration_s) * rate
     done = done or {}
@@ -63,7 +65,7 @@ def workload(
         left = 1 - min(1.0, done.get(rung.name, 0.0))
         if not rung.skipped and rung.name not in kept and left > 0:
             if sound:
-                encode.append(Piece(f"sound {rung.name}", count * left / 1e6))
+                encode.append(Piece(f"sound {rung.name}", tracks * count * left / 1e6))
                 continue
             used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
             key = f"{used} {rung.codec} {rung.preset} {source} {rung.name}"

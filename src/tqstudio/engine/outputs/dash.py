@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import INIT_NAME, SEGMENT_PATTERN
-from tqstudio.engine.media.plan.track_names import is_of_track
+from tqstudio.engine.media.plan.track_names import is_of_track, quality_of
 from tqstudio.engine.media.segments import dash, webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.playlists import target_duration
@@ -69,12 +69,15 @@ def files(folder: Path, rows: Sequence[PublishedRow]) -> dict[str, bytes]:
     for codec, transfer in dict.fromkeys((row.codecs[:4], row.video_range) for row in qualities):
         alike = [row for row in qualities if (row.codecs[:4], row.video_range) == (codec, transfer)]
         if alike[0].kind == "audio":
-            _track(period, folder, alike[0], alike)
+            _track(period, folder, alike)
         else:
             _videos(period, folder, alike, transfer)
-    tracks = (row for row in rows if is_of_track(row.name))
-    for row in sorted(tracks, key=lambda row: (not row.is_default, row.name)):
-        _track(period, folder, row, [row])
+    tracks: dict[str, list[PublishedRow]] = {}
+    for row in sorted(rows, key=lambda row: (not row.is_default, row.name)):
+        if is_of_track(row.name):
+            tracks.setdefault(row.name.removesuffix(quality_of(row.name)) or row.name, []).append(row)
+    for track in tracks.values():
+        _track(period, folder, sorted(track, key=lambda row: -row.peak_bps))
     indent(root)
     mpd: bytes = tostring(root, "utf-8", xml_declaration=True)
     return {name: text.encode() for name, text in whole.items()} | {MPD_NAME: mpd + b"\n"}
@@ -133,8 +136,9 @@ def _videos(period: Element, folder: Path, rows: Sequence[PublishedRow], transfe
         _media(group, folder, row, size)
 
 
-def _track(period: Element, folder: Path, row: PublishedRow, qualities: Sequence[PublishedRow]) -> None:
+def _track(period: Element, folder: Path, qualities: Sequence[PublishedRow]) -> None:
     """Describe a track of sound in one or several qualities, or subtitles."""
+    row = qualities[0]
     sound = row.kind == "audio"
     group = _group(period, "audio" if sound else "text", "mp4" if sound else "vtt")
     if row.language not in (None, "und"):

@@ -9,7 +9,7 @@ from fractions import Fraction
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
-from tqstudio.engine.media.plan.track_names import is_of_track
+from tqstudio.engine.media.plan.track_names import is_of_track, quality_of
 from tqstudio.engine.media.segments.chapters import JSON_NAME
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.segments.playlists import (
@@ -104,6 +104,11 @@ def _iframes(row: PublishedRow) -> list[tuple[str, IFrame]]:
 
 def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
     """The master playlist of a generation as it is published; names its chapters if it has any."""
+    # New and kept renditions in one order: the default first, then by name.
+    sounds = sorted(
+        (row for row in rows if row.kind == "audio" and is_of_track(row.name)),
+        key=lambda row: (not row.is_default, row.name),
+    )
     variants = [
         Variant(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -115,24 +120,13 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
             average_bps=row.average_bps,
             video_range=row.video_range,
             iframes=_iframe_entry(number, row),
+            group=row.name if sounds and row.kind == "audio" else "",
         )
         for row in rows
         if not is_of_track(row.name)
     ]
-    # New and kept renditions in one order: the default first, then by name.
-    sounds = sorted(
-        (row for row in rows if row.kind == "audio" and is_of_track(row.name)),
-        key=lambda row: (not row.is_default, row.name),
-    )
-    names = {row.name for row in sounds}
-    surround = {row.surround_of: row for row in sounds if row.surround_of in names}
-    mixed = [row for row in sounds if row.surround_of not in names]
-    audio = [_audio(number, row, AUDIO_GROUP, row, row is mixed[0]) for row in mixed]
-    if surround:
-        # Every group has the same tracks: those without more channels are in both.
-        for row in mixed:
-            played = surround.get(row.name, row)
-            audio.append(_audio(number, row, SURROUND_GROUP, played, row is mixed[0]))
+    alone = [row for row in rows if row.kind == "audio" and not is_of_track(row.name)]
+    audio = _by_quality(number, alone, sounds) if alone else _by_channels(number, sounds)
     subtitles = [
         SubtitleEntry(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -158,6 +152,35 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
         captions_language=language,
         chapters=f"v{number}/{JSON_NAME}" if has_chapters else "",
     ).encode()
+
+
+def _by_channels(number: int, sounds: Sequence[PublishedRow]) -> list[AudioEntry]:
+    """The groups of the sound of a video: one of all tracks, and one with their channels if any has more."""
+    names = {row.name for row in sounds}
+    surround = {row.surround_of: row for row in sounds if row.surround_of in names}
+    mixed = [row for row in sounds if row.surround_of not in names]
+    audio = [_audio(number, row, AUDIO_GROUP, row, row is mixed[0]) for row in mixed]
+    if surround:
+        # Every group has the same tracks: those without more channels are in both.
+        for row in mixed:
+            played = surround.get(row.name, row)
+            audio.append(_audio(number, row, SURROUND_GROUP, played, row is mixed[0]))
+    return audio
+
+
+def _by_quality(
+    number: int, qualities: Sequence[PublishedRow], sounds: Sequence[PublishedRow]
+) -> list[AudioEntry]:
+    """The groups of sound alone, one for each quality, with all tracks; none of a single track."""
+    tracks: dict[str, list[PublishedRow]] = {}
+    for row in sounds:
+        tracks.setdefault(row.name.removesuffix(quality_of(row.name)), []).append(row)
+    audio: list[AudioEntry] = []
+    for quality in qualities if tracks else ():
+        # Every group has the same tracks: what failed in one quality is played in another one.
+        played = [min(rows, key=lambda row: quality_of(row.name) != quality.name) for rows in tracks.values()]
+        audio += [_audio(number, row, quality.name, row, row is quality) for row in (quality, *played)]
+    return audio
 
 
 def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:

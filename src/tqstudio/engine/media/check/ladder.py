@@ -114,7 +114,9 @@ def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding
         listed = iframes.get(PurePath(uri).parent)
         kind = "audio" if is_sound(entry) else "video"
         yield _check(master, uri, kind, entry.stream_info, listed, every_byte)
-    for uri, medium in {medium.uri: medium for medium in playlist.media if medium.uri}.items():
+    qualities = [entry.uri for entry in playlist.playlists]
+    tracks = {each.uri: each for each in playlist.media if each.uri and each.uri not in qualities}
+    for uri, medium in tracks.items():
         yield _check(master, uri, medium.type.lower(), None, None, every_byte)
 
 

@@ -1,11 +1,11 @@
 """Chooses the audio renditions of a source: every track, and with `audio.surround` its channels too.
 
-Without video they are the qualities: those of one track, in several bit rates.
+Without video they are the qualities: each track in several bit rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
@@ -33,15 +33,16 @@ class AudioRendition:
     """An audio track as it is published."""
 
     name: str
-    """Folder name, such as `audio-en`, `audio-en-2` or `audio-en-surround`."""
+    """Folder name, such as `audio-en`, `audio-en-2` or `audio-en-surround`; of sound alone `128k`, and
+    `audio-de-128k` of other tracks."""
     track: AudioTrack
     channels: int
     """Published channels: those of the track, at most those of the profile."""
     codec: Codec = "aac"
     bitrate_kbps: int = 128
     default: bool = True
-    """Whether players begin with it; of sound alone all qualities. Only of others a failure does not fail the
-    job."""
+    """Whether players begin with it; of sound alone all qualities of that track. Only of others a failure
+    does not fail the job."""
     right: AudioTrack | None = None
     """The right channel, if the source stores a stereo pair as two mono tracks; `track` is the left one."""
     surround_of: str | None = None
@@ -77,9 +78,9 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
         return ()
     leading = leading_sound(track for track, _ in sounds)
     first = next(each for each in sounds if each[0] is leading)
-    if facts.video.still:
-        return _qualities(*first, profile)
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
+    if facts.video.still:
+        return _qualities([first, *others][:MOST_TRACKS], profile)
     names = TrackNames("audio")
     found: list[AudioRendition] = []
     for track, right in [first, *others][:MOST_TRACKS]:
@@ -98,20 +99,37 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     return tuple(found)
 
 
-def _qualities(track: AudioTrack, right: AudioTrack | None, profile: Profile) -> tuple[AudioRendition, ...]:
-    """The qualities of sound alone, best first: no bit rate is above that of the source."""
-    tracks = (track,) if right is None else (track, right)
-    measured = sum(each.bitrate for each in tracks)
+def _qualities(
+    sounds: Sequence[tuple[AudioTrack, AudioTrack | None]], profile: Profile
+) -> tuple[AudioRendition, ...]:
+    """The qualities of sound alone, best first: no bit rate is above that of the first track.
+
+    They are followed by the other tracks, each in the same bit rates: a player that changes one keeps the
+    other.
+    """
+    measured = sum(each.bitrate for each in sounds[0] if each is not None)
     own = max(_LEAST_KBPS, measured // 1000) if measured else _QUALITIES_KBPS[0]
     rates: list[int] = []
     for rate in sorted(min(own, each) for each in _QUALITIES_KBPS):
         if not rates or rate >= _APART * rates[-1]:
             rates.append(rate)
-    channels = min(sum(each.channels for each in tracks), profile.audio_channels)
-    return tuple(
-        AudioRendition(f"{rate}k", track, channels, bitrate_kbps=rate, right=right)
-        for rate in reversed(rates)
-    )
+    names = TrackNames("audio")
+    found: list[AudioRendition] = []
+    for track, right in sounds:
+        channels = min(track.channels if right is None else 2, profile.audio_channels)
+        default, name = not found, names.next(track.language)
+        found += [
+            AudioRendition(
+                f"{rate}k" if default else f"{name}-{rate}k",
+                track,
+                channels,
+                bitrate_kbps=rate,
+                default=default,
+                right=right,
+            )
+            for rate in reversed(rates)
+        ]
+    return tuple(found)
 
 
 def is_readable(track: AudioTrack) -> bool:

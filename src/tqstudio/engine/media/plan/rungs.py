@@ -81,7 +81,7 @@ def build_ladder(
         requested: names of the rungs to encode; None means all.
     """
     if isinstance(facts_or_size, SourceFacts) and facts_or_size.video.still:
-        sounds = audio_renditions(facts_or_size, profile)
+        sounds = [each for each in audio_renditions(facts_or_size, profile) if each.default]
         reasons = {sound.name: _unless_requested(sound.name, requested) for sound in sounds}
         return tuple(
             Rung(each.name, 0, 0, each.bitrate_kbps, True, reasons[each.name], each.codec) for each in sounds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 
@@ -11,6 +12,7 @@ STORYBOARD, SUBTITLES = "storyboard", "subtitles"
 """Words for what a retranscode may drop besides renditions by name: the storyboard, all subtitles."""
 SURROUND = "-surround"
 """Ends the name of a rendition with all channels of another one."""
+_IN_QUALITY = re.compile(r"audio-.+-(\d+k)")
 
 
 class TrackNames:
@@ -36,10 +38,17 @@ def is_of_track(name: str) -> bool:
     return name.startswith(("audio-", "sub-"))
 
 
+def quality_of(name: str) -> str:
+    """The quality to which a track of sound alone belongs: `128k` of `audio-de-128k`; else the name."""
+    return found[1] if (found := _IN_QUALITY.fullmatch(name)) else name
+
+
 def is_dropped(name: str, dropped: Collection[str]) -> bool:
-    """Whether a rendition is to be dropped: by its name, with its downmix, or with all subtitles."""
+    """Whether a rendition is to be dropped: by its name, with its downmix or quality, or with all
+    subtitles."""
     return (
         name in dropped
         or name.removesuffix(SURROUND) in dropped
+        or quality_of(name) in dropped
         or (SUBTITLES in dropped and name.startswith("sub-"))
     )

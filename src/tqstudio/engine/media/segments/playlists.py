@@ -42,6 +42,8 @@ class Variant:
     iframes: IFrameEntry | None = None
     video_range: str = "SDR"
     """`SDR`, `PQ` or `HLG`."""
+    group: str = ""
+    """The only group of audio that is played with it; empty: each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,9 @@ def master_playlist(
 ) -> str:
     """Write the master playlist: the rendition with which players begin, then the others, best first.
 
-    Every variant is listed once for each group of audio. Its bandwidths include those of the largest audio
-    of the group and of the largest subtitles, which may be played with it.
+    Every variant is listed once for each group of audio that is played with it. Its bandwidths include those
+    of the largest audio of the group and of the largest subtitles, which may be played with it. A variant of
+    sound alone is itself an entry of its group.
 
     Args:
         captions: whether the pictures carry closed captions.
@@ -165,9 +168,12 @@ def master_playlist(
         lines.append(_CAPTIONS + (f',LANGUAGE="{captions_language}"' if captions_language != "und" else ""))
     variants = _default_first(sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)))
     for variant in variants:
-        for group, entries in groups.items() or [("", [])]:
-            codecs = ",".join([variant.codec, *sorted({entry.codec for entry in entries})])
+        of_variant = {variant.group: groups[variant.group]} if variant.group else groups
+        for group, entries in of_variant.items() or [("", [])]:
+            codecs = ",".join(dict.fromkeys([variant.codec, *sorted({entry.codec for entry in entries})]))
             peak, average = variant.peak_bps, variant.average_bps
+            if any(entry.uri == variant.uri for entry in entries):
+                peak = average = 0
             for played in (entries, subtitles):
                 peak += max((entry.peak_bps for entry in played), default=0)
                 average += max((entry.average_bps for entry in played), default=0)

@@ -12,7 +12,7 @@ from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
-from tqstudio.engine.media.plan.track_names import STORYBOARD, is_dropped, is_of_track
+from tqstudio.engine.media.plan.track_names import STORYBOARD, is_dropped, is_of_track, quality_of
 from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
@@ -78,7 +78,7 @@ def choose(
     sounds = {
         sound.name: sound
         for sound in audio_renditions(facts, profile)
-        if sound.name not in skipped and not is_dropped(sound.name, dropped)
+        if quality_of(sound.name) not in skipped and not is_dropped(sound.name, dropped)
     }
     wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
     texts = {
@@ -88,7 +88,9 @@ def choose(
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
     else:
-        fresh = {name for name, key in wanted.items() if name in requested and kept.get(name) != key}
+        fresh = {
+            name for name, key in wanted.items() if quality_of(name) in requested and kept.get(name) != key
+        }
         keep = {name: key for name, key in kept.items() if name not in fresh}
     made = [rung for rung in ladder if not rung.skipped and rung.name not in keep]
     make = tuple(rung for rung in made if not rung.is_sound)

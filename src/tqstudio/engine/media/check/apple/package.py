@@ -83,13 +83,16 @@ class Package:
 
     def rates_of(self, variant: Any) -> tuple[int, int]:
         """Measured peak and average of the largest combination that a variant allows."""
-        info, peak, average = variant.stream_info, *self.video[variant.uri].rates
+        info, (peak, average) = variant.stream_info, self.video[variant.uri].rates
         for kind, group, playlists in (
             ("AUDIO", info.audio, self.audio),
             ("SUBTITLES", info.subtitles, self.subtitles),
         ):
             uris = [each.uri for each in self.media(kind) if group and each.group_id == group]
             played = [playlists[uri].rates for uri in uris if uri]
+            if variant.uri in uris:
+                # Sound alone, which is the entry of its group.
+                peak = average = 0
             peak += max((rates[0] for rates in played), default=0)
             average += max((rates[1] for rates in played), default=0)
         return peak, average
