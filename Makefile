@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow players mutants check docs simulate chaos powercut bench lock clean
+.PHONY: demo test test-slow corpus players mutants check docs simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -20,6 +20,10 @@ test: $(STAMP)
 # What takes minutes: random kills, power cuts, a race for ten thousand jobs, 100 000 steps of simulated worlds.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
+
+# Sources of more than a hundred kinds, in one drop folder of a real supervisor.
+corpus: $(STAMP)
+	$(BIN)/python -m pytest -m "corpus or not corpus" $(ARGS) tests/e2e/corpus
 
 # Play ladders of every kind in Chromium. Debian's package is installed if there is none, for which it needs root;
 # CHROMIUM names another one. Needs npm for the players.

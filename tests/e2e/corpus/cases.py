@@ -1,0 +1,410 @@
+"""Lists the sources of the corpus: how ffmpeg makes each from the chart, and what is to be published."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import chart
+
+X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
+BT709 = "scale=out_color_matrix=bt709:out_range=limited"
+_TAGS = ("-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709")
+AAC = ("-c:a", "aac")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source, and what becomes of it."""
+
+    name: str
+    """Of the file; its ending chooses the container."""
+    options: tuple[str, ...] = (*X264, *AAC)
+    """How ffmpeg encodes it."""
+    rate: str = "25"
+    seconds: float = 2.4
+    size: str = "320x180"
+    filters: str = "null"
+    """What is done to the chart before it is encoded."""
+    sounds: tuple[str, ...] = ("stereo",)
+    """The layout of each audio track."""
+    sound_rate: int = 48000
+    remux: Callable[[str], tuple[str, ...]] | None = None
+    """Inputs and options of a second run of ffmpeg, whose source is the first one's file."""
+    harm: Callable[[Path], None] | None = None
+    """Done to the finished file."""
+    quick: bool = False
+    """Part of `make test`."""
+    code: str = ""
+    """Why it is refused; empty if it is published."""
+    warnings: frozenset[str] = frozenset()
+    published_rate: str = ""
+    """The frame rate of the qualities, if it is another."""
+    from_s: float = 0
+    """What of the chart comes before the first picture."""
+    held: int = 0
+    """How many more pictures the first one lasts, because the sound begins earlier."""
+    every: int = 1
+    """How many pictures of the chart come together in one of the source: as two fields, or by their rate."""
+    near: int = 0
+    """How far the number of a picture may be off."""
+    colours: int = 14
+    """How far colours may be off, of 255; 0 for sources that cannot show them."""
+    shape: float = 16 / 9
+    """Width by height, as it is to be seen."""
+    languages: tuple[str | None, ...] = (None,)
+    text: str = ""
+    """The codec of its subtitles, if it has any: those of `CUES`."""
+    sound_late_s: float = 0
+    """By how much the sound comes later than the pictures."""
+    pictures: bool = True
+
+    def make(self, ffmpeg: str, path: Path) -> None:
+        """Encode the source."""
+        whole = path if self.remux is None and not self.text else path.with_name(f"first-{path.name}")
+        inputs = [chart.pictures(self.rate, self.seconds, self.size)] if self.pictures else []
+        inputs += [
+            chart.sound(track, self.seconds, layout, self.sound_rate)
+            for track, layout in enumerate(self.sounds)
+        ]
+        command = [word for source in inputs for word in ("-f", "lavfi", "-i", source)]
+        command += [word for at in range(len(inputs)) for word in ("-map", str(at))]
+        filtered = ("-vf", self.filters) if self.pictures else ()
+        _run(ffmpeg, *command, *filtered, *self.options, f"file:{whole}")
+        if self.text:
+            subtitles = path.with_name(f"{path.name}.srt")
+            subtitles.write_text(
+                "".join(
+                    f"{at + 1}\n{_clock(a)} --> {_clock(b)}\n{text}\n\n"
+                    for at, (a, b, text) in enumerate(CUES)
+                )
+            )
+            both = ("-i", str(whole), "-i", str(subtitles), "-map", "0", "-map", "1", "-c", "copy")
+            language = ("-metadata:s:s:0", "language=ger")
+            _run(ffmpeg, *both, "-c:s", self.text, *language, f"file:{path}")
+        elif self.remux:
+            _run(ffmpeg, *self.remux(str(whole)), f"file:{path}")
+        if self.harm:
+            self.harm(path)
+
+
+def video(name: str, codec: str, *more: str, sound: tuple[str, ...] = AAC, **others: Any) -> Case:
+    """A source of another video codec."""
+    return Case(name, ("-c:v", codec, *more, *sound), **others)
+
+
+def audio(name: str, codec: str, *more: str, **others: Any) -> Case:
+    """A source of another audio codec."""
+    return Case(name, (*X264, "-c:a", codec, *more), **others)
+
+
+def _run(ffmpeg: str, *arguments: str) -> None:
+    subprocess.run([ffmpeg, "-v", "error", "-nostdin", "-y", *arguments], check=True, timeout=120)
+
+
+def _clock(at_s: float) -> str:
+    return f"00:00:{at_s:06.3f}".replace(".", ",")
+
+
+def _copied(*before: str, after: tuple[str, ...] = ()) -> Callable[[str], tuple[str, ...]]:
+    return lambda source: (*before, "-i", source, "-map", "0", "-c", "copy", *after)
+
+
+def _late_sound(source: str) -> tuple[str, ...]:
+    return ("-i", source, "-itsoffset", "0.6", "-i", source, "-map", "0:v", "-map", "1:a", "-c", "copy")
+
+
+def _late_pictures(source: str) -> tuple[str, ...]:
+    return ("-i", source, "-itsoffset", "0.6", "-i", source, "-map", "1:v", "-map", "0:a", "-c", "copy")
+
+
+def _with_cover(source: str) -> tuple[str, ...]:
+    cover = ("-f", "lavfi", "-i", "color=red:s=64x64:r=1:d=1")
+    attached = ("-c", "copy", "-c:v:1", "mjpeg", "-disposition:v:1", "attached_pic")
+    return ("-i", source, *cover, "-map", "0", "-map", "1", *attached)
+
+
+def _with_second_video(source: str) -> tuple[str, ...]:
+    other = ("-f", "lavfi", "-i", "color=red:s=160x90:r=25:d=2.4")
+    return ("-i", source, *other, "-map", "0", "-map", "1", "-c", "copy", "-c:v:1", *X264[1:])
+
+
+def _half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 4096)
+
+
+_PCM = ("-c:a", "pcm_s16le")
+_OPUS = ("-c:a", "libopus")
+_MP2 = ("-c:a", "mp2")
+CUES = ((0.4, 1.2, "Guten Tag"), (1.4, 2.2, "Tom & Anna"))
+_INTERLACED: dict[str, Any] = {"rate": "50", "published_rate": "25", "every": 2, "near": 1}
+
+CASES = [
+    # Containers
+    Case("h264.mp4", quick=True),
+    Case("h264.mov"),
+    Case("h264.m4v"),
+    Case("h264.mkv", quick=True),
+    Case("h264.flv"),
+    Case("h264.ts", quick=True),
+    Case("h264.m2ts"),
+    Case("h264.mts"),
+    Case("h264.3gp"),
+    Case("h264.f4v", (*X264, *AAC, "-f", "f4v")),
+    Case("h264.avi", (*X264, "-bf", "0", "-c:a", "libmp3lame"), held=1),
+    Case("fragmented.mp4", (*X264, *AAC, "-movflags", "frag_keyframe+empty_moov"), held=1),
+    Case("b-frames.mp4", ("-c:v", "libx264", "-preset", "veryfast", "-bf", "3", "-pix_fmt", "yuv420p", *AAC)),
+    Case(
+        "open-gop.ts",
+        ("-c:v", "libx264", "-x264-params", "open-gop=1:keyint=20", "-pix_fmt", "yuv420p", *AAC),
+    ),
+    # Video codecs
+    video("hevc.mp4", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", quick=True),
+    video(
+        "hevc-10.mkv",
+        "libx265",
+        "-preset",
+        "ultrafast",
+        "-pix_fmt",
+        "yuv420p10le",
+        "-x265-params",
+        "log-level=error",
+    ),
+    video("av1.mp4", "libsvtav1", "-preset", "8", "-crf", "20", "-pix_fmt", "yuv420p"),
+    video("vp8.webm", "libvpx", "-b:v", "1M", "-deadline", "realtime", "-pix_fmt", "yuv420p", sound=_OPUS),
+    video(
+        "vp9.webm",
+        "libvpx-vp9",
+        "-b:v",
+        "1M",
+        "-deadline",
+        "realtime",
+        "-pix_fmt",
+        "yuv420p",
+        sound=_OPUS,
+        quick=True,
+    ),
+    video(
+        "vp9-444.webm",
+        "libvpx-vp9",
+        "-b:v",
+        "1M",
+        "-deadline",
+        "realtime",
+        "-pix_fmt",
+        "yuv444p",
+        sound=_OPUS,
+    ),
+    video("mpeg1.mpg", "mpeg1video", "-b:v", "2M", sound=_MP2),
+    video("mpeg2.mpg", "mpeg2video", "-b:v", "2M", sound=_MP2),
+    video("mpeg2.ts", "mpeg2video", "-b:v", "2M", sound=_MP2),
+    video("mpeg2.vob", "mpeg2video", "-b:v", "2M", "-f", "vob", sound=("-c:a", "ac3")),
+    video("mpeg2-422.mxf", "mpeg2video", "-b:v", "8M", "-pix_fmt", "yuv422p", sound=_PCM),
+    video("mpeg4.avi", "mpeg4", "-q:v", "3", sound=("-c:a", "libmp3lame"), held=1),
+    video("xvid.avi", "libxvid", "-q:v", "3", sound=("-c:a", "libmp3lame"), held=1),
+    video("msmpeg4.avi", "msmpeg4", "-q:v", "3", sound=("-c:a", "libmp3lame"), held=1),
+    video("wmv2.wmv", "wmv2", "-q:v", "3", sound=("-c:a", "wmav2")),
+    video("wmv1.asf", "wmv1", "-q:v", "3", sound=("-c:a", "wmav1")),
+    video("h263.3gp", "h263", "-q:v", "3", size="352x288", filters="setsar=12/11", shape=4 / 3),
+    video("flv1.flv", "flv", "-q:v", "3", sound=("-c:a", "libmp3lame"), sound_rate=44100),
+    video("theora.ogv", "libtheora", "-q:v", "8", sound=("-c:a", "libvorbis")),
+    video("prores.mov", "prores_ks", "-pix_fmt", "yuv422p10le", sound=_PCM, quick=True),
+    video("prores-4444.mov", "prores_ks", "-profile:v", "4", "-pix_fmt", "yuv444p10le", sound=_PCM),
+    video("dnxhr.mxf", "dnxhd", "-profile:v", "dnxhr_sq", "-pix_fmt", "yuv422p", sound=_PCM, filters=BT709),
+    video("cineform.mov", "cfhd", "-pix_fmt", "yuv422p10le", sound=_PCM),
+    video("mjpeg.avi", "mjpeg", "-q:v", "3", "-pix_fmt", "yuvj420p", sound=_PCM),
+    video("mjpeg.mov", "mjpeg", "-q:v", "3", "-pix_fmt", "yuvj422p", sound=_PCM),
+    video("jpeg2000.mov", "jpeg2000", sound=_PCM),
+    video("ffv1.mkv", "ffv1", "-pix_fmt", "yuv420p", sound=("-c:a", "flac")),
+    video("ffv1-16.mkv", "ffv1", "-pix_fmt", "yuv444p16le", sound=("-c:a", "flac")),
+    video("huffyuv.avi", "huffyuv", "-pix_fmt", "yuv422p", sound=_PCM),
+    video("utvideo-rgb.avi", "utvideo", "-pix_fmt", "gbrp", sound=_PCM),
+    video("magicyuv.mkv", "magicyuv", "-pix_fmt", "gbrp", sound=_PCM),
+    video("qtrle.mov", "qtrle", "-pix_fmt", "rgb24", sound=_PCM),
+    video("png.mov", "png", "-pix_fmt", "rgb24", sound=_PCM),
+    video("raw.avi", "rawvideo", "-pix_fmt", "bgr24", sound=_PCM),
+    video("v210.mov", "v210", "-pix_fmt", "yuv422p10le", sound=_PCM),
+    video("zmbv.avi", "zmbv", "-pix_fmt", "bgr0", sound=_PCM),
+    video("flashsv.flv", "flashsv", "-pix_fmt", "bgr24", sound=("-c:a", "libmp3lame"), sound_rate=44100),
+    video(
+        "cinepak.mov", "cinepak", "-q:v", "1", sound=_PCM, size="160x96", seconds=1.6, shape=5 / 3, colours=40
+    ),
+    video("svq1.mov", "svq1", "-q:v", "1", sound=_PCM, size="320x176", shape=20 / 11, colours=25),
+    video("rv20.rm", "rv20", "-q:v", "3", sound=("-c:a", "ac3"), size="320x176", shape=20 / 11),
+    video("snow.mkv", "snow", "-q:v", "2", "-strict", "-2", sound=_PCM),
+    video("dirac.mkv", "vc2", "-b:v", "20M", "-pix_fmt", "yuv422p", sound=_PCM, filters=BT709),
+    video("dv.dv", "dvvideo", "-pix_fmt", "yuv420p", sound=_PCM, size="720x576", filters="setsar=64/45"),
+    video(
+        "dv-ntsc.avi",
+        "dvvideo",
+        "-pix_fmt",
+        "yuv411p",
+        sound=_PCM,
+        size="720x480",
+        rate="30000/1001",
+        filters="setsar=32/27",
+    ),
+    video("vvc.mp4", "libvvenc", "-preset", "faster", "-pix_fmt", "yuv420p10le", seconds=1.6),
+    # Depth, sampling, range
+    video("422.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv422p"),
+    video("444-10.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv444p10le"),
+    video("full-range.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuvj420p"),
+    video("rgb.mkv", "libx264rgb", "-preset", "ultrafast", "-qp", "10", "-pix_fmt", "bgr24"),
+    video("grey.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "gray", colours=0),
+    Case("bt709.mp4", (*X264, *_TAGS, *AAC), filters=BT709, quick=True),
+    Case("bt709-hd.mp4", (*X264, *AAC), filters=BT709, size="1280x720", seconds=1.6),
+    Case(
+        "alpha.mov",
+        ("-c:v", "prores_ks", "-pix_fmt", "yuva444p10le", *_PCM),
+        filters="format=gbrap",
+        warnings=frozenset({"ALPHA_LEFT_OUT"}),
+    ),
+    # Sizes and shapes
+    Case("odd.mkv", (*X264[:-1], "yuv444p", *AAC), size="321x181"),
+    Case("tall.mp4", size="180x320", shape=9 / 16, quick=True),
+    Case("wide.mp4", size="640x160", shape=4),
+    Case("square.mp4", size="240x240", shape=1),
+    Case("anamorphic.mp4", size="240x180", filters="setsar=4/3"),
+    Case("pal-wide.mkv", size="720x576", filters="setsar=64/45"),
+    Case("rotated-90.mp4", filters="transpose=clock", remux=_copied("-display_rotation", "90"), quick=True),
+    Case(
+        "rotated-180.mov",
+        filters="transpose=clock,transpose=clock",
+        remux=_copied("-display_rotation", "180"),
+    ),
+    Case("rotated-270.mp4", filters="transpose=cclock", remux=_copied("-display_rotation", "270")),
+    Case("small.mp4", size="64x36", colours=25),
+    # Fields
+    Case(
+        "fields.ts",
+        ("-c:v", "mpeg2video", "-b:v", "4M", "-flags", "+ildct+ilme", *_MP2),
+        filters="tinterlace=interleave_top,setfield=tff",
+        **_INTERLACED,
+        quick=True,
+    ),
+    Case(
+        "fields.mkv",
+        (*X264, "-flags", "+ildct+ilme", "-x264opts", "tff=1", *AAC),
+        filters="tinterlace=interleave_top,setfield=tff",
+        **_INTERLACED,
+    ),
+    Case(
+        "bottom-first.mov",
+        ("-c:v", "prores_ks", "-flags", "+ildct", "-pix_fmt", "yuv422p10le", *_PCM),
+        filters="tinterlace=interleave_bottom,setfield=bff",
+        **_INTERLACED,
+    ),
+    # Rates and times
+    Case("100.mp4", rate="100", published_rate="50", every=2, near=1),
+    Case(
+        "variable.mkv",
+        (*X264, "-fps_mode", "vfr", *AAC),
+        filters="select='lt(n\\,30)+not(mod(n\\,3))'",
+        near=2,
+    ),
+    Case("edit-list.mp4", remux=_copied("-ss", "0.52"), from_s=0.52, quick=True),
+    Case("late-sound.mp4", remux=_late_sound, sound_late_s=0.6),
+    Case("late-sound.mkv", remux=_late_sound, sound_late_s=0.6),
+    Case("late-pictures.mkv", remux=_late_pictures, sound_late_s=-0.6, held=15),
+    # Other streams
+    Case("cover.mp4", remux=_with_cover),
+    Case("two-videos.mkv", remux=_with_second_video),
+    Case("timecode.mov", (*X264, *AAC, "-timecode", "01:00:00:00")),
+    Case("text.mkv", text="srt", quick=True),
+    Case("text-ass.mkv", text="ass"),
+    Case("text.mp4", text="mov_text"),
+    Case(
+        "text.webm",
+        ("-c:v", "libvpx", "-b:v", "1M", "-deadline", "realtime", "-pix_fmt", "yuv420p", *_OPUS),
+        text="webvtt",
+    ),
+    Case("23.976.mp4", rate="24000/1001"),
+    Case("24.mkv", rate="24"),
+    Case("29.97.mp4", rate="30000/1001", quick=True),
+    Case("50.mp4", rate="50"),
+    Case("59.94.ts", rate="60000/1001"),
+    Case("15.mp4", rate="15"),
+    Case("10.avi", (*X264, "-bf", "0", *_PCM), rate="10"),
+    Case("5.mp4", rate="5"),
+    Case("starts-late.ts", (*X264, *AAC, "-output_ts_offset", "5000"), quick=True),
+    Case("no-delay.ts", (*X264, *AAC, "-muxdelay", "0", "-muxpreload", "0")),
+    # Sound
+    audio("mp3.mkv", "libmp3lame"),
+    audio("mp2.mkv", "mp2"),
+    audio("ac3.mkv", "ac3"),
+    audio("eac3.mp4", "eac3"),
+    audio("dts.mkv", "dca", "-strict", "-2"),
+    audio("truehd.mkv", "truehd", "-strict", "-2"),
+    audio("flac.mkv", "flac"),
+    audio("alac.mov", "alac"),
+    audio("vorbis.mkv", "libvorbis"),
+    audio("opus.mkv", "libopus"),
+    audio("wavpack.mkv", "wavpack"),
+    audio("tta.mkv", "tta"),
+    audio("pcm-24.mov", "pcm_s24le"),
+    audio("pcm-f32.mov", "pcm_f32le"),
+    audio("pcm-bluray.m2ts", "pcm_bluray"),
+    audio("pcm-s302m.ts", "s302m", "-strict", "-2"),
+    audio("adpcm.avi", "adpcm_ima_wav", "-bf", "0"),
+    audio("alaw.mov", "pcm_alaw", sounds=("mono",), sound_rate=8000),
+    audio("mono.mp4", "aac", sounds=("mono",)),
+    audio("5.1.mkv", "ac3", sounds=("5.1",), quick=True),
+    audio("7.1.mov", "pcm_s16le", sounds=("7.1",)),
+    audio("quad.mkv", "flac", sounds=("quad",)),
+    audio("96k.mkv", "flac", sound_rate=96000),
+    audio("22k.mp4", "aac", sound_rate=22050),
+    Case("silent.mp4", X264, sounds=(), languages=()),
+    Case(
+        "languages.mkv",
+        (
+            *X264,
+            *AAC,
+            "-metadata:s:a:0",
+            "language=ger",
+            "-metadata:s:a:1",
+            "language=eng",
+            "-metadata:s:a:2",
+            "language=fre",
+        ),
+        sounds=("stereo", "mono", "stereo"),
+        languages=("de", "en", "fr"),
+        quick=True,
+    ),
+    Case(
+        "languages.ts",
+        (*X264, *AAC, "-metadata:s:a:0", "language=deu", "-metadata:s:a:1", "language=jpn"),
+        sounds=("stereo", "stereo"),
+        languages=("de", "ja"),
+    ),
+    # Sound alone
+    # Sound alone
+    Case("sound.mp3", ("-c:a", "libmp3lame"), pictures=False),
+    Case("sound.m4a", AAC, pictures=False),
+    Case("sound.flac", ("-c:a", "flac"), pictures=False, quick=True),
+    Case("sound.opus", _OPUS, pictures=False),
+    # Refused
+    Case("half.mp4", harm=_half, code="SOURCE_UNREADABLE"),
+    Case("half.mkv", harm=_half, code="SOURCE_TRUNCATED", seconds=6),
+    Case("garbage.mp4", harm=_garbage, code="NO_MEDIA"),
+    Case(
+        "encrypted.mp4",
+        (
+            *X264,
+            *AAC,
+            "-encryption_scheme",
+            "cenc-aes-ctr",
+            "-encryption_key",
+            "76a6c65c5ea762046bd749a2e632ccbb",
+            "-encryption_kid",
+            "a7e61c373e219033c21091fa607bf3b8",
+        ),
+        code="UNSUPPORTED",
+    ),
+]
