@@ -165,6 +165,13 @@ CASES = [
         "open-gop.ts",
         ("-c:v", "libx264", "-x264-params", "open-gop=1:keyint=20", "-pix_fmt", "yuv420p", *AAC),
     ),
+    Case("h264.nut"),
+    Case("wrap.ts", (*X264, *AAC, "-output_ts_offset", "95442.7", "-muxdelay", "0", "-muxpreload", "0")),
+    Case("plain.y4m", ("-pix_fmt", "yuv420p", "-f", "yuv4mpegpipe"), sounds=(), languages=()),
+    Case("plain.ivf", ("-c:v", "libvpx", "-b:v", "1M", "-pix_fmt", "yuv420p"), sounds=(), languages=()),
+    Case('it\'s – 100 % "naïve" $HOME `x` [1]*?.mp4'),
+    Case("日本語 🎬.mkv"),
+    Case("-rf.mp4"),
     # Video codecs
     video("hevc.mp4", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", quick=True),
     video(
@@ -206,6 +213,7 @@ CASES = [
     video("mpeg2.mpg", "mpeg2video", "-b:v", "2M", sound=_MP2),
     video("mpeg2.ts", "mpeg2video", "-b:v", "2M", sound=_MP2),
     video("mpeg2.vob", "mpeg2video", "-b:v", "2M", "-f", "vob", sound=("-c:a", "ac3")),
+    video("mpeg2.wtv", "mpeg2video", "-b:v", "2M", sound=_MP2),
     video("mpeg2-422.mxf", "mpeg2video", "-b:v", "8M", "-pix_fmt", "yuv422p", sound=_PCM),
     video("mpeg4.avi", "mpeg4", "-q:v", "3", sound=("-c:a", "libmp3lame"), held=1),
     video("xvid.avi", "libxvid", "-q:v", "3", sound=("-c:a", "libmp3lame"), held=1),
@@ -280,6 +288,8 @@ CASES = [
         remux=_copied("-display_rotation", "180"),
     ),
     Case("rotated-270.mp4", filters="transpose=cclock", remux=_copied("-display_rotation", "270")),
+    Case("mirrored.mp4", filters="hflip", remux=_copied("-display_hflip")),
+    Case("upside-down.mp4", filters="vflip", remux=_copied("-display_vflip")),
     Case("small.mp4", size="64x36", colours=25),
     # Fields
     Case(
@@ -393,6 +403,7 @@ CASES = [
     Case("half.mp4", harm=_half, code="SOURCE_UNREADABLE"),
     Case("half.mkv", harm=_half, code="SOURCE_TRUNCATED", seconds=6),
     Case("garbage.mp4", harm=_garbage, code="NO_MEDIA"),
+    Case("raw.h264", X264, sounds=(), code="UNSUPPORTED"),
     Case(
         "encrypted.mp4",
         (
