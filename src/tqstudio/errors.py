@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     SOURCE_EMPTY = "SOURCE_EMPTY"
     SOURCE_UNREADABLE = "SOURCE_UNREADABLE"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+    SOURCE_DAMAGED = "SOURCE_DAMAGED"
     NO_MEDIA = "NO_MEDIA"
     PERMISSION = "PERMISSION"
     BAD_CONFIG = "BAD_CONFIG"
@@ -164,6 +165,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _FATAL,
             "the source ends before the length it declares",
             "copy the whole file again, or add it with --set on_damage=accept to publish what is there",
+        ),
+        ErrorCode.SOURCE_DAMAGED: Meaning(
+            _FATAL,
+            "the source has a hole or errors, which its profile refuses",
+            "copy the file again, or add it with --set on_damage=refuse to publish it with a warning",
         ),
         ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video or sound", "remove or replace it"),
         ErrorCode.PERMISSION: Meaning(

@@ -165,6 +165,60 @@ def test_a_cut_source_is_refused_unless_that_is_accepted(
     assert codes <= {WarningCode.SOURCE_INCOMPLETE, WarningCode.SOURCE_DAMAGED}
 
 
+def _hole(ffmpeg: str, clip: Path, folder: Path) -> Path:
+    path = folder / "hole.ts"
+    subprocess.run([ffmpeg, "-v", "error", "-i", str(clip), "-c", "copy", str(path)], check=True, timeout=60)
+    content = path.read_bytes()
+    packets = len(content) // 188
+    path.write_bytes(content[: packets // 3 * 188] + content[packets * 2 // 3 * 188 :])
+    return path
+
+
+def _bit_errors(_: str, clip: Path, folder: Path) -> Path:
+    path = folder / "errors.mp4"
+    content = bytearray(clip.read_bytes())
+    begins = content.index(b"mdat") + 4
+    size = int.from_bytes(content[begins - 8 : begins - 4])
+    for at in range(begins + size // 2, begins + size * 3 // 4, 499):
+        content[at : at + 12] = bytes(value ^ 0x55 for value in content[at : at + 12])
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.fault(
+    "A source has a hole, or errors that only its decoding shows",
+    'a warning with the time, or with `on_damage = "strict"` `SOURCE_DAMAGED`',
+    area="resume",
+)
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (_hole, r"hole\.ts: the source (has a gap at 0:0\d: \d\.\d s are missing|.* the first at 0:0\d)$"),
+        (_bit_errors, r"errors\.mp4: (pictures|sound) of the source .*, the first at about 0:0\d$"),
+    ],
+)
+def test_any_damage_is_refused_if_that_is_asked_for(
+    clip: Path,
+    make_job: MakeJob,
+    bench: WorkerConfig,
+    small: Profile,
+    tmp_path: Path,
+    make: Callable[[str, Path, Path], Path],
+    where: str,
+) -> None:
+    strict = override(small, {"on_damage": "strict"}).to_json()
+    source, report = make(bench.ffmpeg.path, clip, tmp_path), RecordingReport()
+    refused = run(make_job(source, profile=strict), bench, report)
+    assert isinstance(refused, Failed)
+    assert (refused.code, bool(re.search(where, refused.text))) == (ErrorCode.SOURCE_DAMAGED, True), refused
+    facts = report.seen[-1].facts
+    accepted = run(make_job(source, epoch=2, facts=facts), bench, RecordingReport())
+    assert isinstance(accepted, Done)
+    assert WarningCode.SOURCE_DAMAGED in {each["code"] for each in accepted.manifest["warnings"]}
+    again = run(make_job(source, epoch=3, profile=strict, facts=facts), bench, RecordingReport())
+    assert isinstance(again, Failed), "although nothing is left to decode"
+
+
 @pytest.mark.parametrize(
     "name", [b"-y.mp4", b"a b'c\"d.mp4", "é\n.mp4".encode(), b"%03d.mp4", b"caf\xe9.mp4"]
 )

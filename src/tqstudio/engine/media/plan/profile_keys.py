@@ -139,7 +139,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "encoder": ("encoder", *_one_of("auto", "cpu")),
     "storyboard": ("storyboard", *_flag()),
     "dash": ("dash", *_flag()),
-    "source.on_damage": ("on_damage", *_one_of("refuse", "accept")),
+    "source.on_damage": ("on_damage", *_one_of("refuse", "accept", "strict")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),
     "video.crf": ("crf", *_whole(1, 63)),

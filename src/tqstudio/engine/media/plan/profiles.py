@@ -73,7 +73,8 @@ class Profile:
     dash: bool = False
     """Whether an MPD of DASH is published over the same segments. Not part of the settings hash."""
     on_damage: str = "refuse"
-    """Whether a source that ends before the length it declares is refused, or published as far as it goes."""
+    """Whether a source that ends before the length it declares is refused, or published as far as it goes;
+    `strict` refuses any other damage too."""
 
     @property
     def prefer_gpu(self) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.warnings import clock_of
+from tqstudio.engine.media.plan.warnings import clock_of, of_damage
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import Damage, SourceFacts
 from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 from tqstudio.paths import display
@@ -37,18 +37,25 @@ class ExaminedSource:
         """
         source_file.require_same(self.path, self.identity)
 
-    def require_accepted(self, profile: Profile) -> None:
+    def require_accepted(self, profile: Profile, decoding: Iterable[Damage] = ()) -> None:
         """
+        Args:
+            decoding: the damage that was found by decoding it.
+
         Raises:
-            TqError: SOURCE_TRUNCATED, with the time at which it breaks off, unless the profile accepts that.
+            TqError: SOURCE_TRUNCATED, with the time at which it breaks off, unless the profile accepts that;
+                SOURCE_DAMAGED, with the time of the first damage, if it accepts none.
         """
-        for damage in self.facts.damage:
-            if damage.kind == "cut" and damage.length_s and profile.on_damage == "refuse":
+        for damage in sorted((*self.facts.damage, *decoding), key=lambda each: each.at_s):
+            if damage.kind == "cut" and damage.length_s and profile.on_damage != "accept":
                 declared = clock_of(damage.at_s + damage.length_s)
                 raise TqError(
                     ErrorCode.SOURCE_TRUNCATED,
                     f"{display(self.path)} breaks off at {clock_of(damage.at_s)} of {declared}",
                 )
+            if profile.on_damage == "strict":
+                what = of_damage(damage).text
+                raise TqError(ErrorCode.SOURCE_DAMAGED, f"{display(self.path)}: {what}")
 
 
 def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> ExaminedSource:
