@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import INIT_NAME, SEGMENT_PATTERN
-from tqstudio.engine.media.plan.track_names import is_of_track, quality_of
+from tqstudio.engine.media.plan.track_names import LOW, is_of_track, quality_of
 from tqstudio.engine.media.segments import dash, webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.playlists import target_duration
@@ -75,9 +75,10 @@ def files(folder: Path, rows: Sequence[PublishedRow]) -> dict[str, bytes]:
     tracks: dict[str, list[PublishedRow]] = {}
     for row in sorted(rows, key=lambda row: (not row.is_default, row.name)):
         if is_of_track(row.name):
-            tracks.setdefault(row.name.removesuffix(quality_of(row.name)) or row.name, []).append(row)
-    for track in tracks.values():
-        _track(period, folder, sorted(track, key=lambda row: -row.peak_bps))
+            track = row.name.removesuffix(quality_of(row.name)) or row.name.removesuffix(LOW)
+            tracks.setdefault(track, []).append(row)
+    for alike in tracks.values():
+        _track(period, folder, sorted(alike, key=lambda row: -row.peak_bps))
     indent(root)
     mpd: bytes = tostring(root, "utf-8", xml_declaration=True)
     return {name: text.encode() for name, text in whole.items()} | {MPD_NAME: mpd + b"\n"}

@@ -9,11 +9,12 @@ from fractions import Fraction
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
-from tqstudio.engine.media.plan.track_names import is_of_track, quality_of
+from tqstudio.engine.media.plan.track_names import LOW, is_of_track, quality_of
 from tqstudio.engine.media.segments.chapters import JSON_NAME
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.media.segments.playlists import (
     AUDIO_GROUP,
+    LOW_GROUP,
     SURROUND_GROUP,
     AudioEntry,
     IFrameEntry,
@@ -109,6 +110,10 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
         (row for row in rows if row.kind == "audio" and is_of_track(row.name)),
         key=lambda row: (not row.is_default, row.name),
     )
+    qualities = [row for row in rows if not is_of_track(row.name)]
+    has_low = len(qualities) > 1 and any(row.name.endswith(LOW) for row in sounds)
+    # The only one is offered with both groups.
+    lowest = min(qualities, key=lambda row: row.peak_bps) if has_low else None
     variants = [
         Variant(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -120,12 +125,11 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
             average_bps=row.average_bps,
             video_range=row.video_range,
             iframes=_iframe_entry(number, row),
-            group=row.name if sounds and row.kind == "audio" else "",
+            group=LOW_GROUP if row is lowest else row.name if sounds and row.kind == "audio" else "",
         )
-        for row in rows
-        if not is_of_track(row.name)
+        for row in qualities
     ]
-    alone = [row for row in rows if row.kind == "audio" and not is_of_track(row.name)]
+    alone = [row for row in qualities if row.kind == "audio"]
     audio = _by_quality(number, alone, sounds) if alone else _by_channels(number, sounds)
     subtitles = [
         SubtitleEntry(
@@ -155,16 +159,20 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
 
 
 def _by_channels(number: int, sounds: Sequence[PublishedRow]) -> list[AudioEntry]:
-    """The groups of the sound of a video: one of all tracks, and one with their channels if any has more."""
+    """The groups of the sound of a video: one of all tracks, one with their channels if any has more, and one
+    for the lowest quality if the profile asks for it."""
     names = {row.name for row in sounds}
     surround = {row.surround_of: row for row in sounds if row.surround_of in names}
-    mixed = [row for row in sounds if row.surround_of not in names]
+    lowest = {row.name.removesuffix(LOW): row for row in sounds if row.name.endswith(LOW)}
+    mixed = [row for row in sounds if row.surround_of not in names and row not in lowest.values()]
     audio = [_audio(number, row, AUDIO_GROUP, row, row is mixed[0]) for row in mixed]
     if surround:
         # Every group has the same tracks: those without more channels are in both.
         for row in mixed:
             played = surround.get(row.name, row)
             audio.append(_audio(number, row, SURROUND_GROUP, played, row is mixed[0]))
+    if lowest:
+        audio += [_audio(number, row, LOW_GROUP, lowest.get(row.name, row), row is mixed[0]) for row in mixed]
     return audio
 
 

@@ -6,12 +6,12 @@ Without video they are the qualities: each track in several bit rates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.track_names import MOST_TRACKS, SURROUND, TrackNames
+from tqstudio.engine.media.plan.track_names import LOW, MOST_TRACKS, SURROUND, TrackNames
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_sound
 
 DOWNMIX_PEAK = 0.84
@@ -33,8 +33,8 @@ class AudioRendition:
     """An audio track as it is published."""
 
     name: str
-    """Folder name, such as `audio-en`, `audio-en-2` or `audio-en-surround`; of sound alone `128k`, and
-    `audio-de-128k` of other tracks."""
+    """Folder name, such as `audio-en`, `audio-en-2`, `audio-en-low` or `audio-en-surround`; of sound alone
+    `128k`, and `audio-de-128k` of other tracks."""
     track: AudioTrack
     channels: int
     """Published channels: those of the track, at most those of the profile."""
@@ -94,6 +94,9 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
             right=right,
         )
         found.append(mixed)
+        if profile.audio_low_kbps:
+            name, rate = f"{mixed.name}{LOW}", profile.audio_low_kbps
+            found.append(replace(mixed, name=name, bitrate_kbps=rate, default=False))
         if profile.audio_surround != "none" and channels > 2 and mixed.downmixed:
             found.append(_surround(mixed, profile))
     return tuple(found)

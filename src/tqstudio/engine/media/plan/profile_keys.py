@@ -153,6 +153,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "video.rungs": ("rungs", *_rungs()),
     "audio.codec": ("audio_codec", *_one_of("aac")),
     "audio.bitrate_kbps": ("audio_bitrate_kbps", *_whole(32, 512)),
+    "audio.low_kbps": ("audio_low_kbps", *_whole(0, 128)),
     "audio.channels": ("audio_channels", *_whole(1, 8)),
     "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
     "audio.tracks": ("audio_tracks", *_one_of("all", "default")),

@@ -57,6 +57,8 @@ class Profile:
     """Pixels, at most the height of the source. Not part of the settings hash."""
     audio_tracks: str = "all"
     """`all`, or `default`: the one with which players begin."""
+    audio_low_kbps: int = 0
+    """Bit rate of the sound of the lowest quality; 0: that of the others."""
     audio_surround: str = "none"
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
     subtitle_tracks: str = "all"

@@ -12,6 +12,8 @@ STORYBOARD, SUBTITLES = "storyboard", "subtitles"
 """Words for what a retranscode may drop besides renditions by name: the storyboard, all subtitles."""
 SURROUND = "-surround"
 """Ends the name of a rendition with all channels of another one."""
+LOW = "-low"
+"""Ends the name of a rendition for the lowest quality with the sound of another one."""
 _IN_QUALITY = re.compile(r"audio-.+-(\d+k)")
 
 
@@ -48,7 +50,7 @@ def is_dropped(name: str, dropped: Collection[str]) -> bool:
     subtitles."""
     return (
         name in dropped
-        or name.removesuffix(SURROUND) in dropped
+        or name.removesuffix(SURROUND).removesuffix(LOW) in dropped
         or quality_of(name) in dropped
         or (SUBTITLES in dropped and name.startswith("sub-"))
     )

@@ -12,7 +12,7 @@ from tqstudio.engine.media.segments.checked import IFrame
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
 CHAPTERS_ID = "com.apple.hls.chapters"
-AUDIO_GROUP, SURROUND_GROUP, SUBTITLE_GROUP = "audio", "surround", "subs"
+AUDIO_GROUP, SURROUND_GROUP, LOW_GROUP, SUBTITLE_GROUP = "audio", "surround", "audio-low", "subs"
 _CAPTIONS = '#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="Closed captions",INSTREAM-ID="CC1"'
 _AUTOSELECTED = ("description", "captions", "forced")
 """Roles that Apple wants to be chosen by players (2.13, 4.6, 5.11), also beside an equal one."""
@@ -43,7 +43,7 @@ class Variant:
     video_range: str = "SDR"
     """`SDR`, `PQ` or `HLG`."""
     group: str = ""
-    """The only group of audio that is played with it; empty: each."""
+    """The only group of audio that is played with it; empty: each that no other variant has alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,11 @@ def master_playlist(
     if captions:
         lines.append(_CAPTIONS + (f',LANGUAGE="{captions_language}"' if captions_language != "und" else ""))
     variants = _default_first(sorted(variants, key=lambda v: (-v.width * v.height, -v.peak_bps, v.uri)))
+    alone = {variant.group for variant in variants}
+    shared = [group for group in groups if group not in alone]
     for variant in variants:
-        of_variant = {variant.group: groups[variant.group]} if variant.group else groups
-        for group, entries in of_variant.items() or [("", [])]:
+        for group in [variant.group] if variant.group else shared or [""]:
+            entries = groups.get(group, [])
             codecs = ",".join(dict.fromkeys([variant.codec, *sorted({entry.codec for entry in entries})]))
             peak, average = variant.peak_bps, variant.average_bps
             if any(entry.uri == variant.uri for entry in entries):

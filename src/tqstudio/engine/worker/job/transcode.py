@@ -66,7 +66,8 @@ def transcode(
 
     Raises:
         StopWork: the lease ended.
-        TqError: the error of the encode; STALLED without progress for `stall_s`, TIMEOUT after the deadline.
+        TqError: the error of the encode; STALLED without progress for `stall_s`, TIMEOUT after the deadline,
+            SOURCE_DAMAGED as soon as decoding shows damage that the profile refuses.
     """
     lost = False
     try:
@@ -78,6 +79,7 @@ def transcode(
             encode.step()
             _keep_poster(encode, poster)
             watch.update()
+            watch.require_accepted()
             _require_advance(encode, stall_s)
             if encode.state == "running":
                 time.sleep(_POLL_S)
@@ -169,6 +171,13 @@ class Watch:
             self._report.end(Step.THUMBNAIL, encode.side.poster_s)
             self._log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
         self._log.follow(encode.runs)
+
+    def require_accepted(self) -> None:
+        """
+        Raises:
+            TqError: as `ExaminedSource.require_accepted`, for what decoding shows.
+        """
+        self._source.require_accepted(self._encode.spec.profile, self._encode.damage)
 
     def _report_facts(self) -> None:
         """Report what the encode found out about the source, for later attempts."""
