@@ -44,9 +44,9 @@ class ExaminedSource:
             found: what decoding showed.
 
         Raises:
-            TqError: SOURCE_TRUNCATED or SOURCE_DAMAGED, with the time.
+            TqError: SOURCE_TRUNCATED or SOURCE_DAMAGED, with the time of the first damage.
         """
-        for damage in (*self.facts.damage, *found):
+        for damage in sorted((*self.facts.damage, *found), key=lambda each: each.at_s):
             if damage.kind == "cut" and damage.length_s and profile.on_damage != "accept":
                 declared = clock_of(damage.at_s + damage.length_s)
                 raise TqError(

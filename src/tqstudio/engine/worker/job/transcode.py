@@ -133,11 +133,7 @@ class Watch:
         self._poster_s = 0.0
 
     def update(self) -> None:
-        """Report and log all changes since the last call.
-
-        Raises:
-            TqError: SOURCE_DAMAGED, if the profile does not accept what decoding showed.
-        """
+        """Report and log all changes since the last call."""
         encode = self._encode
         states = encode.renditions
         names = {rung.name for rung in self._choice.ladder}
@@ -163,7 +159,6 @@ class Watch:
         if len(encode.damage) > self._damage:
             self._damage = len(encode.damage)
             self._report_facts()
-            self._source.require_accepted(encode.spec.profile, encode.damage)
         if len(encode.runs) > self._runs:
             self._report_runs()
         if encode.side.poster_s > self._poster_s:
@@ -173,9 +168,10 @@ class Watch:
         self._log.follow(encode.runs)
 
     def require_accepted(self) -> None:
-        """
+        """Refuse what decoding showed, if the profile does not accept it.
+
         Raises:
-            TqError: as `ExaminedSource.require_accepted`, for what decoding shows.
+            TqError: as `ExaminedSource.require_accepted`.
         """
         self._source.require_accepted(self._encode.spec.profile, self._encode.damage)
 
