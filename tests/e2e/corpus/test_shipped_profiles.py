@@ -31,7 +31,9 @@ def test_no_rule_is_violated(shared: Studio, ffmpeg: str, tmp_path: Path, profil
     for case in CASES:
         if case.name in SOURCES:
             case.make(ffmpeg, tmp_path / case.name)
-            jobs[case.name] = shared.add(tmp_path / case.name, profile=profile)
+            jobs[case.name] = shared.add(
+                tmp_path / case.name, profile=profile, overrides={"video.preset": "ultrafast"}
+            )
     for name, job in jobs.items():
         master = Path(shared.done(job)["video_view"]["generation"]["master"])
         assert verify_ladder(master, every_byte=True).ok
