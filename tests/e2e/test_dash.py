@@ -6,7 +6,9 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
+import av
 import pytest
 
 from tqstudio.engine.media.check.ladder import verify_ladder
@@ -55,6 +57,34 @@ def test_ffmpeg_plays_all_of_it(ladder: tuple[Path, int]) -> None:
     )
 
 
+def test_tiles_show_what_the_storyboard_shows(ladder: tuple[Path, int]) -> None:
+    folder, _ = ladder
+    group = next(
+        each
+        for each in ElementTree.parse(folder / "v1/manifest.mpd").getroot().iter()
+        if each.get("contentType") == "image"
+    )
+    [template], [shown] = group.findall("{*}SegmentTemplate"), group.findall("{*}Representation")
+    [tile] = shown.findall("{*}EssentialProperty")
+    assert tile.get("schemeIdUri") == "http://dashif.org/guidelines/thumbnail_tile"
+    columns, rows = map(int, str(tile.get("value")).split("x"))
+    size = int(shown.get("width", "")), int(shown.get("height", ""))
+    sprite_s = int(template.get("duration", "")) / int(template.get("timescale", ""))
+    cues = re.findall(
+        r"(\S+) --> \S+\n(\S+)#xywh=(\d+),(\d+),(\d+),(\d+)", (folder / "v1/storyboard.vtt").read_text()
+    )
+    assert len(cues) == 12
+    for begin, name, *place in cues:
+        at_s = sum(float(part) * 60**n for n, part in enumerate(reversed(begin.split(":")))) + 0.01
+        sprite, number = int(at_s // sprite_s), int(at_s % sprite_s / (sprite_s / columns / rows))
+        width, height = size[0] // columns, size[1] // rows
+        assert template.get("media", "").replace("$Number%03d$", f"{sprite:03}") == name
+        assert list(map(int, place)) == [number % columns * width, number // columns * height, width, height]
+        with av.open(str(folder / "v1" / name)) as container:
+            picture = next(container.decode(video=0))
+        assert (picture.width, picture.height) == size
+
+
 def test_the_key_is_changed_without_an_encode(shared: Studio, ladder: tuple[Path, int]) -> None:
     folder, first = ladder
     marks = published_marks(shared.job(first))
@@ -84,8 +114,9 @@ def test_the_key_is_changed_without_an_encode(shared: Studio, ladder: tuple[Path
         lambda folder: both(folder, b' t="', b' t="x'),
         lambda folder: both(folder, b'<Representation id="180p"', b'<Representation id="181p"'),
         lambda folder: both(folder, b"</MPD>", b""),
+        lambda folder: (folder / "v1/storyboard.vtt").unlink(),
     ],
-    ids=["top", "own", "text", "other", "count", "scale", "offset", "number", "name", "half"],
+    ids=["top", "own", "text", "other", "count", "scale", "offset", "number", "name", "half", "tiles"],
 )
 def test_harm_is_found_and_repaired(
     shared: Studio, ladder: tuple[Path, int], harm: Callable[[Path], None]

@@ -88,6 +88,26 @@ def test_players_begin_with_two_megabits() -> None:
     ]
 
 
+def test_a_variant_has_its_own_group_of_audio_or_all_others() -> None:
+    audio = [
+        AudioEntry(f"v1/{group}/index.m3u8", "en", "English", 2, "mp4a.40.2", bps, bps, group=group)
+        for group, bps in (("audio", 30), ("surround", 60), ("audio-low", 10))
+    ]
+    variants = [variant("720p", 1280, 720, 3000), variant("234p", 416, 234, 100)]
+    listed = m3u8.loads(
+        master_playlist([variants[0], replace(variants[1], group="audio-low")], audio)
+    ).playlists
+    assert [(each.stream_info.audio, each.stream_info.bandwidth) for each in listed] == [
+        ("audio", 3030),
+        ("surround", 3060),
+        ("audio-low", 110),
+    ]
+    [alone] = m3u8.loads(
+        master_playlist([replace(variants[0], group="audio", uri=audio[0].uri)], audio[:1])
+    ).playlists
+    assert alone.stream_info.bandwidth == 30, "it is itself the entry of its group"
+
+
 def test_captions_have_their_language_if_it_is_known() -> None:
     for language, expected in (("de-AT", "de-AT"), ("und", None)):
         text = master_playlist([variant("360p", 640, 360, 1)], captions=True, captions_language=language)

@@ -130,6 +130,23 @@ def test_the_number_of_pictures_follows_from_the_length(
     assert {b.at_s - a.at_s for a, b in pairwise(board.key_frames)} == {interval_s}
 
 
+@pytest.mark.parametrize(("late_ms", "even"), [(0, True), (2, True), (40, False)])
+def test_tiles_need_one_interval(tmp_path: Path, late_ms: int, even: bool) -> None:
+    begins = [10_010 * number + late_ms * (number == 50) for number in range(105)]
+    cues = "".join(
+        f"\n{webvtt.clock(at)} --> {webvtt.clock(end)}\n"
+        f"storyboard-{number // 100:03}.jpg#xywh={number % 10 * 160},{number % 100 // 10 * 90},160,90\n"
+        for number, (at, end) in enumerate(pairwise([*begins, begins[-1] + 500]))
+    )
+    (tmp_path / "storyboard.vtt").write_text("WEBVTT\n" + cues)
+    for number in range(2):
+        (tmp_path / f"storyboard-{number:03}.jpg").write_bytes(b"\xff\xd8" + bytes(number) + b"\xff\xd9")
+    expected = storyboard.Tiles(10, 10, 160, 90, 1_001_000, 5) if even else None
+    assert storyboard.tiles(tmp_path) == expected
+    (tmp_path / "storyboard-001.jpg").unlink()
+    assert storyboard.tiles(tmp_path) is None
+
+
 @pytest.mark.slow
 def test_long_videos_have_several_sprites(clip: MakeClip, encode: MakeEncode, small: Profile) -> None:
     source = clip("numbered-long.mp4", fps="1", size="96x54", filters=NUMBERED, seconds=1041, audio=0)

@@ -9,9 +9,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.plan.file_names import INIT_NAME, SEGMENT_PATTERN
-from tqstudio.engine.media.plan.track_names import LOW, is_of_track, quality_of
-from tqstudio.engine.media.segments import dash, webvtt
+from tqstudio.engine.media.plan.file_names import INIT_NAME, SEGMENT_PATTERN, SPRITE_PATTERN
+from tqstudio.engine.media.plan.track_names import LOW, STORYBOARD, is_of_track, quality_of
+from tqstudio.engine.media.segments import dash, storyboard, webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.playlists import target_duration
 from tqstudio.engine.outputs.place import Place
@@ -23,6 +23,7 @@ _CICP = "urn:mpeg:mpegB:cicp:"
 _ROLE = "urn:mpeg:dash:role:2011"
 _PURPOSE = "urn:tva:metadata:cs:AudioPurposeCS:2007"
 _CAPTIONS = "urn:scte:dash:cc:cea-608:2015"
+_TILE = "http://dashif.org/guidelines/thumbnail_tile"
 _CHANNELS = {7: 11, 8: 12}
 """ChannelConfiguration of ISO/IEC 23091-3; up to 5.1 it is the number of channels."""
 _TRANSFER = {"PQ": 16, "HLG": 18}
@@ -79,6 +80,8 @@ def files(folder: Path, rows: Sequence[PublishedRow]) -> dict[str, bytes]:
             tracks.setdefault(track, []).append(row)
     for alike in tracks.values():
         _track(period, folder, sorted(alike, key=lambda row: -row.peak_bps))
+    if tiles := storyboard.tiles(folder):
+        _tiles(period, tiles)
     indent(root)
     mpd: bytes = tostring(root, "utf-8", xml_declaration=True)
     return {name: text.encode() for name, text in whole.items()} | {MPD_NAME: mpd + b"\n"}
@@ -111,7 +114,9 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     if not has(place, number):
         return dash.named(place.folder) is None
     sums = digests.read(generation / digests.SUMS_NAME)
+    # The MPD names the storyboard too.
     names = [MPD_NAME, *(f"{row.name}.vtt" for row in rows if row.kind == "subtitles")]
+    names += [name for name in sums if name.startswith(STORYBOARD)]
     return durable.read(place.mpd) == dash.below(durable.read(generation / MPD_NAME), number) and all(
         digests.of_file(generation / name) == sums.get(name) for name in names
     )
@@ -171,9 +176,31 @@ def _track(period: Element, folder: Path, qualities: Sequence[PublishedRow]) -> 
 def _group(period: Element, kind: str, ending: str) -> Element:
     mime = f"{'text' if kind == 'text' else kind}/{ending}"
     group = SubElement(period, "AdaptationSet", id=str(len(period)), contentType=kind, mimeType=mime)
-    if kind != "text":
+    if kind in ("video", "audio"):
         group.attrib |= {"segmentAlignment": "true", "startWithSAP": "1"}
     return group
+
+
+def _tiles(period: Element, tiles: storyboard.Tiles) -> None:
+    """Describe the storyboard as tiled thumbnails of the guidelines of the DASH-IF."""
+    group = _group(period, "image", "jpeg")
+    SubElement(
+        group,
+        "SegmentTemplate",
+        timescale="1000",
+        duration=str(tiles.sprite_ms),
+        media=SPRITE_PATTERN.replace("%03d", "$Number%03d$"),
+        startNumber="0",
+    )
+    shown = SubElement(
+        group,
+        "Representation",
+        id=STORYBOARD,
+        bandwidth=str(tiles.largest * 8000 // tiles.sprite_ms + 1),
+        width=str(tiles.columns * tiles.width),
+        height=str(tiles.rows * tiles.height),
+    )
+    _descriptor(shown, "EssentialProperty", _TILE, f"{tiles.columns}x{tiles.rows}")
 
 
 def _descriptor(group: Element, tag: str, scheme: str, value: str | None) -> None:

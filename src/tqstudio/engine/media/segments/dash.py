@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S
+from tqstudio.engine.media.plan.track_names import STORYBOARD
+from tqstudio.engine.media.segments import storyboard
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.ladder_files import MPD_NAME
 
@@ -72,6 +74,8 @@ def damage(ladder: Path, generation: Path, checks: Mapping[str, RenditionCheck])
         return f"{MPD_NAME} is missing"
     except ElementTree.ParseError as error:
         return f"{MPD_NAME} cannot be parsed: {error}"
+    if described.pop(STORYBOARD, None) is not None and storyboard.tiles(generation) is None:
+        return f"{MPD_NAME} lists a storyboard that is not there"
     if described.keys() != checks.keys():
         return f"{MPD_NAME} lists other renditions than the master playlist"
     for name, check in checks.items():

@@ -21,12 +21,14 @@ from tqstudio.errors import ErrorCode, TqError
 
 WEBVTT_NAME = "storyboard.vtt"
 _SPRITE_NAMES = "storyboard-*.jpg"
-_CUE = re.compile(r"(storyboard-\d{3,}\.jpg)#xywh=\d+,\d+,\d+,\d+")
+_CUE = re.compile(r"(storyboard-\d{3,}\.jpg)#xywh=(\d+),(\d+),(\d+),(\d+)")
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 
 _LONG_SIDE = 160
 _PER_SIDE = 10
 _INTERVAL_S = 10
+_EVEN_MS = 2
+"""By how much times in WebVTT may differ from those of one interval, because they are rounded."""
 _FEW, _MOST = 100, 1000
 """Pictures below which the interval gets shorter, and above which it gets longer."""
 
@@ -107,6 +109,41 @@ class Storyboard:
             shown = f"{SPRITE_PATTERN % sprite}#xywh={x},{y},{self.width},{self.height}"
             cues.append(f"{webvtt.clock(begin)} --> {webvtt.clock(end)}\n{shown}\n")
         return "\n".join(cues)
+
+
+class Tiles(NamedTuple):
+    """The pictures of a storyboard as a grid of one interval, as players of DASH take them."""
+
+    columns: int
+    rows: int
+    width: int
+    """Of one picture in pixels."""
+    height: int
+    sprite_ms: int
+    """For how long a whole sprite is shown."""
+    largest: int
+    """Bytes of the largest sprite."""
+
+
+def tiles(folder: Path) -> Tiles | None:
+    """The grid of the storyboard in a folder; None without one, or if its pictures are not evenly spaced.
+
+    Raises:
+        OSError: from the file system.
+    """
+    _, *sprites = files(folder) or [folder]
+    if not sprites:
+        return None
+    cues = webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace"))
+    places = [tuple(map(int, found.groups()[1:])) for cue in cues if (found := _CUE.fullmatch(cue.text))]
+    # The last picture may be shown for less.
+    every_ms = cues[-1].begin / (len(cues) - 1) if cues[1:] else float(cues[0].end)
+    if any(abs(cue.begin - number * every_ms) > _EVEN_MS for number, cue in enumerate(cues)):
+        return None
+    width, height = places[0][2:]
+    columns, rows = (max(place[axis] for place in places) // places[0][axis + 2] + 1 for axis in (0, 1))
+    largest = max(path.stat().st_size for path in sprites)
+    return Tiles(columns, rows, width, height, round(every_ms * columns * rows), largest)
 
 
 def lay_out(segments: Path, check: RenditionCheck, store_root: Path) -> Storyboard:
