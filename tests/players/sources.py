@@ -178,6 +178,7 @@ KINDS = {
             levels=_H264,
         ),
         Kind("dolby", frames=160, sounds=_LANGUAGES, settings={"audio.surround": "eac3"}, levels=_H264),
+        Kind("low-sound", frames=160, sounds=_LANGUAGES, settings={"audio.low_kbps": "48"}, levels=_H264),
         Kind("late-sound", frames=160, sounds=(Sound(440, late_s=2.7),), levels=_H264),
         Kind("late-picture", frames=110, late_s=3.72, levels=_H264),
         Kind("no-sound", fps=Fraction(30000, 1001), frames=181, sounds=(), levels=_H264),

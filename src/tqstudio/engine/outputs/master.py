@@ -113,7 +113,7 @@ def text(place: Place, number: int, rows: Sequence[PublishedRow]) -> bytes:
     qualities = [row for row in rows if not is_of_track(row.name)]
     has_low = len(qualities) > 1 and any(row.name.endswith(LOW) for row in sounds)
     # The only one is offered with both groups.
-    lowest = min(qualities, key=lambda row: row.peak_bps) if has_low else None
+    lowest = min(qualities, key=_picture_size) if has_low else None
     variants = [
         Variant(
             uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
@@ -189,6 +189,10 @@ def _by_quality(
         played = [min(rows, key=lambda row: quality_of(row.name) != quality.name) for rows in tracks.values()]
         audio += [_audio(number, row, quality.name, row, row is quality) for row in (quality, *played)]
     return audio
+
+
+def _picture_size(row: PublishedRow) -> tuple[int, int]:
+    return (row.width or 0) * (row.height or 0), row.peak_bps
 
 
 def _iframe_entry(number: int, row: PublishedRow) -> IFrameEntry | None:
