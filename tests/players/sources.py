@@ -62,6 +62,7 @@ class Kind:
     settings: Mapping[str, str] = field(default_factory=dict)
     levels: tuple[tuple[int, str], ...] = ()
     """Short side and codec of what Chromium can play."""
+    pictures: bool = True
     killed: bool = False
     """The worker that makes it is killed half-way."""
 
@@ -92,11 +93,13 @@ def cues(text: Text) -> list[tuple[float, float, str]]:
 def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
     """Encode a source and write the files beside it; returns its path."""
     seconds = float(kind.frames / kind.fps)
-    source = folder / f"{kind.name}.mkv"
-    inputs = ["-itsoffset", f"{kind.late_s}", "-f", "lavfi", "-i"]
-    inputs += [f"color=s=160x90:r={kind.fps}:d={seconds + 1},format=yuv420p,{_BARS}"]
-    maps = ["-map", "0:v"]
-    count = 1
+    source = folder / f"{kind.name}.{'mkv' if kind.pictures else 'mka'}"
+    inputs, maps = [], []
+    if kind.pictures:
+        inputs = ["-itsoffset", f"{kind.late_s}", "-f", "lavfi", "-i"]
+        inputs += [f"color=s=160x90:r={kind.fps}:d={seconds + 1},format=yuv420p,{_BARS}"]
+        maps = ["-map", "0:v"]
+    count = int(kind.pictures)
     for number, sound in enumerate(kind.sounds):
         tone = "|".join([f"0.2*sin(2*PI*{sound.hertz}*t)"] * sound.channels)
         layout = {1: "mono", 2: "stereo", 6: "5.1"}[sound.channels]
@@ -124,17 +127,10 @@ def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
         inputs += ["-i", str(chapters)]
         maps += ["-map_metadata", str(count)]
     size = kind.size.replace("x", ":")
-    arguments = [
-        *(
-            *inputs,
-            *maps,
-            "-vf",
-            f"{kind.filters},scale={size}:flags=neighbor,setsar=1",
-            "-frames:v",
-            str(kind.frames),
-        ),
-        *("-c:v", "libx264", "-preset", "ultrafast", "-g", "50", "-c:a", "flac", "-c:s", "srt"),
-    ]
+    arguments = [*inputs, *maps, "-c:a", "flac", "-c:s", "srt"]
+    if kind.pictures:
+        arguments += ["-vf", f"{kind.filters},scale={size}:flags=neighbor,setsar=1"]
+        arguments += ["-frames:v", str(kind.frames), "-c:v", "libx264", "-preset", "ultrafast", "-g", "50"]
     if kind.filters != "null":
         arguments += ["-pix_fmt", "yuv420p10le"]
     subprocess.run(
@@ -164,6 +160,12 @@ _HEVC = '{ short_side = 360, maxrate_kbps = 600, codec = "hevc", preset = "ultra
 _SMALL = "{ short_side = 180, maxrate_kbps = 400 }"
 _SMALL_AV1 = _AV1.replace("360", "180").replace("500", "250")
 
+ALONE = Kind(
+    "sound-alone",
+    frames=160,
+    sounds=(Sound(440, disposition="default"), Sound(1000, "German", language="deu")),
+    pictures=False,
+)
 KINDS = {
     kind.name: kind
     for kind in (

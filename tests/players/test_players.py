@@ -11,7 +11,7 @@ import av
 import pytest
 
 from .conftest import Ask, Published
-from .sources import KINDS, Kind, cues
+from .sources import ALONE, KINDS, Kind, cues
 
 pytestmark = pytest.mark.players
 
@@ -137,6 +137,19 @@ def test_every_sound_track_is_heard(ask: Ask, published: Published, kind: Kind, 
             ask("sound", number, start, kind.hertz(track["label"]))
             heard.add(track["label"])
     assert player == NATIVE or heard == {sound.label for sound in kind.sounds}
+
+
+@pytest.mark.xdist_group(ALONE.name)
+@pytest.mark.parametrize("player", [*OF_HLS, *OF_DASH, NATIVE])
+def test_sound_alone_plays_in_each_language(ask: Ask, published: Published, player: str) -> None:
+    offered = open_it(ask, published, ALONE, player)["sounds"]
+    assert player == NATIVE or [track["label"] for track in offered] == ["English", "German"]
+    played = ask("playToEnd", 1)
+    assert played["ended"]
+    assert played["duration"] == pytest.approx(length_of(published(ALONE).source), abs=0.05)
+    ask("sound", None, 0, ALONE.sounds[0].hertz)
+    for number, track in enumerate(offered):
+        ask("sound", number, 1, ALONE.hertz(track["label"]))
 
 
 @pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, of=lambda kind: kind.texts))
