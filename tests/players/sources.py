@@ -176,7 +176,7 @@ KINDS = {
             frames=250,
             sounds=_LANGUAGES,
             texts=(Text("fra", "fr"), Text("eng", "en", "forced"), Text("deu", "de", suffix=".de.srt")),
-            settings={"audio.surround": "aac"},
+            settings={"audio.surround": "aac", "storyboard": "true"},
             levels=_H264,
         ),
         Kind("dolby", frames=160, sounds=_LANGUAGES, settings={"audio.surround": "eac3"}, levels=_H264),
