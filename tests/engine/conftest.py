@@ -73,6 +73,13 @@ class Desk:
     def show(self, job: int) -> Any:
         return self.live.send(calls.job(job))
 
+    def state(self, job: int) -> Any:
+        """The job to compare with later, without the end of its lease.
+
+        As a time of day that end varies by a few ms: it is computed from two clocks at each call.
+        """
+        return self.show(job) | {"lease_expires_at": None}
+
 
 @pytest.fixture
 def desk(standing: LiveSupervisor, tmp_path: Path) -> Iterator[Desk]:
