@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tqstudio.engine.host.clock import RunningClock
-from tqstudio.engine.host.scheduler import Scheduler
+from tqstudio.engine.maintenance import Scheduler
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import FolderState, Intake
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
+from tqstudio.engine.maintenance import Scheduler
 from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode

@@ -170,7 +170,7 @@ class Faults:
                 life.run(self._down(life, drain="--drain" in how))
 
     async def _down(self, life: Life, *, drain: bool) -> None:
-        life.studio.request_stop(drain)
+        life.studio.shutdown.request_by_api(drain)
 
     def _arm(self) -> None:
         if life := self._running():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from tqstudio.engine import maintenance, supervisor
+from tqstudio.engine import maintenance, services, supervisor
 from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import measure
@@ -101,7 +101,7 @@ class Life:
         if not self.dead:
             self.dead, self.open = True, False
             if self._supervisor is not None:
-                self._supervisor.unlock_outputs()  # as the kernel does
+                self._supervisor.studio.workspace.unlock()  # as the kernel does
             # Not from within a transaction of its own, which rolls back first.
             self.world.loop.call_soon(self.db.cut)
             self.world.after_death(self)
@@ -418,13 +418,13 @@ def outside_replaced(world: World) -> Iterator[None]:
     """Sockets, processes, signals, the scheduler's clock and the disk's size are the simulation's."""
     with patched(
         (supervisor, "Server", _Door),
-        (supervisor, "Intake", _Intake),
+        (services, "Intake", _Intake),
         (supervisor, "Prober", _Prober),
         (supervisor, "make_app", lambda _studio: None),
         (children, "become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
-        (supervisor, "Scheduler", _Schedule),
+        (maintenance, "Scheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
         (measure, "volume_of", world.disks.volume_of),

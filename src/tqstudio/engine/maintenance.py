@@ -7,26 +7,16 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import structlog
-from apscheduler.schedulers.base import BaseScheduler
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from tqstudio.config import Settings
 from tqstudio.engine.gates.machine import PressureGate
-from tqstudio.engine.gates.monitor import TICK_S, VolumeMonitor
+from tqstudio.engine.gates.monitor import TICK_S
 from tqstudio.engine.host import children
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.intake import Intake
-from tqstudio.engine.outputs.after_done import AfterDone
-from tqstudio.engine.outputs.publisher import Publisher
-from tqstudio.engine.outputs.retention import Retention
-from tqstudio.engine.queue.dispatcher import Dispatch
-from tqstudio.engine.queue.recovery import Recovery
-from tqstudio.engine.queue.reports import Reports
-from tqstudio.engine.queue.stuck_workers import StuckWorkers
-from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.retry import longest_wait_s
+from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import UNWRITTEN, TqError
@@ -40,31 +30,34 @@ _EXPIRY_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
 
 
+class Scheduler(AsyncIOScheduler):  # type: ignore[misc]
+    """APScheduler in the running event loop, made safe against a wall clock that is set back.
+
+    It stores wall times. Once the clock is an hour behind, every job would be an hour late.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
+
+    def wakeup(self) -> None:
+        """Run the due jobs, and those that are due only by a clock that was set back."""
+        now = datetime.now(UTC)
+        for job in self.get_jobs():
+            # Twice the interval, because jitter delays a run too.
+            if job.next_run_time > now + 2 * job.trigger.interval:
+                job.modify(next_run_time=now)
+        super().wakeup()
+
+
 class Maintenance:
     """The supervisor's periodic tasks; `start` and `stop` start and stop its scheduler, in any order."""
 
-    def __init__(
-        self,
-        scheduler: BaseScheduler,
-        settings: Settings,
-        db: Database,
-        dispatch: Dispatch,
-        reports: Reports,
-        recovery: Recovery,
-        retention: Retention,
-        publisher: Publisher,
-        pool: WorkerPool,
-        volumes: VolumeMonitor,
-        stuck_workers: StuckWorkers,
-        after_done: AfterDone,
-        intake: Intake,
-    ) -> None:
-        self._scheduler = scheduler
-        self._settings, self._db, self._dispatch, self._reports = settings, db, dispatch, reports
-        self._retention, self._publisher, self._pool, self._volumes = retention, publisher, pool, volumes
-        self._recovery, self._stuck_workers = recovery, stuck_workers
-        self._after_done, self._intake = after_done, intake
-        self._pressure = PressureGate(settings, db)
+    def __init__(self, studio: Services) -> None:
+        self._scheduler, self._studio = Scheduler(), studio
+        self._settings, self._db = studio.settings, studio.db
+        self._pressure = PressureGate(studio.settings, studio.db)
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -74,13 +67,13 @@ class Maintenance:
         self._every(_AUTORESTART_S, self.restart_failed)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
-        self._every(_STUCK_S, self._stuck_workers.tick)
-        self._every(TICK_S, self._volumes.look)
+        self._every(_STUCK_S, self._studio.stuck_workers.tick)
+        self._every(TICK_S, self._studio.volumes.look)
         self._every(TICK_S, self._pressure.tick, at_once=True)
-        self._every(_SCANS_S, self._intake.request_due_scans)
+        self._every(_SCANS_S, self._studio.intake.request_due_scans)
         self._every(_RETENTION_S, self.clean_up, at_once=True)
-        self._every(_RETENTION_S, self._after_done.retry, at_once=True)
-        self._every(_EXPIRY_S, self._retention.expire_work, at_once=True)
+        self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
+        self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -96,9 +89,9 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
-            self._recovery.clock.now_us()  # it has to be read often, see `RunningClock`
+            self._studio.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self._volumes.look:
+            if self._db.refusal is not None and what != self._studio.volumes.look:
                 return
             try:
                 await what()
@@ -115,18 +108,18 @@ class Maintenance:
 
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
-        await asyncio.gather(self._reports.flush_heartbeats(), self._recovery.renew())
+        await asyncio.gather(self._studio.reports.flush_heartbeats(), self._studio.recovery.renew())
 
     async def save_and_promote(self) -> None:
         """Stores recent progress, and makes jobs claimable whose backoff is over."""
-        await self._reports.save_progress()
+        await self._studio.reports.save_progress()
         due = {
             "now": now_us(),
             "longest_us": int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND),
         }
         if await self._db.read(jobs.is_any_due, **due):
             await self._db.write(jobs.promote_due, **due)
-            self._dispatch.wake()
+            self._studio.dispatch.wake()
 
     async def restart_failed(self) -> None:
         """Requeues failed jobs with autorestart whose delay is over."""
@@ -136,15 +129,15 @@ class Maintenance:
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
-        if recovered := await self._recovery.scan():
+        if recovered := await self._studio.recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
-        for name in await self._recovery.silent_workers():
-            self._pool.end_silent(name)
+        for name in await self._studio.recovery.silent_workers():
+            self._studio.pool.end_silent(name)
 
     async def clean_up(self) -> None:
         """Removes replaced generations after `keep_old_s`, old events, and old idempotent answers."""
-        await self._publisher.undo_leftovers()
-        await self._retention.remove_retired()
+        await self._studio.publisher.undo_leftovers()
+        await self._studio.retention.remove_retired()
         await self._db.write(self._prune, now_us())
 
     def _prune(self, db: Connection, now: int) -> None:

@@ -1,56 +1,106 @@
-"""Bundles the parts of a running supervisor for the API."""
+"""Builds the parts of a supervisor, and bundles them for the API and the periodic tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
 
+from tqstudio import __version__
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
+from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.outputs.after_done import AfterDone
+from tqstudio.engine.outputs.publisher import Publisher
+from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.dispatcher import Dispatch
+from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.operations import Actions
+from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
+from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import WorkerPool
+from tqstudio.engine.shutdown import Shutdown
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.home import Home
 
+_MIN_STOP_S = 1.5
+"""Shorter gaps never count as a stop of the process, see `RunningClock`."""
 
-@dataclass
+_IDLE_PART_OF_STALL = 4
+"""A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
+
+
 class Services:
-    """The objects that endpoints use."""
+    """The parts of a supervisor; `supervisor` starts and ends them.
 
-    home: Home
-    settings: Settings
-    db: Database
-    board: LiveBoard
-    broadcast: Broadcast
-    forecasts: Forecasts
-    dispatch: Dispatch
-    reports: Reports
-    volumes: VolumeMonitor
-    bounded_io: BoundedIO
-    results: Results
-    admission: Admission
-    actions: Actions
-    all_jobs: AllJobs
-    intake: Intake
-    pool: WorkerPool
-    identities: WorkerTokens
-    ffmpeg: FFmpeg
-    started_at: int
-    """µs since 1970 in UTC."""
-    request_stop: Callable[[bool], None]
-    """Requests a shutdown; True drains running jobs first."""
-    lifetime: Lifetime
-    draining: bool = False
+    Args:
+        until_idle: as of `Lifetime`.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        ffmpeg: FFmpeg,
+        broadcast: Broadcast,
+        *,
+        until_idle: bool,
+    ) -> None:
+        self.home, self.settings, self.db, self.ffmpeg, self.broadcast = home, settings, db, ffmpeg, broadcast
+        self.started_at = now_us()
+        """µs since 1970 in UTC."""
+        self.draining = False
+        lease_us = int(settings.lease_s * MICROSECOND)
+        row, self.uuid = db.write_now(
+            supervisors.begin, pid=os.getpid(), version=__version__, now=self.started_at, lease_us=lease_us
+        )
+        # Heartbeat interval and gap together are shorter than a lease.
+        clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
+        self.board = board = LiveBoard(
+            Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
+            idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
+        )
+        self.bounded_io = io = BoundedIO()
+        self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
+        self.forecasts = forecasts = Forecasts(db, board)
+        self.retention = retention = Retention(settings, db, workspace, io)
+        reader = VolumeReader(db, workspace, io)
+        self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
+        self.reports = Reports(db, board, forecasts)
+        self.dispatch = Dispatch(home, settings, db, board, workspace, volumes)
+        volumes.on_ready = self.dispatch.wake
+        self.publisher = publisher = Publisher(db, board, workspace, io)
+        endings = LeaseEnd(db, board, publisher, quarantine_after=settings.quarantine_after)
+        self.results = results = Results(settings, db, workspace, endings, publisher, forecasts, volumes)
+        self.recovery = Recovery(home, settings, db, board, endings, results)
+        self.identities = WorkerTokens()
+        self.pool = WorkerPool(home, db, self.identities, ffmpeg.path, self.recovery.lost)
+        self.stuck_workers = StuckWorkers(settings, db, board, workspace, io, results, self.pool)
+        self.actions = Actions(db, board, retention)
+        self.all_jobs = AllJobs(db, retention)
+        self.admission = Admission(home, settings, db)
+        self.intake = Intake(
+            default_settle_s=settings.settle_s,
+            rescan_s=settings.rescan_s,
+            offer=self.admission.offer_settled,
+            known=self.admission.known,
+        )
+        self.admission.on_left = self.intake.look_again
+        self.after_done = AfterDone(db, io, self.intake.look_again)
+        self.shutdown = Shutdown(board, settings.drain_s)
+        self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)

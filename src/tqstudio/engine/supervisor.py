@@ -18,16 +18,11 @@ from functools import partial
 
 import structlog
 
-from tqstudio import __version__
 from tqstudio.config import Settings
-from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.server import Server
 from tqstudio.engine.api.views import event_view
-from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.gates.measure import VolumeReader
-from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.host import (
     children,
     failpoints,
@@ -37,51 +32,26 @@ from tqstudio.engine.host import (
     memory,
     orphan_processes,
 )
-from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.host.home_guard import HomeGuard
-from tqstudio.engine.host.scheduler import Scheduler
-from tqstudio.engine.intake import Intake
-from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
-from tqstudio.engine.live.forecasts import Forecasts
-from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.outputs.after_done import AfterDone
-from tqstudio.engine.outputs.publisher import Publisher
-from tqstudio.engine.outputs.retention import Retention
-from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.probing.prober import Prober
 from tqstudio.engine.queue import shutdown_summary
-from tqstudio.engine.queue.bulk_operations import AllJobs
-from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.dispatcher import Dispatch
-from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.queue.operations import Actions
-from tqstudio.engine.queue.recovery import Recovery
-from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.shutdown_summary import Remainder
-from tqstudio.engine.queue.stuck_workers import StuckWorkers
-from tqstudio.engine.queue.tokens import WorkerTokens
-from tqstudio.engine.queue.worker_pool import Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
-from tqstudio.engine.shutdown import Shutdown, ShutdownMode
+from tqstudio.engine.shutdown import ShutdownMode
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import folders, videos
-from tqstudio.engine.store.machine import gates, supervisors
+from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
-
-_MIN_STOP_S = 1.5
-"""Shorter gaps never count as a stop of the process, see `RunningClock`."""
-
-_IDLE_PART_OF_STALL = 4
-"""A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
 
 
 def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
@@ -125,7 +95,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
                     return runner.run(supervisor.main())
                 finally:
                     # As with the home, the next supervisor must find them unlocked.
-                    supervisor.unlock_outputs()
+                    supervisor.studio.workspace.unlock()
         finally:
             db.close()
     finally:
@@ -156,91 +126,17 @@ class _Supervisor:
     ) -> None:
         self._settings, self._db = settings, db
         self._log = structlog.get_logger()
-        lease_us = int(settings.lease_s * MICROSECOND)
-        row, uuid = db.write_now(
-            supervisors.begin, pid=os.getpid(), version=__version__, now=now_us(), lease_us=lease_us
-        )
-        self._uuid = uuid
-        children.mark(uuid, home.root)
-        # Heartbeat interval and gap together are shorter than a lease.
-        clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
-        board = LiveBoard(
-            Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
-            idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
-        )
         broadcast = Broadcast(event_view)
-        self._bounded_io = bounded_io = BoundedIO()
-        self._home_guard = HomeGuard(home, held, bounded_io)
+        self.studio = Services(home, settings, db, found, broadcast, until_idle=until_idle)
+        children.mark(self.studio.uuid, home.root)
+        self._home_guard = HomeGuard(home, held, self.studio.bounded_io)
         self._lost_home = ""
         """Why the home was lost; empty while it is not."""
-        self._workspace = workspace = Workspace(
-            db, uuid, bounded_io, allow_shared=settings.allow_shared_output
-        )
-        forecasts = Forecasts(db, board)
-        self._retention = retention = Retention(settings, db, workspace, bounded_io)
-        reader = VolumeReader(db, workspace, bounded_io)
-        volumes = VolumeMonitor(home, settings, db, reader, retention)
-        reports = Reports(db, board, forecasts)
-        dispatch = Dispatch(home, settings, db, board, workspace, volumes)
-        volumes.on_ready = dispatch.wake
-        self._publisher = Publisher(db, board, workspace, bounded_io)
-        endings = LeaseEnd(db, board, self._publisher, quarantine_after=settings.quarantine_after)
-        results = Results(settings, db, workspace, endings, self._publisher, forecasts, volumes)
-        self._recovery = Recovery(home, settings, db, board, endings, results)
-        identities = WorkerTokens()
-        admission = Admission(home, settings, db)
-        self._shutdown = Shutdown(board, settings.drain_s)
-        scheduler = Scheduler()
-        self.studio = Services(
-            home=home,
-            settings=settings,
-            db=db,
-            board=board,
-            broadcast=broadcast,
-            forecasts=forecasts,
-            dispatch=dispatch,
-            reports=reports,
-            volumes=volumes,
-            bounded_io=bounded_io,
-            results=results,
-            admission=admission,
-            actions=Actions(db, board, retention),
-            all_jobs=AllJobs(db, retention),
-            intake=Intake(
-                default_settle_s=settings.settle_s,
-                rescan_s=settings.rescan_s,
-                offer=admission.offer_settled,
-                known=admission.known,
-            ),
-            pool=WorkerPool(home, db, identities, found.path, self._recovery.lost),
-            identities=identities,
-            ffmpeg=found,
-            started_at=now_us(),
-            request_stop=self._shutdown.request_by_api,
-            lifetime=Lifetime(db, broadcast, self._shutdown, until_idle=until_idle),
-        )
-        admission.on_left = self.studio.intake.look_again
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
-        admission.on_settled = self._prober.wake
-        self._after_done = AfterDone(db, bounded_io, self.studio.intake.look_again)
-        stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
-        self._maintenance = Maintenance(
-            scheduler,
-            settings,
-            db,
-            dispatch,
-            reports,
-            self._recovery,
-            retention,
-            self._publisher,
-            self.studio.pool,
-            volumes,
-            stuck_workers,
-            self._after_done,
-            self.studio.intake,
-        )
+        self.studio.admission.on_settled = self._prober.wake
+        self._maintenance = Maintenance(self.studio)
 
     # Life
 
@@ -249,10 +145,10 @@ class _Supervisor:
         self._db.bind(loop)
         self._db.on_events = self._on_events
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._shutdown.request_by_signal)
+            loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         children.become_subreaper()
         await self._lock_outputs()
-        await self._recovery.begin()
+        await self.studio.recovery.begin()
         await asyncio.gather(
             # The first job finds out whether a disk is still full.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
@@ -260,10 +156,10 @@ class _Supervisor:
             self.studio.pool.prepare(self._cpu_slots()),
         )
         logging_setup.know(*await self._db.read(videos.output_roots))
-        await self._publisher.undo_leftovers()
+        await self.studio.publisher.undo_leftovers()
         await self.studio.forecasts.load()
         # Before the pool starts any worker of this supervisor.
-        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self._uuid):
+        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
         server = Server(listener, make_app(self.studio))
@@ -286,7 +182,7 @@ class _Supervisor:
             server.end()
             await serving
             self._home_guard.close_socket()
-            left = await self._db.read(shutdown_summary.count, self._shutdown.worked_on)
+            left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         if self._lost_home:
             raise TqError(
@@ -305,18 +201,15 @@ class _Supervisor:
 
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
-                await self._bounded_io.run(root, partial(self._workspace.require_lock, root))
+                await self.studio.bounded_io.run(root, partial(self.studio.workspace.require_lock, root))
 
         await asyncio.gather(*map(lock_one, await self._db.read(videos.output_roots)))
-
-    def unlock_outputs(self) -> None:
-        self._workspace.unlock()
 
     async def _guard_home(self, server: Server) -> None:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._lost_home = await self._home_guard.watch(server.listen_on)
         self._log.error("home lost, shutting down", why=self._lost_home)
-        self._shutdown.request(ShutdownMode.NOW)
+        self.studio.shutdown.request(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
@@ -329,7 +222,7 @@ class _Supervisor:
             for device in await asyncio.to_thread(hardware.discover, self.studio.ffmpeg):
                 self._log.info("gpu found", device=device.label, encoders=device.encoders)
                 self.studio.pool.start(Slot(device.name, "gpu", device.encoders, device.node, device.label))
-        await self._retention.sweep_scratch()
+        await self.studio.retention.sweep_scratch()
 
     def _report_failed_start(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (error := starting.exception()) is not None:
@@ -343,7 +236,7 @@ class _Supervisor:
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """Shut down the parts: intake, then workers, which still report, then the streams."""
         # A claim may have been in progress when the shutdown began.
-        self._shutdown.worked_on |= set(self.studio.board.jobs)
+        self.studio.shutdown.worked_on |= set(self.studio.board.jobs)
         self.studio.dispatch.close()
         starting.cancel()
         await asyncio.wait([starting])
@@ -351,9 +244,9 @@ class _Supervisor:
         await self.studio.intake.stop()
         await self._prober.stop()
         await self.studio.pool.stop()
-        await self._recovery.settled()
+        await self.studio.recovery.settled()
         self._maintenance.stop()
-        await self._after_done.stop()
+        await self.studio.after_done.stop()
         with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
             await self.studio.reports.save_progress(everything=True)
         snapshots.cancel()
@@ -361,10 +254,10 @@ class _Supervisor:
 
     async def _until_ended(self) -> None:
         """Return when it is time to shut down; heartbeats, claims and the API are served until then."""
-        await self._shutdown.requested()
+        await self.studio.shutdown.requested()
         self.studio.draining = True
         self.studio.dispatch.close()
-        await self._shutdown.until_due()
+        await self.studio.shutdown.until_due()
 
     # What happens
 
@@ -372,9 +265,9 @@ class _Supervisor:
         self.studio.broadcast.events(events)
         self.studio.volumes.hint(events)
         self.studio.dispatch.hint(events)
-        self._workspace.hint(events)
+        self.studio.workspace.hint(events)
         self._prober.hint(events)
-        self._after_done.hint(events)
+        self.studio.after_done.hint(events)
         missed = [
             event.video
             for event in events

@@ -223,7 +223,7 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.Back
 @router.post("/shutdown")
 async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, object]:
     """Shut down at once, keeping finished fragments; with `drain`, when the running jobs have ended."""
-    studio.request_stop(request.drain)
+    studio.shutdown.request_by_api(request.drain)
     return {"stopping": True, "drain": request.drain}
 
 
