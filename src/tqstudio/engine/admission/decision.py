@@ -182,9 +182,10 @@ def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job:
     operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
     if how.batch is not None:
         jobs.join_batch(db, job, how.batch)
-    # A drop folder does not override the profile of a job that was added by hand.
-    changes = how.changes(follow_profile=how.folder is None)
-    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
+    if how.folder is None:
+        # A drop folder does not override the profile of a job that was added by hand.
+        how = replace(how, named=how.named | {"profile"})
+    applied = existing_job.apply(db, job, how, now=now)
     answer = result(path, "retried", video=known.id, job=job, slug=known.slug)
     return {**answer, "status": _status(db, job), "applied": applied}
 
@@ -194,17 +195,16 @@ def _open_already(
 ) -> AddResult:
     """Apply explicitly given options to the file's open job."""
     answer = result(path, "waiting", video=known.id, job=job, slug=known.slug)
-    changes = how.changes(follow_profile=False)
     if status is JobStatus.IN_PROGRESS:
-        existing_job.require_unchanged(db, job, known.name, changes)
-        applied = existing_job.merge_metadata(db, job, changes)
+        existing_job.require_unchanged(db, job, known.name, how)
+        applied = existing_job.merge_metadata(db, job, how)
         return {**answer, "status": status.value, "applied": applied}
-    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
+    applied = existing_job.apply(db, job, how, now=now)
     return {**answer, "status": _status(db, job), "applied": applied}
 
 
-def _status(db: Connection, job: int | None) -> str | None:
-    facts = job_facts(db, job) if job is not None else None
+def _status(db: Connection, job: int) -> str | None:
+    facts = job_facts(db, job)
     return facts.status.value if facts else None
 
 
@@ -241,12 +241,9 @@ def result(
     }
 
 
-def _stem(path: bytes) -> str:
-    return os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
-
-
 def _title(path: bytes) -> str:
-    stem = re.sub(r"[_\s]+", " ", _stem(path)).strip()
+    stem = os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
+    stem = re.sub(r"[_\s]+", " ", stem).strip()
     return "".join(c for c in stem if readable(c) == c) or "untitled"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from tqstudio.engine.admission import output_template
 from tqstudio.engine.admission.change_detection import Certainty, SourceState
-from tqstudio.engine.admission.existing_job import JobChanges
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.store.library.videos import VideoRow
@@ -45,21 +44,6 @@ class Offer:
     skip_duplicates: bool = False
     """Refuse a new file with the content of a source whose ladder fits the profile; needs its digest if it is
     large."""
-
-    def changes(self, *, follow_profile: bool) -> JobChanges:
-        """The changes to an existing job of the file.
-
-        Args:
-            follow_profile: change the profile even if it was not given explicitly.
-        """
-        return JobChanges(
-            profile=self.profile if follow_profile or "profile" in self.named else None,
-            priority=self.priority if "priority" in self.named else None,
-            hold="hold" in self.named,
-            force=self.force,
-            autorestart=self.autorestart if "autorestart" in self.named else None,
-            metadata=self.metadata,
-        )
 
 
 @dataclass(frozen=True, slots=True)
