@@ -12,7 +12,6 @@ from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.intake import Intake
-from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
@@ -32,7 +31,7 @@ from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import WorkerPool
-from tqstudio.engine.shutdown import Shutdown
+from tqstudio.engine.shutdown import Lifetime, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.home import Home

@@ -13,10 +13,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
+import uvloop
 
 from tqstudio.config import Settings
 from tqstudio.engine.api.app import make_app
@@ -89,7 +90,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
         # Imported modules stay for good; scanning them for garbage would delay requests.
         gc.freeze()
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 supervisor = _Supervisor(home, settings, db, found, held, until_idle=until_idle)
                 try:
                     return runner.run(supervisor.main())
@@ -284,10 +285,3 @@ class _Supervisor:
             video = await self._db.read(videos.get, number)
             if video is not None:
                 self.studio.intake.look_again(video.source)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    import uvloop
-
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
