@@ -93,6 +93,7 @@ class WarningCode(StrEnum):
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
     SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
+    SUBTITLES_BURNT = "SUBTITLES_BURNT"
     CHAPTERS_LEFT_OUT = "CHAPTERS_LEFT_OUT"
     HDR_TONE_MAPPED = "HDR_TONE_MAPPED"
     ALPHA_LEFT_OUT = "ALPHA_LEFT_OUT"
@@ -111,6 +112,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",
+        WarningCode.SUBTITLES_BURNT: "these subtitles are part of the pictures, as the profile asks",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",

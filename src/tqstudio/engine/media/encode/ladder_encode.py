@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.rendition_states import Board
-from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
 from tqstudio.engine.media.encode.subtitles import changed_sidecars
 from tqstudio.engine.media.encode.values import (
@@ -99,11 +99,7 @@ class LadderEncode:
         if not self.renditions:
             self.look_up()
         self.state = "running"
-        missing: dict[tuple[str, bool], list[str]] = {}
-        for state in self._board.video:
-            if state.status != "completed":
-                missing.setdefault((state.encoder, state.hdr), []).append(state.name)
-        self._batches.extend(Batch(tuple(names), encoder) for (encoder, _), names in missing.items())
+        self._batches.extend(batches(self._board.video))
         self.side.fill()
         try:
             self._next()
@@ -173,7 +169,9 @@ class LadderEncode:
         while self.state == "running" and self.side and not any(t.kind in SIDE_KINDS for t in self.tasks):
             if task := self.side.start_next():
                 self._watch(task)
-        while self.state == "running" and self._batches and not any(t.kind == "video" for t in self.tasks):
+        while self.state == "running" and self._batches and not self.side.holds_video:
+            if any(task.kind == "video" for task in self.tasks):
+                break
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self.tasks and not self._batches and not self.side:
             self._board.fail_all(self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions))
@@ -362,6 +360,7 @@ class LadderEncode:
         names, error = task.names, self._launcher.root_cause(error)
         # Of subtitles ffmpeg may say that the source cannot be read; its pictures can.
         fatal = class_of(error.code) is ErrorClass.FATAL and task.kind != "subtitles"
+        fatal = fatal or task.kind == "bitmaps"
         if self.side.is_spared(task, error):
             return
         if error.code is ErrorCode.GPU_SESSION and task.batch and (half := len(task.batch.names) // 2):

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
+from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, RunRecord
 from tqstudio.engine.media.ffmpeg import command
+from tqstudio.engine.media.ffmpeg.burn import bitmaps_command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
@@ -22,8 +23,10 @@ from tqstudio.engine.media.ffmpeg.track_commands import (
     sidecar_command,
     subtitle_command,
 )
+from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
+from tqstudio.engine.media.plan.subtitles import Burnt
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -32,7 +35,7 @@ from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import TqError
 
-SideKind = Literal["poster", "subtitles", "loudness", "audio", "storyboard"]
+SideKind = Literal["bitmaps", "poster", "subtitles", "loudness", "audio", "storyboard"]
 Kind = Literal["video"] | SideKind
 # Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
 # streams are far apart in the file is read several times.
@@ -60,6 +63,15 @@ class Batch:
     def without(self, names: tuple[str, ...]) -> Batch:
         """The same batch without some renditions."""
         return replace(self, names=tuple(name for name in self.names if name not in names))
+
+
+def batches(states: Sequence[RenditionState]) -> list[Batch]:
+    """The video renditions that are not complete: together if one run can encode them."""
+    missing: dict[tuple[str, bool], list[str]] = {}
+    for state in states:
+        if state.status != "completed":
+            missing.setdefault((state.encoder, state.hdr), []).append(state.name)
+    return [Batch(tuple(names), encoder) for (encoder, _), names in missing.items()]
 
 
 @dataclass
@@ -162,7 +174,18 @@ class Launcher:
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
         used = {name: stores[name] for name in planned.names}
-        return self._launch(label, "video", argv, encoder, used, planned, batch)
+
+        def give(directory: Path) -> None:
+            if (spec.scratch / BITMAPS_NAME).exists():
+                # Not a link: a confined ffmpeg sees its own directory only.
+                shutil.copyfile(spec.scratch / BITMAPS_NAME, directory / BITMAPS_NAME)
+
+        return self._launch(label, "video", argv, encoder, used, planned, batch, give=give)
+
+    def bitmaps(self, burnt: Burnt) -> Task:
+        """Start the run that copies the subtitles that video runs burn in."""
+        argv = bitmaps_command(self.spec.ffmpeg, self.spec.source, burnt)
+        return self._launch("bitmaps", "bitmaps", argv, "copy", {})
 
     def loudness(self, names: Sequence[str]) -> Task:
         """Start one run that measures the loudness of these audio renditions; its log has the results."""

@@ -1,5 +1,5 @@
-"""Makes what is not video: poster, subtitles and audio, in a queue of runs beside those of the video, and the
-storyboard after them."""
+"""Makes what is not video: poster, subtitles and audio, in a queue of runs beside those of the video, the
+storyboard after them, and before all the file of subtitles that the video burns in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Launcher, SideKind, Task
 from tqstudio.engine.media.encode.subtitles import sidecar_content, take_subtitles
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
+from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
+from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.segments.storyboard import Storyboard, lay_out
 from tqstudio.errors import ErrorClass, TqError, WarningCode, class_of
@@ -30,6 +32,8 @@ class SideRuns:
         """The poster in the scratch directory, once extracted."""
         self.poster_s = 0.0
         """Run time in seconds of the ended poster runs."""
+        self.holds_video = False
+        """The subtitles that the video burns in are not copied yet."""
         self.storyboard: Storyboard | None = None
         """Set when the video is complete."""
         self._launcher = launcher
@@ -45,6 +49,9 @@ class SideRuns:
     def fill(self) -> None:
         """Queue everything that is missing."""
         spec = self._launcher.spec
+        if self._board.missing("video") and burnt_subtitles(spec.facts, spec.profile):
+            self._queue.append(("bitmaps", ()))
+            self.holds_video = True
         if spec.poster and spec.facts.video.width:
             self._queue.append(("poster", ()))
         files = {each.name for each in spec.subtitles if each.track.sidecar}
@@ -91,6 +98,9 @@ class SideRuns:
         """
         kind, names = self._queue.popleft()
         match kind:
+            case "bitmaps":
+                burnt = burnt_subtitles(self._launcher.spec.facts, self._launcher.spec.profile)
+                return self._launcher.bitmaps(burnt) if burnt else None
             case "poster":
                 return self._launcher.poster(self._posters.popleft())
             case "storyboard":
@@ -121,6 +131,9 @@ class SideRuns:
         """
         spec = self._launcher.spec
         match task.kind:
+            case "bitmaps":
+                (task.directory / BITMAPS_NAME).rename(spec.scratch / BITMAPS_NAME)
+                self.holds_video = False
             case "poster":
                 self.poster = take_poster(task.directory, spec.scratch)
             case "storyboard":

@@ -12,6 +12,7 @@ from typing import Any
 import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.burn import TOLERANT, with_bitmaps
 from tqstudio.engine.media.ffmpeg.command_line import (
     CAP_FACTOR,
     CAP_MARGIN_S,
@@ -37,6 +38,7 @@ from tqstudio.engine.media.plan.grid import NTSC, Grid, fields_of, nearest
 from tqstudio.engine.media.plan.keys import conversion, pixel_format
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import SourceFacts
@@ -72,8 +74,9 @@ def video_command(
 ) -> list[str]:
     """Build the command that decodes once and writes fragments `start` … `stop` − 1 of all given rungs.
 
-    Its output directories, `<rung>/`, must exist. Progress is written to stdout. With `facts.linear` it
-    decodes from the start of the source; frames and timestamps are the same.
+    Its output directories, `<rung>/`, must exist, and `BITMAPS_NAME` if subtitles are burnt in. Progress is
+    written to stdout. With `facts.linear` it decodes from the start of the source; frames and timestamps are
+    the same.
 
     Args:
         rungs: all of SDR, or all of HDR.
@@ -119,6 +122,9 @@ def video_command(
     begins = {"start_pts": grid.g0 + first} if start else {}
     stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
     stream = _filtered(stream, conversion(facts.video, profile, rungs[0]))
+    if burnt := burnt_subtitles(facts, profile):
+        published = pixel_format(profile, rungs[0])
+        stream = with_bitmaps(stream, facts, grid, burnt, end, published, hdr=rungs[0].hdr)
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
         _of_rung(branches[number], rung, input_filters(encoder, pixel_format(profile, rung))).output(
@@ -132,8 +138,8 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    gpu = open_gpu(encoder, device)
-    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=gpu)
+    options = (*open_gpu(encoder, device), *(TOLERANT if burnt else ()))
+    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
     return argv + read_all_streams(facts)
 
 

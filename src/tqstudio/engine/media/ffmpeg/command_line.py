@@ -90,7 +90,7 @@ def compile_command(
     """Compile a graph, and put its global options first.
 
     Args:
-        source: replaces the name of the first input; None leaves it.
+        source: replaces `SOURCE`; None if no input has that name.
         before: more global options.
     """
     options = ["-hide_banner", "-nostdin", "-nostats", "-y", *before]
@@ -101,6 +101,6 @@ def compile_command(
     merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
     compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
     if source is not None:
-        compiled[compiled.index("-i") + 1] = sources.url(source)
+        compiled[compiled.index(SOURCE)] = sources.url(source)
     # Global options first, for readability; the compiler would put them last.
     return [compiled[0], *options, *compiled[1:]]

@@ -17,7 +17,7 @@ from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition, audio
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung, build_ladder
-from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
+from tqstudio.engine.media.plan.subtitles import SubtitleRendition, burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.source.colour import Filters, flattened, to_bt709, to_hdr
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
@@ -33,7 +33,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
     Args:
         content_id: identifies the content of the source (`fingerprint.Content.id`).
     """
-    grid = make_grid(facts, profile)
+    grid, burnt = make_grid(facts, profile), burnt_subtitles(facts, profile)
     return _digest(
         {
             "recipe": RECIPE,
@@ -58,6 +58,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "deinterlace": facts.video.interlaced,
             "colour": conversion(facts.video, profile, rung),
             "varies": facts.video.varies,
+            **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
         }
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tqstudio.engine.media.plan.video_codecs import CODECS, PRESETS
+from tqstudio.engine.media.source.languages import standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,17 @@ def _colour() -> tuple[str, Callable[[Any], str]]:
         return str(value).lower()
 
     return 'a colour such as "#ffffff"', read
+
+
+def _burn() -> tuple[str, Callable[[Any], str]]:
+    def read(value: Any) -> str:
+        if value in ("none", "forced"):
+            return str(value)
+        if not isinstance(value, str) or (language := standard(value)) == "und":
+            raise ValueError
+        return language
+
+    return '"none", "forced" or a language such as "de"', read
 
 
 def _flag() -> tuple[str, Callable[[Any], bool]]:
@@ -160,6 +172,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
     "audio.loudness": ("audio_loudness", *_loudness()),
     "subtitles.tracks": ("subtitle_tracks", *_one_of("all", "none")),
+    "subtitles.burn": ("subtitle_burn", *_burn()),
     "poster.position": ("poster_position", *_number(0, 1)),
     "poster.height": ("poster_height", *_whole(16, 4320)),
 }

@@ -63,6 +63,8 @@ class Profile:
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
     subtitle_tracks: str = "all"
     """`all` or `none`."""
+    subtitle_burn: str = "none"
+    """Which bitmaps become part of the pictures: `none`, `forced`, or those of a language (BCP 47)."""
     audio_loudness: float | str = "keep"
     """LUFS to which the sound is brought, or `keep`: that of the source."""
     fields: str = "frames"

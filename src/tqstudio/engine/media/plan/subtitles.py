@@ -1,4 +1,7 @@
-"""Chooses the subtitle renditions of a source: every track and file of text; bitmaps cannot become WebVTT."""
+"""Chooses the subtitle renditions of a source: every track and file of text.
+
+Bitmaps cannot become WebVTT; one track of them can become part of the pictures.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.track_names import MOST_TRACKS, TrackNames
-from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack
+from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_sound
 from tqstudio.paths import display
 
 
@@ -22,6 +25,43 @@ class SubtitleRendition:
     def label(self) -> str:
         """The name for messages, with that of its file."""
         return f"{self.name} ({display(self.track.file)})" if self.track.sidecar else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    """The bitmaps that become part of the pictures of every quality."""
+
+    track: SubtitleTrack
+    forced_only: bool
+    """Only those of its bitmaps that are marked as forced."""
+
+
+def burnt_subtitles(facts: SourceFacts, profile: Profile) -> Burnt | None:
+    """Choose what `subtitles.burn` asks for, of the tracks that can be decoded; None if there is none.
+
+    Forced ones are those of the language in which players begin; without a forced track they may be marked in
+    a full one. Of a language it is a full track, at best one without sounds.
+    """
+    tracks = [track for track in facts.subtitles if all(track.canvas)]
+    if facts.video.still or profile.subtitle_burn == "none" or not tracks:
+        return None
+    if profile.subtitle_burn != "forced":
+        full = [
+            track
+            for track in tracks
+            if track.role != "forced"
+            and profile.subtitle_burn in (track.language, track.language.partition("-")[0])
+        ]
+        chosen = min(full, key=lambda track: (track.role, not track.default), default=None)
+        return Burnt(chosen, forced_only=False) if chosen else None
+    forced = [track for track in tracks if track.role == "forced" or track.has_forced]
+    spoken = leading_sound(facts.audio).language if facts.audio else "und"
+    first = min(
+        forced,
+        key=lambda track: (track.language != spoken, track.role != "forced", not track.default),
+        default=None,
+    )
+    return Burnt(first, forced_only=first.role != "forced") if first else None
 
 
 def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleRendition, ...]:

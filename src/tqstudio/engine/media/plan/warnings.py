@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.subtitles import subtitle_renditions
+from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.chapters import MOST, within
@@ -41,6 +41,11 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
             )
         )
     converted = {each.track for each in subtitle_renditions(facts, profile)}
+    if burnt := burnt_subtitles(facts, profile):
+        what = "the forced bitmaps of a subtitle track" if burnt.forced_only else "a subtitle track"
+        text = f"{what} became part of the pictures: {_named([burnt.track])}"
+        found.append(JobWarning(WarningCode.SUBTITLES_BURNT, text))
+        converted.add(burnt.track)
     if subtitles := [track for track in facts.subtitles if track not in converted]:
         found.append(
             JobWarning(

@@ -124,6 +124,13 @@ class SubtitleTrack:
     """Base64 of the name of its file beside the source; empty for a stream of the source."""
     digest: str = ""
     """BLAKE3 of that file: 64 hex digits."""
+    canvas: tuple[int, int] = (0, 0)
+    """Width and height on which bitmaps are placed; 0 if none can be decoded, or if the timestamps of the
+    source jump."""
+    first_s: float = 0.0
+    """Presentation time of its first bitmap or gap in source time (seconds)."""
+    has_forced: bool = False
+    """Some of its bitmaps are marked as forced."""
 
     @property
     def file(self) -> bytes:
@@ -218,7 +225,10 @@ class SourceFacts:
         return cls(
             video=VideoTrack(**video),
             audio=tuple(AudioTrack(**track) for track in values.pop("audio")),
-            subtitles=tuple(SubtitleTrack(**track) for track in values.pop("subtitles")),
+            subtitles=tuple(
+                SubtitleTrack(**(track | {"canvas": tuple(track.get("canvas", (0, 0)))}))
+                for track in values.pop("subtitles")
+            ),
             damage=tuple(Damage(**each) for each in values.pop("damage")),
             chapters=() if listed == 0 else chapters,
             **values,

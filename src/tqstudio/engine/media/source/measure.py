@@ -25,7 +25,7 @@ from av.video.stream import VideoStream
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock
-from tqstudio.engine.media.source.picture_shapes import PictureShapes
+from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
 
 MAX_FPS = 60
@@ -96,6 +96,7 @@ def measure(
     clock = clocks[facts.leading]
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
     faults = PacketFaults(facts)
+    bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
     reached = Fraction(0)
     with contextlib.suppress(av.error.FFmpegError):
         for number, packet in enumerate(container.demux()):
@@ -105,6 +106,8 @@ def measure(
                 continue  # the flush at the end
             if packet.pts is not None and packet.time_base is not None:
                 reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
+            if packet.stream_index in bitmaps:
+                bitmaps[packet.stream_index].add(packet)
             if packet.is_discard or packet.stream_index not in times:
                 continue
             times[packet.stream_index].add(packet)
@@ -130,6 +133,12 @@ def measure(
                 track, times[track.index], rates.get(track.index, (0, 0)), _played(facts, clocks, track.index)
             )
             for track in facts.audio
+        ),
+        subtitles=tuple(
+            bitmaps[track.index].apply(track)
+            if track.index in bitmaps and not _jumps(facts, clock)
+            else track
+            for track in facts.subtitles
         ),
         linear=facts.linear or _jumps(facts, clock),
         damage=(

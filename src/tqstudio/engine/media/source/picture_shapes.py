@@ -1,4 +1,5 @@
-"""Finds the sizes, shapes and interlacing of the pictures of a source from key frames; Dolby Vision."""
+"""Finds the sizes, shapes and interlacing of the pictures of a source from key frames; Dolby Vision; the
+canvas of bitmap subtitles."""
 
 from __future__ import annotations
 
@@ -15,15 +16,23 @@ import av
 import av.error
 from av.packet import Packet
 from av.stream import Stream
+from av.subtitles.codeccontext import SubtitleCodecContext
+from av.subtitles.stream import SubtitleStream
+from av.subtitles.subtitle import BitmapSubtitle
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media.source.facts import VideoTrack
+from tqstudio.engine.media.source.facts import SubtitleTrack, VideoTrack
 
 # Seconds between decoded key frames: costs at most 1 % of the time of a ladder.
 _SAMPLE_EVERY_S = 2
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
+_PGS, _DVD, _DVB = "pgssub", "dvdsub", "dvbsub"
+_DVB_CANVAS = 720, 576
+_LONGEST_CANVAS = 4096
+# Segments of PGS (composition) and DVB (display definition), flag of a forced bitmap of PGS.
+_COMPOSITION, _DISPLAY, _FORCED = 0x16, 0x14, 0x40
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
 
@@ -95,6 +104,65 @@ class PictureShapes:
 
     def _display(self, width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
         return display_size(width, height, aspect or self._own_aspect, self._video.rotation)
+
+
+class Bitmaps:
+    """What the packets of a track of bitmap subtitles show, until one can be decoded."""
+
+    @staticmethod
+    def are_in(stream: SubtitleStream) -> bool:
+        """Whether a stream has bitmaps that this build decodes."""
+        return stream.codec_context is not None and stream.codec_context.name in (_PGS, _DVD, _DVB)
+
+    def __init__(self, stream: SubtitleStream, video: VideoTrack) -> None:
+        context = stream.codec_context
+        assert isinstance(context, SubtitleCodecContext)
+        self._context = context
+        self._kind = context.name
+        self._canvas = _DVB_CANVAS if self._kind == _DVB else (video.coded_width, video.coded_height)
+        stated = re.search(rb"size:\s*(\d+)x(\d+)", context.extradata or b"") if self._kind == _DVD else None
+        if stated:
+            self._canvas = int(stated[1]), int(stated[2])
+        self._decoded = self._forced = False
+        self._first: Fraction | None = None
+
+    def add(self, packet: Packet[Stream]) -> None:
+        """Look at the next packet."""
+        if self._first is None and packet.pts is not None and packet.time_base is not None:
+            self._first = packet.pts * packet.time_base
+        if self._kind == _PGS:
+            self._find_compositions(bytes(packet))
+        if self._decoded:
+            return
+        if self._kind == _DVB and (
+            found := re.search(rb"\x0f\x14..\0[\x05-\xff].(....)", bytes(packet), re.DOTALL)
+        ):
+            width, height = struct.unpack(">HH", found[1])
+            self._canvas = width + 1, height + 1
+        with contextlib.suppress(av.error.FFmpegError):
+            shown = self._context.decode2(packet)
+            self._decoded = shown is not None and any(
+                isinstance(each, BitmapSubtitle) for each in shown.rects
+            )
+
+    def apply(self, track: SubtitleTrack) -> SubtitleTrack:
+        """The track with what was found; call after the last packet."""
+        plausible = all(0 < side <= _LONGEST_CANVAS for side in self._canvas)
+        if not self._decoded or self._first is None or not plausible:
+            return track
+        return replace(track, canvas=self._canvas, first_s=float(self._first), has_forced=self._forced)
+
+    def _find_compositions(self, content: bytes) -> None:
+        at = 0
+        while at + 3 <= len(content):
+            kind, length = struct.unpack_from(">BH", content, at)
+            segment = content[at + 3 : at + 3 + length]
+            if kind == _COMPOSITION and len(segment) >= 11:
+                if not self._decoded:
+                    self._canvas = struct.unpack_from(">HH", segment)
+                # Cropped bitmaps have eight more bytes; the first one decides.
+                self._forced = self._forced or (len(segment) > 14 and bool(segment[14] & _FORCED))
+            at += 3 + length
 
 
 def display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
