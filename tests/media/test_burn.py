@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pgs import Box, sup
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.burn import placed
@@ -22,7 +23,6 @@ from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import WarningCode
 
 from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
-from .pgs import Box, sup
 from .test_ladder_encode import codes_of
 from .test_measure import rows
 from .test_resume import streams, video_of
