@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+import av
 import pytest
 
 from pgs import Box, sup
@@ -179,6 +180,31 @@ def test_what_cannot_be_decoded_is_left_out(
     assert codes_of(made) == [WarningCode.SUBTITLES_LEFT_OUT]
     for stream in streams(made).values():
         assert runs_of(lit(stream)) == expected([], 100)
+
+
+@pytest.mark.parametrize(("curve", "of_signal"), [("smpte2084", 0.5807), ("arib-std-b67", 0.75)])
+def test_their_white_is_that_of_text_in_hdr_and_full_white_in_sdr(
+    encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path, curve: str, of_signal: float
+) -> None:
+    """203 nits, the reference white of BT.2408: full white would blind in the dark."""
+    tags = (
+        f"format=yuv420p10le,setparams=range=tv:color_primaries=bt2020:colorspace=bt2020nc:color_trc={curve}"
+    )
+    x265 = ("-vf", tags, "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error")
+    track = sup([Box(0.2, 1, 0, 0, *CANVAS)], CANVAS)
+    source = film(ffmpeg, tmp_path / "film.mkv", track, seconds=1, options=LANGUAGE, video=x265)
+    rungs = (replace(RUNGS[0], codec="hevc", hdr=True), RUNGS[1])
+    made = encode(source, override(small, {"subtitles.burn": "de"}), rungs=rungs, poster=False)
+    run_to_end(made)
+    for rung, stream in streams(made).items():
+        (tmp_path / rung).write_bytes(stream)
+        with av.open(str(tmp_path / rung)) as media:
+            picture = list(media.decode(video=0))[12]
+        share = of_signal if rung == "144p" else 1.0
+        bits = picture.format.components[0].bits
+        middle = picture.planes[0].line_size * 40 + (60 if bits == 8 else 120)
+        code = int.from_bytes(bytes(picture.planes[0])[middle : middle + (bits + 7) // 8], "little")
+        assert (code / 2 ** (bits - 8) - 16) / 219 == pytest.approx(share, abs=0.012)
 
 
 @pytest.mark.parametrize(
