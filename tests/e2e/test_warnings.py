@@ -156,7 +156,9 @@ def test_every_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_
     assert verified.code == 0, verified.out
     assert "audio-de-surround" in studio("verify", "--json", studio.root / "out").out
     [job] = studio("job", "list", "--json").json()["jobs"]
-    studio.done(studio.do("retranscode", job["id"], drop=["audio-en-2", "sub-fr"])["new_job"])
+    less = studio.do("retranscode", job["id"], drop=["audio-en-2", "sub-fr"])["new_job"]
+    studio.done(less)
+    assert studio.job(less)["attempts_log"][0]["argv"] == [], "nothing is encoded again"
     media = m3u8.load(video["master"]).media
     studio.done(studio.do("retranscode", job["id"], renditions=["audio-en-2"])["new_job"])
     names = [each.name for each in m3u8.load(video["master"]).media if each.group_id == "audio"]

@@ -230,6 +230,13 @@ def test_a_quality_can_be_dropped(desk: Desk) -> None:
     assert desk.show(again["job"])["dropped"] == ["audio-en"]
 
 
+def test_what_is_not_dropped_is_kept(desk: Desk) -> None:
+    _, job, _ = ladder(desk)
+    desk.act("retranscode", job["job"], drop=["audio-en"], priority=1000)
+    again = desk.worker().claim()
+    assert (set(again["kept"]), again["requested"]) == ({"720p", "360p"}, None)
+
+
 @pytest.mark.parametrize(
     ("renditions", "drop", "expected"),
     [

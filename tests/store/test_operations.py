@@ -522,18 +522,20 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
 
 
 @pytest.mark.parametrize(
-    ("requested", "kind", "changes"),
+    ("requested", "dropped", "kind", "changes"),
     [
-        (None, JobKind.NEW, False),
-        (("360p",), JobKind.NEW, True),
-        (None, JobKind.CHANGED, True),
-        (None, JobKind.RETRANSCODE, False),
+        (None, (), JobKind.NEW, False),
+        (("360p",), (), JobKind.NEW, True),
+        (None, (), JobKind.CHANGED, True),
+        (None, (), JobKind.RETRANSCODE, False),
+        (None, ("360p",), JobKind.RETRANSCODE, True),
     ],
 )
 def test_what_makes_all_already_is_left_alone(
-    queue: Queue, requested: tuple[str, ...] | None, kind: JobKind, changes: bool
+    queue: Queue, requested: tuple[str, ...] | None, dropped: tuple[str, ...], kind: JobKind, changes: bool
 ) -> None:
-    other, job = queue.job(kind=JobKind.CHANGED), queue.job(kind=kind, requested=requested)
+    other, job = queue.job(kind=JobKind.CHANGED), queue.job(kind=kind, requested=requested, dropped=dropped)
+    assert jobs.spec_of(queue.db, job).encodes_all is not changes
     assert jobs.encode_all(queue.db, job, now=NOW, actor="test") == changes
     assert jobs.spec_of(queue.db, job).encodes_all
     assert not jobs.spec_of(queue.db, other).encodes_all

@@ -213,7 +213,7 @@ class Dispatch:
         generation = generations.current(db, lease.video) if asked.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
         if asked.kind is JobKind.RETRANSCODE:
-            if asked.requested is None:
+            if asked.requested is None and not asked.dropped:
                 kept = {}
             for name in asked.requested or ():
                 kept.pop(name, None)

@@ -78,7 +78,9 @@ def retranscode(
     drop: Annotated[
         list[str] | None,
         typer.Option(
-            "--drop", metavar="NAME", help="Leave this out: a quality, a track, subtitles, storyboard."
+            "--drop",
+            metavar="NAME",
+            help="Leave out a quality, a track, subtitles or storyboard, and keep the rest.",
         ),
     ] = None,
     profile: ProfileName = None,

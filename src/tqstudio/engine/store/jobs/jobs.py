@@ -235,11 +235,11 @@ def set_profile(
 
 def encode_all(db: Connection, number: int, *, now: int, actor: str) -> bool:
     """Makes a waiting job encode everything instead of only differences; False if it does already."""
-    in_part = or_(job.c.kind == JobKind.CHANGED, job.c.requested.is_not(None))
+    in_part = or_(job.c.kind == JobKind.CHANGED, job.c.requested.is_not(None), job.c.dropped != "[]")
     of_video = db.execute(
         update(job)
         .where(job.c.id == number, _WAITS, in_part)
-        .values(kind=JobKind.RETRANSCODE, requested=None)
+        .values(kind=JobKind.RETRANSCODE, requested=None, dropped="[]")
         .returning(job.c.video_id)
     ).scalar()
     if of_video is None:
@@ -295,6 +295,7 @@ class JobSpec:
     profile_json: str
     prefer_gpu: bool
     requested: tuple[str, ...] | None
+    dropped: tuple[str, ...]
     max_attempts: int
     max_crashes: int
     priority: int
@@ -303,7 +304,7 @@ class JobSpec:
     @property
     def encodes_all(self) -> bool:
         """Whether no rendition of the current generation is kept."""
-        return self.kind is not JobKind.CHANGED and self.requested is None
+        return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
 
 
 def spec_of(db: Connection, number: int) -> JobSpec:
@@ -314,6 +315,7 @@ def spec_of(db: Connection, number: int) -> JobSpec:
         profile_json=row.profile_json,
         prefer_gpu=bool(row.prefer_gpu),
         requested=None if row.requested is None else tuple(json.loads(row.requested)),
+        dropped=tuple(json.loads(row.dropped)),
         max_attempts=row.max_attempts,
         max_crashes=row.max_crashes,
         priority=row.priority,
