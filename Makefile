@@ -21,9 +21,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
 
-# Sources of more than a hundred kinds, in one drop folder of a real supervisor.
+# Sources of more than a hundred kinds, in one drop folder of a real supervisor; with MEDIA, those of that folder.
 corpus: $(STAMP)
-	$(BIN)/python -m pytest -m "corpus or not corpus" $(ARGS) tests/e2e/corpus
+	MEDIA="$(MEDIA)" $(BIN)/python -m pytest -m "corpus or not corpus" -rx $(ARGS) \
+		tests/e2e/corpus$(if $(MEDIA),/test_own_files.py)
 
 # Play ladders of every kind in Chromium. Debian's package is installed if there is none, for which it needs root;
 # CHROMIUM names another one. Needs npm for the players.
