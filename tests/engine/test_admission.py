@@ -26,7 +26,7 @@ from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.file_names import segment_name
-from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+from tqstudio.engine.media.plan.keys import settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source import fingerprint
@@ -156,7 +156,7 @@ class House:
             if not rung.skipped:
                 bench.rendition(rung.name, settings_hash(video.quick_hash, profile, rung, FACTS))
         for audio in audio_renditions(FACTS, profile):
-            bench.rendition(audio.name, audio_settings_hash(video.quick_hash, profile, audio, FACTS))
+            bench.rendition(audio.name, settings_hash(video.quick_hash, profile, audio, FACTS))
         number = self.db.read_now(generations.next_number, video.id)
         rows = put_in_place(bench.sink, place_of(video), number, bench.manifest())
 

@@ -9,7 +9,7 @@ import pytest
 
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.audio import AudioRendition
-from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.plan.keys import settings_hash, stream_key
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source.facts import AudioTrack
 
@@ -79,17 +79,15 @@ def test_the_stream_key_knows_encoder_build_and_time() -> None:
 
 def test_audio_has_a_key_of_its_own() -> None:
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True, ""), 2)
-    key = audio_settings_hash("content", WEB, rendition, FACTS)
-    assert audio_settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
-    assert audio_settings_hash("content", WEB, replace(rendition, bitrate_kbps=64), FACTS) != key
+    key = settings_hash("content", WEB, rendition, FACTS)
+    assert settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
+    assert settings_hash("content", WEB, replace(rendition, bitrate_kbps=64), FACTS) != key
 
 
 def test_a_loudness_changes_the_key_of_audio_only_where_there_is_one() -> None:
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True, ""), 2)
     profiles_of = [WEB, *(profiles.override(WEB, {"loudness": text}) for text in ("keep", "-16", "-23"))]
-    plain, kept, loud, quiet = (
-        audio_settings_hash("content", each, rendition, FACTS) for each in profiles_of
-    )
+    plain, kept, loud, quiet = (settings_hash("content", each, rendition, FACTS) for each in profiles_of)
     assert plain == kept == "107480c09d962e90b20ba5011194f7b7", "published ladders stay up to date"
     assert len({plain, loud, quiet}) == 3
     assert settings_hash("content", profiles_of[-1], RUNG, FACTS) == KEY

@@ -12,7 +12,7 @@ import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.plan.keys import subtitle_settings_hash
+from tqstudio.engine.media.plan.keys import settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.segments.webvtt import Cue
@@ -323,7 +323,7 @@ def test_another_name_is_another_rendition(encode: MakeEncode, one: Profile, sou
     def key() -> str:
         made = encode(source, one)
         [rendition] = made.spec.subtitles
-        return subtitle_settings_hash("content", one, rendition, made.spec.facts)
+        return settings_hash("content", one, rendition, made.spec.facts)
 
     path = source.parent / "film.de.srt"
     path.write_text(SRT)

@@ -27,11 +27,11 @@ def keys(facts: SourceFacts, small: Profile) -> dict[str, str]:
 
 
 def everything(facts: SourceFacts, profile: Profile) -> dict[str, str]:
-    from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+    from tqstudio.engine.media.plan.keys import settings_hash
 
     whole = choose(facts, profile, "content", None, {})
     return {rung.name: settings_hash("content", profile, rung, facts) for rung in whole.make} | {
-        sound.name: audio_settings_hash("content", profile, sound, facts) for sound in whole.audio
+        sound.name: settings_hash("content", profile, sound, facts) for sound in whole.audio
     }
 
 

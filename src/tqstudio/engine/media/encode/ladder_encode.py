@@ -187,19 +187,16 @@ class LadderEncode:
             if self.runs:
                 self._board.reload(name, batch.encoder)
         states = [self._board[name] for name in batch.names]
-        todo = plan(
-            self.spec.grid,
-            {state.name: state.stream_key for state in states},
-            {} if batch.fresh else {state.name: state.stored for state in states},
-            batch.latest,
-        )
-        if todo.complete:
-            self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(todo.complete))
-            batch = batch.without(todo.complete)
-        if todo.runs and self.state == "running":
+        complete = tuple(state.name for state in states if state.prefix.ended and not batch.fresh)
+        if complete:
+            self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(complete))
+            batch = batch.without(complete)
+        stored = {name: 0 if batch.fresh else self._board[name].prefix.fragments for name in batch.names}
+        runs = plan(self.spec.grid, stored, batch.latest)
+        if runs and self.state == "running":
             stores = {state.name: SegmentStore(state.directory) for state in states}
-            self._watch(self._launcher.video(todo.runs[0], stores, batch))
-            for name in todo.runs[0].names:
+            self._watch(self._launcher.video(runs[0], stores, batch))
+            for name in runs[0].names:
                 self._board.update(name, status="in_progress")
 
     def _watch(self, task: Task) -> None:

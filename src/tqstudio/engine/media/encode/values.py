@@ -13,13 +13,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.keys import (
-    audio_settings_hash,
-    settings_hash,
-    stream_key,
-    subtitle_settings_hash,
-)
-from tqstudio.engine.media.plan.missing_runs import Stored
+from tqstudio.engine.media.plan.keys import Rendition, settings_hash, stream_key
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
@@ -155,11 +149,6 @@ class RenditionState:
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
-    @property
-    def stored(self) -> Stored:
-        """The stored part as input of `missing_runs.plan`."""
-        return Stored(self.stream_key, self.prefix.fragments, self.prefix.ended)
-
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -189,12 +178,10 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
         encoder: the encoder whose stream to read; by default that of the worker, or the CPU encoder if its
             stream is further, as after a fallback from the GPU.
     """
-    key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
     intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
     candidates = [encoder] if encoder else list(dict.fromkeys((intended, CODECS[rung.codec].encoder)))
     states = [
-        _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.weight)
-        for candidate in candidates
+        _look_up(spec, rung, "video", rung.required, candidate, rung.weight) for candidate in candidates
     ]
     further = max(
         states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
@@ -204,34 +191,32 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
 
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
     """Read the state of an audio rendition from the store."""
-    key = audio_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
-    return _look_up(spec, rendition.name, "audio", rendition.default, rendition.codec, key, 0)
+    return _look_up(spec, rendition, "audio", rendition.default, rendition.codec)
 
 
 def look_up_subtitles(spec: EncodeSpec, rendition: SubtitleRendition) -> RenditionState:
     """Read the state of a subtitle rendition from the store."""
-    key = subtitle_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
-    return _look_up(spec, rendition.name, "subtitles", False, "webvtt", key, 0)
+    return _look_up(spec, rendition, "subtitles", False, "webvtt")
 
 
 def _look_up(
     spec: EncodeSpec,
-    name: str,
+    rendition: Rendition,
     kind: RenditionKind,
     required: bool,
     encoder: str,
-    key: str,
-    weight: float,
+    weight: float = 0,
 ) -> RenditionState:
+    key = settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
     joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns)
-    store = SegmentStore(spec.store_root / name / joint)
+    store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()
     prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)
     done = len(complete.check.segments) if complete else prefix.segments
     total = done if complete else max(done, _expected_segments(spec, kind))
     kept = max(done / max(1, total), prefix.fragments * spec.grid.gop / spec.grid.total_frames)
     return RenditionState(
-        name=name,
+        name=rendition.name,
         kind=kind,
         required=required,
         status="completed" if complete else "pending",

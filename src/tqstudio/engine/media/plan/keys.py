@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from blake3 import blake3
 
 from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition, audio_renditions
-from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.grid import Grid, make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.source.colour import Filters, flattened, to_bt709, to_hdr
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
+
+Rendition = Rung | AudioRendition | SubtitleRendition
 
 RECIPE = 2
 """Increased when the ffmpeg command changes in a way that requires encoding again."""
@@ -27,40 +29,48 @@ RECIPE = 2
 _DIGITS = 32
 
 
-def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFacts) -> str:
-    """Compute the settings hash of a video rendition: 32 hex digits.
+def settings_hash(content_id: str, profile: Profile, rendition: Rendition, facts: SourceFacts) -> str:
+    """Compute the settings hash of a rendition: 32 hex digits.
 
     Args:
         content_id: identifies the content of the source (`fingerprint.Content.id`).
     """
-    grid, burnt = make_grid(facts, profile), burnt_subtitles(facts, profile)
-    return _digest(
-        {
-            "recipe": RECIPE,
-            "kind": "video",
-            "content": content_id,
-            "stream": facts.video.index,
-            "codec": rung.codec,
-            "preset": rung.preset,
-            "crf": rung.crf,
-            "profile": profile.video_profile if rung.codec == "h264" else "",
-            "pixel_format": pixel_format(profile, rung),
-            "bufsize_factor": profile.bufsize_factor,
-            "size": [rung.width, rung.height],
-            "maxrate_kbps": rung.maxrate_kbps,
-            "fps": str(grid.fps),
-            "gop": grid.gop,
-            "seg_frames": grid.seg_frames,
-            "g0": grid.g0,
-            "start_time": str(grid.start_time),
-            "frames": grid.total_frames,
-            "head": grid.head,
-            "deinterlace": facts.video.interlaced,
-            "colour": conversion(facts.video, profile, rung),
-            "varies": facts.video.varies,
-            **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
-        }
-    )
+    grid = make_grid(facts, profile)
+    match rendition:
+        case Rung():
+            settings = _of_video(profile, rendition, facts, grid)
+        case AudioRendition():
+            settings = _of_audio(profile, rendition, grid)
+        case SubtitleRendition():
+            settings = _of_subtitles(rendition, facts, grid)
+    return _digest({"recipe": RECIPE, "content": content_id, **settings})
+
+
+def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> dict[str, object]:
+    burnt = burnt_subtitles(facts, profile)
+    return {
+        "kind": "video",
+        "stream": facts.video.index,
+        "codec": rung.codec,
+        "preset": rung.preset,
+        "crf": rung.crf,
+        "profile": profile.video_profile if rung.codec == "h264" else "",
+        "pixel_format": pixel_format(profile, rung),
+        "bufsize_factor": profile.bufsize_factor,
+        "size": [rung.width, rung.height],
+        "maxrate_kbps": rung.maxrate_kbps,
+        "fps": str(grid.fps),
+        "gop": grid.gop,
+        "seg_frames": grid.seg_frames,
+        "g0": grid.g0,
+        "start_time": str(grid.start_time),
+        "frames": grid.total_frames,
+        "head": grid.head,
+        "deinterlace": facts.video.interlaced,
+        "colour": conversion(facts.video, profile, rung),
+        "varies": facts.video.varies,
+        **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
+    }
 
 
 def pixel_format(profile: Profile, rung: Rung) -> str:
@@ -75,66 +85,42 @@ def conversion(video: VideoTrack, profile: Profile, rung: Rung) -> Filters:
     return (*flat, *(to_hdr(video) if rung.hdr else to_bt709(video, ten_bits=ten_bits)))
 
 
-def audio_settings_hash(
-    content_id: str, profile: Profile, rendition: AudioRendition, facts: SourceFacts
-) -> str:
-    """Compute the settings hash of an audio rendition: 32 hex digits."""
-    grid = make_grid(facts, profile)
-    return _digest(
-        {
-            "recipe": RECIPE,
-            "kind": "audio",
-            "content": content_id,
-            "stream": rendition.track.index,
-            **({"right": rendition.right.index} if rendition.right is not None else {}),
-            "codec": rendition.codec,
-            "bitrate_kbps": rendition.bitrate_kbps,
-            "channels": rendition.channels,
-            **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
-            **({} if profile.target_lufs is None else {"loudness": profile.target_lufs}),
-            "sample_rate": profile.audio_sample_rate,
-            "segment_s": profile.segment_s,
-            "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
-        }
-    )
+def _of_audio(profile: Profile, rendition: AudioRendition, grid: Grid) -> dict[str, object]:
+    return {
+        "kind": "audio",
+        "stream": rendition.track.index,
+        **({"right": rendition.right.index} if rendition.right is not None else {}),
+        "codec": rendition.codec,
+        "bitrate_kbps": rendition.bitrate_kbps,
+        "channels": rendition.channels,
+        **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
+        **({} if profile.target_lufs is None else {"loudness": profile.target_lufs}),
+        "sample_rate": profile.audio_sample_rate,
+        "segment_s": profile.segment_s,
+        "range": [str(grid.zero), str(grid.length)],
+    }
 
 
-def subtitle_settings_hash(
-    content_id: str, profile: Profile, rendition: SubtitleRendition, facts: SourceFacts
-) -> str:
-    """Compute the settings hash of a subtitle rendition: 32 hex digits."""
-    grid, track = make_grid(facts, profile), rendition.track
+def _of_subtitles(rendition: SubtitleRendition, facts: SourceFacts, grid: Grid) -> dict[str, object]:
+    track = rendition.track
     # Its name decides how a file is offered, and may change while its content does not.
     file = {"file": [track.digest, track.language, track.title, track.role], "start": facts.start_time_s}
-    return _digest(
-        {
-            "recipe": RECIPE,
-            "kind": "subtitles",
-            "content": content_id,
-            **(file if track.sidecar else {"stream": track.index}),
-            "segment": [str(grid.fps), grid.seg_frames],
-            "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
-        }
-    )
+    return {
+        "kind": "subtitles",
+        **(file if track.sidecar else {"stream": track.index}),
+        "segment": [str(grid.fps), grid.seg_frames],
+        "range": [str(grid.zero), str(grid.length)],
+    }
 
 
 def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
     """The settings hash of each rendition of the full ladder, by name."""
-    return (
-        {
-            rung.name: settings_hash(content_id, profile, rung, facts)
-            for rung in build_ladder(facts, profile)
-            if not rung.skipped and not rung.is_sound
-        }
-        | {
-            audio.name: audio_settings_hash(content_id, profile, audio, facts)
-            for audio in audio_renditions(facts, profile)
-        }
-        | {
-            each.name: subtitle_settings_hash(content_id, profile, each, facts)
-            for each in subtitle_renditions(facts, profile)
-        }
-    )
+    renditions: list[Rendition] = [
+        *(rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_sound),
+        *audio_renditions(facts, profile),
+        *subtitle_renditions(facts, profile),
+    ]
+    return {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
 
 
 def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int) -> str:

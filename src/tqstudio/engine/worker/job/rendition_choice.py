@@ -8,7 +8,7 @@ from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition, audio_renditions
-from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, subtitle_settings_hash
+from tqstudio.engine.media.plan.keys import Rendition, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
@@ -69,22 +69,18 @@ def choose(
         for rung in build_ladder(facts, profile, None if requested is None else frozenset(requested))
     )
     kept = {name: key for name, key in kept.items() if not is_dropped(name, dropped)}
-    wanted = {
-        rung.name: settings_hash(content_id, profile, rung, facts)
-        for rung in ladder
-        if not rung.skipped and not rung.is_sound
-    }
     skipped = {rung.name for rung in ladder if rung.skipped}
     sounds = {
         sound.name: sound
         for sound in audio_renditions(facts, profile)
         if quality_of(sound.name) not in skipped and not is_dropped(sound.name, dropped)
     }
-    wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
     texts = {
         text.name: text for text in subtitle_renditions(facts, profile) if not is_dropped(text.name, dropped)
     }
-    wanted |= {name: subtitle_settings_hash(content_id, profile, text, facts) for name, text in texts.items()}
+    pictures = (rung for rung in ladder if not rung.skipped and not rung.is_sound)
+    renditions: list[Rendition] = [*pictures, *sounds.values(), *texts.values()]
+    wanted = {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
     else:
