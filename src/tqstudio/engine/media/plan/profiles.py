@@ -260,46 +260,10 @@ def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
 
 def _checked(profile: Profile, what: str) -> Profile:
     """Check that settings that are valid individually also fit together, and return the profile."""
-    segment_s, gop_s = profile.segment_s, profile.gop_s
-    if segment_s % gop_s:
-        nearest = max(1, segment_s // gop_s) * gop_s
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: video.segment_s: {segment_s} is not a whole number of GOPs of {gop_s} s",
-            f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
-        )
     rungs = [(profile.codec_of(rung), rung) for rung in profile.rungs]
-    if len({(codec, rung.short_side, rung.maxrate_kbps, rung.hdr) for codec, rung in rungs}) < len(rungs):
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: video.rungs: two rungs have the same size, codec and bit rate",
-            "remove one of them",
-        )
-    if any(rung.hdr and codec == "h264" for codec, rung in rungs) or all(rung.hdr for _, rung in rungs):
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: video.rungs: HDR needs HEVC or AV1, and a quality in SDR for displays without it",
-            'give rungs with hdr = true codec = "hevc" or "av1", and add one without hdr',
-        )
-    if profile.pixel_format != "yuv420p" and any(codec == "h264" for codec, _ in rungs):
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: video.pixel_format: players have no decoder for H.264 of 10 bits",
-            'choose video.pixel_format = "yuv420p", or video.codec = "hevc" or "av1"',
-        )
-    too_high = [codec for codec, rung in rungs if profile.encoding_of(rung)[2] > CODECS[codec].most_crf]
-    if too_high:
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: video.crf: too high for {too_high[0]}",
-            f"allowed: a whole number from 1 to {CODECS[too_high[0]].most_crf}",
-        )
-    if profile.audio_surround == "eac3" and profile.audio_sample_rate not in _EAC3_RATES:
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"{what}: E-AC-3 cannot have a sample rate of {profile.audio_sample_rate}",
-            'choose audio.sample_rate = 48000, or audio.surround = "aac"',
-        )
+    if conflict := _conflict(profile, rungs):
+        text, hint = conflict
+        raise TqError(ErrorCode.BAD_CONFIG, f"{what}: {text}", hint)
     # Largest first; of one size, the profile's own codec first, and the highest bit rate.
     rungs.sort(
         key=lambda pair: (
@@ -311,6 +275,43 @@ def _checked(profile: Profile, what: str) -> Profile:
         )
     )
     return replace(profile, rungs=tuple(rung for _, rung in rungs))
+
+
+def _conflict(profile: Profile, rungs: list[tuple[str, RungSpec]]) -> tuple[str, str] | None:
+    """The first conflict between settings, and a hint; None without any.
+
+    Args:
+        rungs: those of the profile, each with its codec.
+    """
+    segment_s, gop_s = profile.segment_s, profile.gop_s
+    if segment_s % gop_s:
+        nearest = max(1, segment_s // gop_s) * gop_s
+        return (
+            f"video.segment_s: {segment_s} is not a whole number of GOPs of {gop_s} s",
+            f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
+        )
+    if len({(codec, rung.short_side, rung.maxrate_kbps, rung.hdr) for codec, rung in rungs}) < len(rungs):
+        return "video.rungs: two rungs have the same size, codec and bit rate", "remove one of them"
+    if any(rung.hdr and codec == "h264" for codec, rung in rungs) or all(rung.hdr for _, rung in rungs):
+        return (
+            "video.rungs: HDR needs HEVC or AV1, and a quality in SDR for displays without it",
+            'give rungs with hdr = true codec = "hevc" or "av1", and add one without hdr',
+        )
+    if profile.pixel_format != "yuv420p" and any(codec == "h264" for codec, _ in rungs):
+        return (
+            "video.pixel_format: players have no decoder for H.264 of 10 bits",
+            'choose video.pixel_format = "yuv420p", or video.codec = "hevc" or "av1"',
+        )
+    too_high = [codec for codec, rung in rungs if profile.encoding_of(rung)[2] > CODECS[codec].most_crf]
+    if too_high:
+        most = CODECS[too_high[0]].most_crf
+        return f"video.crf: too high for {too_high[0]}", f"allowed: a whole number from 1 to {most}"
+    if profile.audio_surround == "eac3" and profile.audio_sample_rate not in _EAC3_RATES:
+        return (
+            f"E-AC-3 cannot have a sample rate of {profile.audio_sample_rate}",
+            'choose audio.sample_rate = 48000, or audio.surround = "aac"',
+        )
+    return None
 
 
 def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:

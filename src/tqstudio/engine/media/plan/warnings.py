@@ -24,35 +24,18 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     missing = [track for track in facts.audio if track.index not in published]
     unreadable = [track for track in missing if not is_readable(track)]
     left_out = [track for track in missing if is_readable(track)]
-    found = []
-    if unreadable:
-        found.append(
-            JobWarning(
-                WarningCode.AUDIO_UNREADABLE,
-                f"{_counted(unreadable, 'audio track')} cannot be decoded and {_is(unreadable)} left out:"
-                f" {_named(unreadable)}",
-            )
-        )
-    if left_out:
-        found.append(
-            JobWarning(
-                WarningCode.AUDIO_LEFT_OUT,
-                f"{_counted(left_out, 'audio track')} {_is(left_out)} left out: {_named(left_out)}",
-            )
-        )
+    found = [
+        *_left_out(WarningCode.AUDIO_UNREADABLE, "audio track", unreadable, " cannot be decoded and"),
+        *_left_out(WarningCode.AUDIO_LEFT_OUT, "audio track", left_out),
+    ]
     converted = {each.track for each in subtitle_renditions(facts, profile)}
     if burnt := burnt_subtitles(facts, profile):
         what = "the forced bitmaps of a subtitle track" if burnt.forced_only else "a subtitle track"
         text = f"{what} became part of the pictures: {_named([burnt.track])}"
         found.append(JobWarning(WarningCode.SUBTITLES_BURNT, text))
         converted.add(burnt.track)
-    if subtitles := [track for track in facts.subtitles if track not in converted]:
-        found.append(
-            JobWarning(
-                WarningCode.SUBTITLES_LEFT_OUT,
-                f"{_counted(subtitles, 'subtitle track')} {_is(subtitles)} left out: {_named(subtitles)}",
-            )
-        )
+    subtitles = [track for track in facts.subtitles if track not in converted]
+    found += _left_out(WarningCode.SUBTITLES_LEFT_OUT, "subtitle track", subtitles)
     if facts.captions and (lost := _without_captions(profile)):
         text = f"closed captions are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
@@ -117,12 +100,12 @@ def _without_captions(profile: Profile) -> str:
     return ", ".join(sorted(CODECS[codec].encoder for codec in used if not CODECS[codec].captions))
 
 
-def _counted(tracks: Sequence[object], noun: str) -> str:
-    return f"{len(tracks)} {noun}{'' if len(tracks) == 1 else 's'}"
-
-
-def _is(tracks: Sequence[object]) -> str:
-    return "is" if len(tracks) == 1 else "are"
+def _left_out(
+    code: WarningCode, noun: str, tracks: Sequence[AudioTrack | SubtitleTrack], why: str = ""
+) -> list[JobWarning]:
+    plural, verb = ("", "is") if len(tracks) == 1 else ("s", "are")
+    text = f"{len(tracks)} {noun}{plural}{why} {verb} left out: {_named(tracks)}"
+    return [JobWarning(code, text)] if tracks else []
 
 
 def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:

@@ -32,24 +32,8 @@ MAX_FPS = 60
 _MIN_FPS = 5
 # A higher rate is the clock of the container (1000 in MKV, 90000 in TS), not a frame rate.
 _IMPLAUSIBLE_FPS = 480
-USUAL_FPS = tuple(
-    Fraction(text)
-    for text in [
-        "10",
-        "12",
-        "15",
-        "24000/1001",
-        "24",
-        "25",
-        "30000/1001",
-        "30",
-        "48000/1001",
-        "48",
-        "50",
-        "60000/1001",
-        "60",
-    ]
-)
+_RATES = "10 12 15 24000/1001 24 25 30000/1001 30 48000/1001 48 50 60000/1001 60"
+USUAL_FPS = tuple(map(Fraction, _RATES.split()))
 # 29.98 counts as 29.97, but 30 does not.
 _USUAL_SLACK = Fraction(9995, 10000)
 # Gaps that differ by less than this are equal: cameras and muxers round timestamps.
