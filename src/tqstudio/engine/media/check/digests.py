@@ -17,11 +17,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n]+)")
 
 
 def of_file(path: Path) -> str:
-    """Hash a whole file: 64 hex digits.
-
-    Raises:
-        OSError: from the file system.
-    """
+    """Hash a whole file: 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, blake3).hexdigest()  # type: ignore[arg-type]
 

@@ -5,9 +5,10 @@ It reads only the files of the ladder, so any ladder can be checked on any machi
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
@@ -71,15 +72,14 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     Raises:
         TqError: SOURCE_MISSING or PERMISSION if the master playlist cannot be read.
     """
+    shown = display(os.fsencode(master))
     try:
         playlist = _load(master)
         if not playlist.playlists:
             raise _invalid("it lists no quality: it is not a master playlist")
     except FileNotFoundError:
-        shown = display(os.fsencode(master))
         raise TqError(ErrorCode.SOURCE_MISSING, f"there is no {shown}", "check the path") from None
     except OSError as error:
-        shown = display(os.fsencode(master))
         raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be read: {error.strerror}") from None
     except TqError as error:
         return LadderReport(master, (), error)
@@ -87,24 +87,22 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     count = len({entry.uri for entry in playlist.playlists})
     qualities = {f.name: f.check for f in findings[:count] if f.check is not None}
     tracks = {f.name: f.check for f in findings[count:] if f.check is not None}
-    mismatch = _difference(qualities) or _uneven(qualities, tracks) or _of_chapters(master, playlist)
-    report = LadderReport(master, findings, mismatch)
-    if report.ok:
-        folder, [first, *_] = _resolve(master, playlist.playlists[0].uri).parent.parent, qualities.values()
-        wrong = _of_folder(folder, first.duration_s, every_byte)
-        report = replace(report, error=wrong or _of_dash(master, folder, qualities | tracks))
-    return _with_rules(report, playlist) if report.ok else report
-
-
-def _with_rules(report: LadderReport, playlist: Any) -> LadderReport:
-    if stray := _stray_iframes(playlist):
-        return replace(report, error=stray)
+    rules: tuple[apple.Result, ...] = ()
     try:
-        rules = apple.check(report.master)
-    except OSError as error:
-        return replace(report, error=_invalid(f"a file cannot be read: {error.strerror}"))
-    violated = apple.violation(rules)
-    return replace(report, rules=rules, error=_invalid(violated) if violated else None)
+        _require_even(qualities, tracks)
+        _require_chapters(master, playlist)
+        if all(finding.error is None for finding in findings):
+            generation = _resolve(master, playlist.playlists[0].uri).parent.parent
+            _require_storyboard(generation, next(iter(qualities.values())).duration_s, every_byte)
+            with _readable("the MPD"):
+                _refuse(dash.damage(master.parent, generation, qualities | tracks))
+            _require_own_iframes(playlist)
+            with _readable("a file"):
+                rules = apple.check(master)
+            _refuse(apple.violation(rules))
+    except TqError as error:
+        return LadderReport(master, findings, TqError(error.code, error.message, _HINT), rules)
+    return LadderReport(master, findings, None, rules)
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
@@ -129,18 +127,16 @@ def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byt
     """
     name = Path(unquote(uri)).parent.name or uri
     try:
-        index = _resolve(master, uri)
-        check = _rendition(index, name, kind)
-        if info is not None:
-            _require_as_announced(name, info, check, check.peak_bps)
-        if iframes is not None:
-            _require_iframes(name, _resolve(master, iframes.uri), iframes.iframe_stream_info, check)
-        compared = every_byte and _compare(index.parent, index.parent.parent)
+        with _readable(prefix=f"{name}: "):
+            index = _resolve(master, uri)
+            check = _rendition(index, name, kind)
+            if info is not None:
+                _require_as_announced(name, info, check, check.peak_bps)
+            if iframes is not None:
+                _require_iframes(name, _resolve(master, iframes.uri), iframes.iframe_stream_info, check)
+            compared = every_byte and _compare(index.parent, index.parent.parent)
     except TqError as error:
         return Finding(name, kind, None, TqError(error.code, error.message, _HINT))
-    except OSError as error:
-        at = Path(os.fsdecode(error.filename)).name if error.filename else "a file"
-        return Finding(name, kind, None, _invalid(f"{name}: {at} cannot be read: {error.strerror}"))
     return Finding(name, kind, check, None, compared)
 
 
@@ -229,81 +225,56 @@ def _require_iframes(name: str, path: Path, info: Any, check: RenditionCheck) ->
     _require_as_announced(f"{name} (I-frames)", info, check, iframe_rates(iframes)[0])
 
 
-def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
-    try:
-        verify_same_length(videos)
-    except TqError as error:
-        return TqError(error.code, error.message, _HINT)
+def _require_even(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> None:
+    """Check that all qualities have the same frames, and that audio and subtitles cover them.
+
+    The tolerance is that of sources whose times jump.
+    """
+    verify_same_length(videos)
     cuts = {tuple(segment.frames for segment in check.segments) for check in videos.values()}
-    return _invalid("the qualities are not cut at the same places") if len(cuts) > 1 else None
-
-
-def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> TqError | None:
-    """Check that audio and subtitles cover the video, with the tolerance of sources whose times jump."""
+    if len(cuts) > 1:
+        raise _invalid("the qualities are not cut at the same places")
     for video in videos.values():
         for name, sound in sounds.items():
             late_s = sound.start_s - video.start_s
             short_s = video.duration_s - sound.duration_s - late_s
             if abs(late_s) > _START_TOLERANCE_S:
                 side = "after" if late_s > 0 else "before"
-                return _invalid(f"{name} begins {abs(late_s):.1f} s {side} the video")
+                raise _invalid(f"{name} begins {abs(late_s):.1f} s {side} the video")
             if abs(short_s) > tolerance_s(video.duration_s, linear=True):
                 side = "before" if short_s > 0 else "after"
-                return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
-    return None
+                raise _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
 
 
-def _of_chapters(master: Path, playlist: Any) -> TqError | None:
+def _require_chapters(master: Path, playlist: Any) -> None:
     """Check the chapters that a master playlist names."""
     for data in playlist.session_data:
-        if data.data_id != CHAPTERS_ID:
-            continue
-        try:
+        if data.data_id == CHAPTERS_ID:
             path = _resolve(master, data.uri or "")
-            if not chapters.is_valid(path.read_bytes()):
-                return _invalid(f"{path.name} is not a list of chapters")
-        except TqError as error:
-            return error
-        except OSError as error:
-            return _invalid(f"the chapters cannot be read: {error.strerror}")
-    return None
+            with _readable("the chapters"):
+                if not chapters.is_valid(path.read_bytes()):
+                    raise _invalid(f"{path.name} is not a list of chapters")
 
 
-def _of_folder(generation: Path, length_s: float, every_byte: bool) -> TqError | None:
+def _require_storyboard(generation: Path, length_s: float, every_byte: bool) -> None:
     """Check what is beside the renditions: the storyboard, and the digests of all files there.
 
     Args:
         length_s: of the video.
     """
-    try:
+    with _readable():
         if every_byte:
             _compare(generation, generation)
         if (generation / storyboard.WEBVTT_NAME).exists():
-            wrong = storyboard.damage(generation, length_s)
-            return _invalid(wrong) if wrong else None
-    except TqError as error:
-        return error
-    except OSError as error:
-        at = Path(os.fsdecode(error.filename)).name if error.filename else "a file"
-        return _invalid(f"{at} cannot be read: {error.strerror}")
-    return None
+            _refuse(storyboard.damage(generation, length_s))
 
 
-def _of_dash(master: Path, generation: Path, checks: dict[str, RenditionCheck]) -> TqError | None:
-    try:
-        wrong = dash.damage(master.parent, generation, checks)
-    except OSError as error:
-        return _invalid(f"the MPD cannot be read: {error.strerror}")
-    return _invalid(wrong) if wrong else None
-
-
-def _stray_iframes(playlist: Any) -> TqError | None:
+def _require_own_iframes(playlist: Any) -> None:
     """Check that all I-frames belong to a quality, with which they are compared."""
     qualities = {PurePath(entry.uri).parent for entry in playlist.playlists}
     for entry in playlist.iframe_playlists:
         if PurePath(entry.uri).parent not in qualities:
-            return _invalid(f"the master playlist lists {entry.uri}, which belongs to no quality")
-    return None
+            raise _invalid(f"the master playlist lists {entry.uri}, which belongs to no quality")
 
 
 def _load(path: Path) -> Any:
@@ -314,6 +285,25 @@ def _load(path: Path) -> Any:
         return m3u8.loads(text)
     except (m3u8.ParseError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise _invalid(f"{path.name} cannot be parsed: {error}") from None
+
+
+@contextlib.contextmanager
+def _readable(what: str = "", *, prefix: str = "") -> Iterator[None]:
+    """Convert errors of the file system to OUTPUT_INVALID.
+
+    Args:
+        what: is read; by default the file that the error names.
+    """
+    try:
+        yield
+    except OSError as error:
+        at = what or (Path(os.fsdecode(error.filename)).name if error.filename else "a file")
+        raise _invalid(f"{prefix}{at} cannot be read: {error.strerror}") from None
+
+
+def _refuse(wrong: str | None) -> None:
+    if wrong:
+        raise _invalid(wrong)
 
 
 def _invalid(what: str) -> TqError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def verify_rendition(
     if names != tuple(segment_name(k) for k in range(len(names))):
         raise _invalid(label, f"has {len(names)} segments that are not numbered from 0 without gaps")
     init = _whole_init(directory, label)
-    found = [_whole_segment(directory, label, segment_file) for segment_file in names]
+    found = [_whole_segment(directory, label, each) for each in names]
     for k, segment in enumerate(found):
         if k and segment.tfdt != found[k - 1].tfdt + found[k - 1].duration:
             raise _invalid(label, f"does not join at segment {k}")
@@ -69,10 +70,8 @@ def verify_rendition(
         height=init.height,
         codecs=init.codec,
         segments=tuple(
-            CheckedSegment(
-                segment_file, segment.size, duration, segment.frames, _iframes(segment, init) if video else ()
-            )
-            for segment_file, segment, duration in zip(names, found, durations, strict=True)
+            CheckedSegment(name, segment.size, duration, segment.frames, _iframes(segment, init, video))
+            for name, segment, duration in zip(names, found, durations, strict=True)
         ),
         peak_bps=peak,
         avg_bps=average,
@@ -137,33 +136,28 @@ def _check_cut(label: str, full: int, k: int, segment: Segment, last: bool) -> N
         raise _invalid(label, f"a fragment of segment {k} does not begin with a key frame")
 
 
-def _iframes(segment: Segment, init: Init) -> tuple[IFrame, ...]:
-    return tuple(
-        IFrame(key_frame.offset, key_frame.size, key_frame.duration / init.timescale)
-        for key_frame in segment.key_frames
-    )
+def _iframes(segment: Segment, init: Init, video: bool) -> tuple[IFrame, ...]:
+    key_frames = segment.key_frames if video else ()
+    return tuple(IFrame(offset, size, length / init.timescale) for offset, size, length in key_frames)
 
 
 def _check_packets(directory: Path, label: str, names: Sequence[str], frames: int, video: bool) -> None:
     """Demux the stream; check that packets match the boxes in number, are in order and have no gap."""
-    count, last_dts = 0, None
-    first_pts = last_pts = None
-    step = 0
+    count = step = 0
+    first_pts, last_pts, last_dts = math.inf, -math.inf, -math.inf
+    joined = _Joined([directory / "init.mp4", *(directory / name for name in names)])
     try:
-        with av.open(
-            _Joined([directory / "init.mp4", *(directory / name for name in names)]), mode="r", format="mp4"
-        ) as stream:
+        with av.open(joined, mode="r", format="mp4") as stream:
             for packet in stream.demux():
                 if not packet.size:
                     continue  # the flush at the end
                 count += 1
                 if packet.pts is None or packet.dts is None:
                     raise _invalid(label, f"frame {count} has no timestamp")
-                if last_dts is not None and packet.dts <= last_dts:
+                if packet.dts <= last_dts:
                     raise _invalid(label, f"decode times go back at frame {count}")
                 last_dts = packet.dts
-                first_pts = packet.pts if first_pts is None else min(first_pts, packet.pts)
-                last_pts = packet.pts if last_pts is None else max(last_pts, packet.pts)
+                first_pts, last_pts = min(first_pts, packet.pts), max(last_pts, packet.pts)
                 step = step or packet.duration or 0
     except av.error.FFmpegError as error:
         if isinstance(error, OSError) and error.errno in errnos.FAILING:
@@ -171,12 +165,7 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
         raise _invalid(label, f"cannot be read: {error.strerror}") from error
     if count != frames:
         raise _invalid(label, f"has {count} frames, its boxes declare {frames}")
-    if (
-        video
-        and first_pts is not None
-        and last_pts is not None
-        and last_pts - first_pts != (count - 1) * step
-    ):
+    if video and last_pts - first_pts != (count - 1) * step:
         raise _invalid(label, "has a gap in its timestamps")
 
 

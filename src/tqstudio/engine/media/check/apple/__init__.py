@@ -31,11 +31,7 @@ _OF_PICTURES = frozenset({"1.1", "1.12", "1.18", "6.1", "9.2", "9.15"})
 
 
 def check(master: Path) -> tuple[Result, ...]:
-    """Check a ladder, whose playlists are known to be sound, against all rules.
-
-    Raises:
-        OSError: from the file system.
-    """
+    """Check a ladder, whose playlists are known to be sound, against all rules."""
     read = package.read(master)
     return tuple(
         result_of(rule, read) for rule in RULES if not (read.is_sound and rule.number in _OF_PICTURES)

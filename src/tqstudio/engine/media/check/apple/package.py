@@ -104,11 +104,7 @@ def is_sound(variant: Any) -> bool:
 
 
 def read(master: Path) -> Package:
-    """Read a ladder whose playlists are known to be sound.
-
-    Raises:
-        OSError: from the file system.
-    """
+    """Read a ladder whose playlists are known to be sound."""
     text = master.read_text(encoding="utf-8", errors="replace")
     parsed = m3u8.loads(text)
     media = {
