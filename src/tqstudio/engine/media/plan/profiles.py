@@ -68,8 +68,7 @@ class Profile:
     audio_loudness: float | str = "keep"
     """LUFS to which the sound is brought, or `keep`: that of the source."""
     fields: str = "frames"
-    """What becomes of fields: `frames`, `double` (a picture of each), or `film` (those that were telecined).
-    """
+    """What becomes of fields: `frames`, `double` (a picture of each), or `film` (telecined)."""
     background: str = "#000000"
     """What is seen through transparent pictures: `#rrggbb`."""
     storyboard: bool = False
@@ -103,10 +102,8 @@ class Profile:
         return codec, rung.preset or preset, rung.crf or crf
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to a dict of JSON values."""
-        data = asdict(self)
-        data["rungs"] = list(data["rungs"])
-        return data
+        """Convert to what JSON can express."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
@@ -115,9 +112,7 @@ class Profile:
         Raises:
             KeyError or TypeError: another version wrote the record.
         """
-        values = dict(data)
-        values["rungs"] = tuple(RungSpec(**rung) for rung in values["rungs"])
-        return cls(**values)
+        return cls(**{**data, "rungs": tuple(RungSpec(**rung) for rung in data["rungs"])})
 
 
 def available(user_dir: Path | None = None) -> dict[str, Path]:

@@ -58,10 +58,8 @@ class RenditionCheck:
         return self.codecs != SUBTITLE_CODEC
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to a dict of JSON values."""
-        data = asdict(self)
-        data["segments"] = list(data["segments"])
-        return data
+        """Convert to what JSON can express."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RenditionCheck:

@@ -198,14 +198,9 @@ class SourceFacts:
         return leading_sound(self.audio).index if self.video.still else self.video.index
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to a dict of JSON values. Fractions become strings such as "30000/1001"."""
+        """Convert to what JSON can express. Fractions become strings such as "30000/1001"."""
         data = asdict(self)
-        data["video"]["fps"] = str(self.video.fps)
-        data["video"]["first_pts_s"] = str(self.video.first_pts_s)
-        data["audio"] = list(data["audio"])
-        data["subtitles"] = list(data["subtitles"])
-        data["damage"] = list(data["damage"])
-        data["chapters"] = None if self.chapters is None else list(data["chapters"])
+        data["video"] |= {"fps": str(self.video.fps), "first_pts_s": str(self.video.first_pts_s)}
         return data
 
     @classmethod
@@ -215,24 +210,26 @@ class SourceFacts:
         Raises:
             KeyError, TypeError or ValueError: another version wrote the record; probe the source again.
         """
-        values = dict(data)
-        video = dict(values.pop("video"))
-        video["fps"] = Fraction(video["fps"])
-        video["first_pts_s"] = Fraction(video["first_pts_s"])
-        listed = values.pop("chapters")
-        chapters = tuple(Chapter(**each) for each in listed) if isinstance(listed, list) else None
-        video["aspects"] = tuple((at, aspect) for at, aspect in video["aspects"])
-        return cls(
-            video=VideoTrack(**video),
-            audio=tuple(AudioTrack(**track) for track in values.pop("audio")),
-            subtitles=tuple(
-                SubtitleTrack(**(track | {"canvas": tuple(track.get("canvas", (0, 0)))}))
-                for track in values.pop("subtitles")
+        video, listed = data["video"], data["chapters"]
+        chapters = None if isinstance(listed, int | None) else tuple(Chapter(**each) for each in listed)
+        read = {
+            "video": VideoTrack(
+                **video
+                | {
+                    "fps": Fraction(video["fps"]),
+                    "first_pts_s": Fraction(video["first_pts_s"]),
+                    "aspects": tuple(map(tuple, video["aspects"])),
+                }
             ),
-            damage=tuple(Damage(**each) for each in values.pop("damage")),
-            chapters=() if listed == 0 else chapters,
-            **values,
-        )
+            "audio": tuple(AudioTrack(**track) for track in data["audio"]),
+            "subtitles": tuple(
+                SubtitleTrack(**track | {"canvas": tuple(track.get("canvas", (0, 0)))})
+                for track in data["subtitles"]
+            ),
+            "damage": tuple(Damage(**each) for each in data["damage"]),
+            "chapters": () if listed == 0 else chapters,
+        }
+        return cls(**{**data, **read})
 
 
 def leading_sound(tracks: Iterable[AudioTrack]) -> AudioTrack:

@@ -133,10 +133,8 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     if (stream := _main_video(container)) is None:
         return replace(facts, video=_cover(path, container, facts))
     if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
-        raise TqError(
-            ErrorCode.UNSUPPORTED,
-            f"the video codec of {display(path)} cannot be decoded by this build",
-        )
+        text = f"the video codec of {display(path)} cannot be decoded by this build"
+        raise TqError(ErrorCode.UNSUPPORTED, text)
     # The decoder overwrites the colour tags of the container.
     stated = _colours(stream)
     frame, first_pts = _first_picture(path, container, stream)
@@ -227,9 +225,8 @@ def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any
     for number, packet in enumerate(container.demux(stream)):
         if packet.has_sidedata("encryption_info"):
             # Decoding would at best give noise. The data begin with the scheme, such as `cenc`.
-            raise _encrypted(
-                path, bytes(packet.get_sidedata("encryption_info"))[:4].decode("ascii", "replace")
-            )
+            scheme = bytes(packet.get_sidedata("encryption_info"))[:4]
+            raise _encrypted(path, scheme.decode("ascii", "replace"))
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:
@@ -301,25 +298,22 @@ def _times(stream: Stream, first: Fraction | None, facts: SourceFacts) -> tuple[
 
 def _colours(stream: VideoStream) -> _Colours:
     context = stream.codec_context
-    return _Colours(
-        int(context.color_primaries),
-        int(context.color_trc),
-        int(context.colorspace),
-        int(context.color_range),
-    )
+    tags = context.color_primaries, context.color_trc, context.colorspace, context.color_range
+    return _Colours(*map(int, tags))
 
 
 def _audio_track(stream: Any) -> AudioTrack:
     context = stream.codec_context
+    role: Literal["", "commentary", "description"] = ""
+    if stream.disposition & (Disposition.visual_impaired | Disposition.descriptions):
+        role = "description"
+    elif stream.disposition & Disposition.comment:
+        role = "commentary"
     return AudioTrack(
-        index=stream.index,
-        codec=_codec(stream),
+        **_described(stream),
         channels=channels_of(context) if context else 0,
         sample_rate=(context.sample_rate or 0) if context else 0,
-        language=_language(stream),
-        title=_title(stream),
-        default=_default(stream),
-        role=_role(stream),
+        role=role,
     )
 
 
@@ -330,34 +324,24 @@ def _subtitle_track(stream: Stream) -> SubtitleTrack:
         role = "forced"
     elif stream.disposition & (Disposition.hearing_impaired | Disposition.captions):
         role = "captions"
-    return SubtitleTrack(
-        index=stream.index,
-        codec=_codec(stream),
-        language=_language(stream),
-        title=_title(stream),
-        default=_default(stream),
-        text=context is not None and context.codec.is_decoder and bool(context.codec.text_sub),
-        role=role,
-    )
+    text = context is not None and context.codec.is_decoder and bool(context.codec.text_sub)
+    return SubtitleTrack(**_described(stream), text=text, role=role)
 
 
-def _role(stream: Stream) -> Literal["", "commentary", "description"]:
-    if stream.disposition & (Disposition.visual_impaired | Disposition.descriptions):
-        return "description"
-    return "commentary" if stream.disposition & Disposition.comment else ""
+def _described(stream: Stream) -> dict[str, Any]:
+    """The fields that tracks of audio and of subtitles share."""
+    return {
+        "index": stream.index,
+        "codec": _codec(stream),
+        "language": languages.standard(stream.language or ""),
+        "title": title_of(str(stream.metadata.get("title", ""))),
+        "default": _default(stream),
+    }
 
 
 def _codec(stream: Stream) -> str:
     context = getattr(stream, "codec_context", None)
     return str(context.name) if context is not None else ""
-
-
-def _language(stream: Stream) -> str:
-    return languages.standard(stream.language or "")
-
-
-def _title(stream: Stream) -> str:
-    return title_of(str(stream.metadata.get("title", "")))
 
 
 def _default(stream: Stream) -> bool:
