@@ -10,6 +10,13 @@ from tqstudio.engine.files import errnos
 from tqstudio.errors import ErrorCode, TqError
 
 _READ_ONLY_HINT = "check the disk (see dmesg), and remount it read-write"
+_CODES = {
+    **dict.fromkeys((*errnos.FAILING, errno.EROFS), ErrorCode.IO_ERROR),
+    **dict.fromkeys(errnos.LIMITS, ErrorCode.SYSTEM_LIMIT),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ErrorCode.DISK_LOW),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), ErrorCode.PERMISSION),
+    errno.ENOMEM: ErrorCode.OUT_OF_MEMORY,
+}
 _FAILING_HINT = "check the disk, its cable and its mount (see dmesg); the queue resumes automatically"
 
 # The session limit of GeForce cards is reported as one of these; "out of memory (10)" is a status of NVENC.
@@ -92,20 +99,9 @@ def _signal_of(returncode: int, log_tail: str) -> int | None:
 
 def from_os_error(error: OSError, doing: str) -> TqError:
     """Convert the OSError of a system call; `doing` starts the message."""
-    detail = f"{doing}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return TqError(ErrorCode.DISK_LOW, detail)
-    if error.errno == errno.ENOMEM:
-        return TqError(ErrorCode.OUT_OF_MEMORY, detail)
-    if error.errno in errnos.LIMITS:
-        return TqError(ErrorCode.SYSTEM_LIMIT, detail)
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return TqError(ErrorCode.PERMISSION, detail)
-    if error.errno == errno.EROFS:
-        return TqError(ErrorCode.IO_ERROR, detail, _READ_ONLY_HINT)
-    if error.errno in errnos.FAILING:
-        return TqError(ErrorCode.IO_ERROR, detail)
-    return TqError(ErrorCode.INTERNAL, detail)
+    hint = _READ_ONLY_HINT if error.errno == errno.EROFS else ""
+    code = _CODES.get(error.errno or 0, ErrorCode.INTERNAL)
+    return TqError(code, f"{doing}: {error.strerror or error}", hint)
 
 
 def from_output_error(error: OSError, doing: str) -> TqError:

@@ -14,10 +14,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from tqstudio.engine.media.ffmpeg import confine
 from tqstudio.engine.media.ffmpeg.binary import environment
@@ -25,6 +25,7 @@ from tqstudio.engine.media.ffmpeg.errors import from_os_error
 from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 
+_T = TypeVar("_T")
 _LOG_TAIL_BYTES = 16 * 1024
 _REAP_TIMEOUT_S = 10.0
 
@@ -120,8 +121,13 @@ class Run:
         return lines, at + len(lines)
 
     def log_tail(self) -> str:
-        """The last 16 KiB of ffmpeg's stderr."""
-        return read_tail(self.log_path)
+        """The last 16 KiB of ffmpeg's stderr as text; empty if its log does not exist."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+                return source_file.with_path(log.read()).decode(errors="replace")
+        except OSError:
+            return ""
 
     def _read(self, stream: IO[bytes]) -> None:
         block: dict[str, str] = {}
@@ -137,9 +143,9 @@ class Run:
 def parse_progress(block: dict[str, str]) -> Progress:
     """Parse one `-progress` block (key → value, both as written)."""
     return Progress(
-        frame=_integer(block.get("frame")),
-        out_time_us=_integer(block.get("out_time_us")),
-        speed=_decimal(block.get("speed", "").removesuffix("x")),
+        frame=_number(int, block.get("frame", "")),
+        out_time_us=_number(int, block.get("out_time_us", "")),
+        speed=_number(float, block.get("speed", "").removesuffix("x")),
     )
 
 
@@ -224,16 +230,6 @@ def _set_group_niceness(pid: int, nice: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
-def read_tail(path: Path) -> str:
-    """Read the last 16 KiB of a log as text; empty if it does not exist."""
-    try:
-        with path.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            return source_file.with_path(log.read()).decode(errors="replace")
-    except OSError:
-        return ""
-
-
 def _confined(argv: Sequence[str], nice: int, reads: bytes | None, confine_it: bool) -> list[str]:
     """The command with `confine.py` in front of it, which executes it: the pid is that of ffmpeg."""
     policy = {
@@ -256,23 +252,14 @@ def can_be_confined(ffmpeg: str) -> bool:
     if not confine.is_program(ffmpeg):
         return False
     with tempfile.TemporaryDirectory(prefix="tqstudio-confined-") as scratch:
-        command = _confined([ffmpeg, "-version"], 0, None, True)
-        none = subprocess.DEVNULL
-        run = subprocess.run(
-            command, check=False, cwd=scratch, env=environment(), stdin=none, stdout=none, stderr=none
+        command, none = _confined([ffmpeg, "-version"], 0, None, True), subprocess.DEVNULL
+        return not subprocess.call(
+            command, cwd=scratch, env=environment(), stdin=none, stdout=none, stderr=none
         )
-        return run.returncode == 0
 
 
-def _integer(text: str | None) -> int | None:
+def _number(read: Callable[[str], _T], text: str) -> _T | None:
     try:
-        return int(text or "")
-    except ValueError:
-        return None
-
-
-def _decimal(text: str) -> float | None:
-    try:
-        return float(text)
+        return read(text)
     except ValueError:
         return None

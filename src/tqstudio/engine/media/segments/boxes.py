@@ -21,7 +21,12 @@ _DURATION, _SIZE, _FLAGS, _COMPOSITION = 0x100, 0x200, 0x400, 0x800
 
 
 class Damage(Exception):
-    """A box is malformed."""
+    """A box is malformed or missing."""
+
+    def __init__(self, reason: str, *, empty: bool = False) -> None:
+        super().__init__(reason)
+        self.empty = empty
+        """The boxes are complete but contain no media, as when ffmpeg has written no frame."""
 
 
 class KeyFrame(NamedTuple):
@@ -145,27 +150,26 @@ def fragment(moof: bytes, header: int, media: int) -> Segment:
         media: offset of the first sample in the file.
     """
     traf = _children(_child(_children(moof), b"traf"))
-    defaults = _fragment_defaults(_child(traf, b"tfhd"))
+    own_duration, own_size, first_flags = _fragment_defaults(_child(traf, b"tfhd"))
     begin = _decode_time(traf)
     trun = _child(traf, b"trun")
     flags = int.from_bytes(trun[1:4], "big")
     (count,) = struct.unpack_from(">I", trun, 4)
     offset = 8 + (4 if flags & 0x001 else 0)
-    first_flags = defaults.flags
     if flags & 0x004:
         (first_flags,) = struct.unpack_from(">I", trun, offset)
         offset += 4
     fields = [bit for bit in (_DURATION, _SIZE, _FLAGS, _COMPOSITION) if flags & bit]
     entries = struct.unpack_from(f">{len(fields) * count}I", trun, offset)
     columns = {bit: entries[number :: len(fields)] for number, bit in enumerate(fields)}
-    durations = columns.get(_DURATION, (defaults.duration,) * count)
+    durations = columns.get(_DURATION, (own_duration,) * count)
     if _FLAGS in columns and count and not flags & 0x004:
         first_flags = columns[_FLAGS][0]
     # Decode times, then presentation times of the samples.
     starts = list(accumulate(durations, initial=begin))
     shifts = columns.get(_COMPOSITION, (0,) * count)
     shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
-    sizes = columns.get(_SIZE, (defaults.size,) * count)
+    sizes = columns.get(_SIZE, (own_size,) * count)
     duration, is_sync = starts[-1] - begin, not first_flags & _NON_SYNC
     return Segment(
         count,
@@ -226,14 +230,8 @@ def _child(boxes: dict[bytes, bytes], kind: bytes) -> bytes:
     return boxes[kind]
 
 
-@dataclass(frozen=True, slots=True)
-class _Defaults:
-    duration: int
-    size: int
-    flags: int
-
-
-def _fragment_defaults(tfhd: bytes) -> _Defaults:
+def _fragment_defaults(tfhd: bytes) -> list[int]:
+    """Duration, size and flags of samples for which a `trun` has none."""
     present = int.from_bytes(tfhd[1:4], "big")
     offset = 8 + (8 if present & 0x01 else 0) + (4 if present & 0x02 else 0)
     values = []
@@ -243,7 +241,7 @@ def _fragment_defaults(tfhd: bytes) -> _Defaults:
             (value,) = struct.unpack_from(">I", tfhd, offset)
             offset += 4
         values.append(value)
-    return _Defaults(*values)
+    return values
 
 
 def _aac_codec(esds: bytes) -> str:

@@ -57,9 +57,6 @@ def damage(ladder: Path, generation: Path, checks: Mapping[str, RenditionCheck])
     Args:
         generation: the folder of the generation that the master playlist names.
         checks: of all its renditions, by name.
-
-    Raises:
-        OSError: from the file system.
     """
     number = int(generation.name[1:]) if generation.name[1:].isdecimal() else 0
     try:

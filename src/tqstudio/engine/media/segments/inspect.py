@@ -29,7 +29,7 @@ class Torn:
 
     reason: str
     empty: bool = False
-    """Its boxes are complete but contain no media, as when ffmpeg has written no frame."""
+    """See `boxes.Damage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +80,41 @@ def inspect_init(path: Path) -> Init | Torn:
     return _read(path, _init)
 
 
-def _read(path: Path, parse: Callable[[BinaryIO, int], _T | Torn]) -> _T | Torn:
+def _read(path: Path, parse: Callable[[BinaryIO, int], _T]) -> _T | Torn:
     """Parse a file with `parse`, which gets its size in bytes too."""
     try:
         with path.open("rb") as file:
             return parse(file, file.seek(0, 2))
-    except (boxes.Damage, struct.error, IndexError) as damage:
-        return Torn(str(damage) or "a box is truncated")
+    except boxes.Damage as damage:
+        return Torn(str(damage), damage.empty)
+    except (struct.error, IndexError) as error:
+        return Torn(str(error) or "a box is truncated")
 
 
-def _segment(file: BinaryIO, size: int) -> Segment | Torn:
-    pairs = _pairs(file, size)
-    if isinstance(pairs, Torn):
-        return pairs
-    fragments = [_fragment(file, moof, mdat) for moof, mdat in pairs]
+def _segment(file: BinaryIO, size: int) -> Segment:
+    fragments = [_fragment(file, moof, mdat) for moof, mdat in _pairs(file, size)]
     return replace(reduce(Segment.with_next, fragments), size=size)
 
 
-def _begins(file: BinaryIO, size: int) -> tuple[int, ...] | Torn:
-    pairs = _pairs(file, size)
-    if isinstance(pairs, Torn):
-        return pairs
-    return tuple(boxes.decode_time(boxes.load(file, *moof)) for moof, _ in pairs)
+def _begins(file: BinaryIO, size: int) -> tuple[int, ...]:
+    return tuple(boxes.decode_time(boxes.load(file, *moof)) for moof, _ in _pairs(file, size))
 
 
-def _init(file: BinaryIO, size: int) -> Init | Torn:
-    moov = next((box for box in boxes.top_level(file, size) if box[0] == b"moov"), None)
-    return Torn("no moov box") if moov is None else boxes.track(boxes.load(file, *moov[1:]))
+def _init(file: BinaryIO, size: int) -> Init:
+    for kind, *place in boxes.top_level(file, size):
+        if kind == b"moov":
+            return boxes.track(boxes.load(file, *place))
+    raise boxes.Damage("no moov box")
 
 
-def _pairs(file: BinaryIO, size: int) -> list[tuple[_Place, _Place]] | Torn:
+def _pairs(file: BinaryIO, size: int) -> list[tuple[_Place, _Place]]:
     """For each fragment, the places of the payloads of `moof` and `mdat`."""
     found = boxes.top_level(file, size)
     media = [box for box in found if box[0] in (b"moof", b"mdat")]
     if not media:
-        return Torn("no moof and no mdat box", empty=bool(found))
+        raise boxes.Damage("no moof and no mdat box", empty=bool(found))
     if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
-        return Torn("its moof and mdat boxes do not alternate")
+        raise boxes.Damage("its moof and mdat boxes do not alternate")
     return [(moof[1:], mdat[1:]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
 
 

@@ -51,9 +51,6 @@ class SegmentStore:
         Returns:
             False if a different one was stored: its segments cannot be joined with new ones, so the whole
                 stream is discarded first. Otherwise True.
-
-        Raises:
-            OSError: from the file system.
         """
         content = scratch.read_bytes()
         try:
@@ -79,11 +76,7 @@ class SegmentStore:
         return self._put(scratch, self.root)
 
     def put_all(self, scratch: Path) -> None:
-        """Move a folder with all segments of a stream, already synced, durably to the place of the stream.
-
-        Raises:
-            OSError: from the file system.
-        """
+        """Move a folder with all segments of a stream, already synced, durably to the place of the stream."""
         durable.sync_folder(scratch)
         durable.make_folder(self.root.parent)
         self.discard()
@@ -119,11 +112,7 @@ class SegmentStore:
             return ()
 
     def mark_complete(self, complete: Complete) -> None:
-        """Record that the stream is complete.
-
-        Raises:
-            OSError: from the file system.
-        """
+        """Record that the stream is complete."""
         record = {
             "encoder": complete.encoder,
             "check": complete.check.to_json(),

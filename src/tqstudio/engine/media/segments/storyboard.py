@@ -69,11 +69,7 @@ class Storyboard:
         return bool(files(self.folder))
 
     def copy_key_frames(self, directory: Path) -> None:
-        """Write a video of only the fragments whose key frames are shown.
-
-        Raises:
-            OSError: from the file system.
-        """
+        """Write a video of only the fragments whose key frames are shown."""
         with (directory / KEY_FRAMES_NAME).open("wb") as written:
             written.write(SegmentStore(self.segments).init_path.read_bytes())
             for frame in self.key_frames:
@@ -126,11 +122,7 @@ class Tiles(NamedTuple):
 
 
 def tiles(folder: Path) -> Tiles | None:
-    """The grid of the storyboard in a folder; None without one, or if its pictures are not evenly spaced.
-
-    Raises:
-        OSError: from the file system.
-    """
+    """The grid of the storyboard in a folder; None without one, or if its pictures are not evenly spaced."""
     _, *sprites = files(folder) or [folder]
     if not sprites:
         return None
@@ -189,9 +181,6 @@ def damage(folder: Path, length_s: float | None = None) -> str:
 
     Args:
         length_s: of the video, if it is known.
-
-    Raises:
-        OSError: from the file system.
     """
     at, named = 0, set()
     for cue in webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace")):
