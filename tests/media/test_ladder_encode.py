@@ -208,7 +208,7 @@ def test_what_is_finished_is_not_made_again(clip: MakeClip, encode: MakeEncode) 
     again = encode(source, poster=False)
     again.start()
     assert again.state == "done"
-    assert again.runs == ()
+    assert again.runs == []
     assert all(state.status == "completed" and state.fraction == 1.0 for state in again.renditions)
 
 
@@ -328,7 +328,7 @@ def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: Mak
         unfinish(state, 3)
     second = encode(source, poster=False)
     second.start()
-    assert (second.state, second.runs) == ("done", ())
+    assert (second.state, second.runs) == ("done", [])
     assert [state.check for state in video_of(second)] == [state.check for state in video_of(first)]
 
 
@@ -385,12 +385,11 @@ exec "{ffmpeg.path}" "$@"
     astray.chmod(0o755)
     stray = replace(ffmpeg, path=str(astray))
     second = encode(source, poster=False, ffmpeg=stray)
-    assert second.mode == "seek"
+    assert not second.spec.facts.linear
     run_to_end(second)
-    assert (second.state, second.error, second.mode) == ("done", None, "linear")
+    assert (second.state, second.error, second.spec.facts.linear) == ("done", None, True)
     # At the key frame, then early, then from the start.
-    modes = ["seek", "seek", "linear"]
-    assert [(run.resumed_from, run.mode) for run in second.runs] == [(10, mode) for mode in modes]
+    assert [(run.resumed_from, run.linear) for run in second.runs] == [(10, False), (10, False), (10, True)]
     assert inodes(kept) == kept
     for state in video_of(second):
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
@@ -399,7 +398,7 @@ exec "{ffmpeg.path}" "$@"
         unfinish(state, 10)
     third = encode(source, poster=False, ffmpeg=stray, facts=replace(second.spec.facts, linear=True))
     run_to_end(third)
-    assert [(run.resumed_from, run.mode) for run in third.runs] == [(10, "linear")]
+    assert [(run.resumed_from, run.linear) for run in third.runs] == [(10, True)]
 
 
 def test_reading_counts_as_movement_until_the_first_frame(

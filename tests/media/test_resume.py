@@ -83,10 +83,10 @@ def test_killed_in_every_segment(
     """In each once: at its first, its second or its third fragment, by turns."""
     source = corpus.source(nasty)
     whole = encode(source, slow, rungs=RUNGS, poster=False, store_root=tmp_path / "whole")
-    assert (whole.mode == "linear") is (nasty.linear == "probed")
+    assert whole.spec.facts.linear is (nasty.linear == "probed")
     run_to_end(whole)
     assert (whole.state, whole.error) == ("done", None)
-    assert (whole.mode == "linear") is bool(nasty.linear)
+    assert whole.spec.facts.linear is bool(nasty.linear)
     expected = {name: pictures(stream) for name, stream in streams(whole).items()}
     _is_the_source(expected["90p"], nasty)
     assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
@@ -106,7 +106,7 @@ def test_killed_in_every_segment(
     assert (last.state, last.error) == ("done", None)
     # Where two streams were joined, packets at the join are damaged: ffmpeg reports them when it reads them.
     assert {warning.code for warning in last.warnings} <= {warning.code for warning in whole.warnings}
-    assert (last.mode == "linear") is bool(nasty.linear), "no seam missed that a seek can find"
+    assert last.linear is bool(nasty.linear), "no seam missed that a seek can find"
     begun.append(_video_run(last).starts_at_s)
     assert begun == [float(cut * grid.fragment_s) for cut in (0, *cuts)]
     assert killed

@@ -244,7 +244,7 @@ def test_what_is_converted_is_not_converted_again(
     [state] = subtitles_of(first).values()
     again = encode(source, one, poster=False)
     again.start()
-    assert (again.state, again.runs) == ("done", ())
+    assert (again.state, again.runs) == ("done", [])
     (state.directory / "seg_00001.vtt").unlink()
     third = encode(source, one, poster=False)
     run_to_end(third)

@@ -18,7 +18,6 @@ from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
 from tqstudio.engine.media.encode.subtitles import changed_sidecars
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
-    Mode,
     OwnershipLostError,
     RenditionState,
     RunRecord,
@@ -32,7 +31,7 @@ from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import Damage
-from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, WarningCode, class_of
 
 
 class LadderEncode:
@@ -49,29 +48,19 @@ class LadderEncode:
         self.last_advance = clock()
         """Clock time of the last progress; the caller detects stalls."""
         self.spec = spec
+        """Its facts may become linear, never back."""
         self.tasks: list[Task] = []
         """The running ffmpegs."""
         self._clock = clock
         self._board = Board(spec)
+        self.warnings = self._board.warnings
+        """Warnings of the job; the caller may add those about the source."""
         self._batches: deque[Batch] = deque()
         self._launcher = Launcher(spec)
+        self.runs: Sequence[RunRecord] = self._launcher.records
+        """All ffmpeg runs so far, in the order of their start."""
         self.side = SideRuns(self._launcher, self._board)
         """The runs beside the pictures: poster, subtitles, loudness, audio, storyboard."""
-
-    @property
-    def mode(self) -> Mode:
-        """How runs reach their first frame. It may change to linear, never back."""
-        return self.spec.mode
-
-    @property
-    def warnings(self) -> list[JobWarning]:
-        """Warnings of the job; the caller may add those about the source."""
-        return self._board.warnings
-
-    @property
-    def runs(self) -> tuple[RunRecord, ...]:
-        """All ffmpeg runs so far, in the order of their start."""
-        return tuple(self._launcher.records)
 
     @property
     def renditions(self) -> tuple[RenditionState, ...]:
@@ -127,9 +116,8 @@ class LadderEncode:
                 self._seam_failed(task, seam)
             except (TqError, OSError) as error:
                 self._end_task(task)
-                self._task_failed(
-                    task, error if isinstance(error, TqError) else from_os_error(error, "the encode stopped")
-                )
+                known = error if isinstance(error, TqError) else from_os_error(error, "the encode stopped")
+                self._task_failed(task, known)
             if self.state != "running":
                 return new
         if new:
@@ -148,13 +136,10 @@ class LadderEncode:
         """
         for task in list(self.tasks):
             task.run.kill()
-            if store:
-                for output in task.outputs:
-                    with contextlib.suppress(
-                        TqError, OSError, InitDiffersError, SeamError, OwnershipLostError
-                    ):
-                        output.collect([])
-                        self._show_progress(task, output)
+            for output in task.outputs if store else ():
+                with contextlib.suppress(TqError, OSError, InitDiffersError, SeamError, OwnershipLostError):
+                    output.collect([])
+                    self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
         self.side.clear()
@@ -174,7 +159,9 @@ class LadderEncode:
                 break
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self.tasks and not self._batches and not self.side:
-            self._board.fail_all(self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions))
+            lost = self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions)
+            for name, error in lost.items():
+                self._board.fail(name, error)
             self.error = self._board.failure()
             if self.error is None and self.side.add_storyboard():
                 self._next()
@@ -183,9 +170,8 @@ class LadderEncode:
 
     def _start_video(self, batch: Batch) -> None:
         """Start the first of the missing runs of a batch; the others are planned when it has ended."""
-        for name in batch.names:
-            if self.runs:
-                self._board.reload(name, batch.encoder)
+        for name in batch.names if self.runs else ():
+            self._board.reload(name, batch.encoder)
         states = [self._board[name] for name in batch.names]
         complete = tuple(state.name for state in states if state.prefix.ended and not batch.fresh)
         if complete:
@@ -241,7 +227,7 @@ class LadderEncode:
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
         fraction, kept, speed = task.progress(output, self.spec.grid)
-        self._board.advance(output.name, output.complete_segments, fraction, speed, kept=kept)
+        self._board.advance(output.name, output.complete_segments, fraction, kept, speed)
 
     def _run_ended(self, task: Task) -> None:
         """Handle exit status 0: verify complete renditions, continue the others."""
@@ -267,10 +253,8 @@ class LadderEncode:
         """Continue a batch after a run in which some renditions caught up with the others."""
         short = [output.name for output in task.outputs if output.next_piece < stop]
         for name in short:
-            error = TqError(
-                ErrorCode.OUTPUT_INVALID, f"{name} ended before {self._at(stop)}, other qualities did not"
-            )
-            self._board.fail(name, error)
+            text = f"{name} ended before {self._at(stop)}, other qualities did not"
+            self._board.fail(name, TqError(ErrorCode.OUTPUT_INVALID, text))
         self._batches.appendleft(batch.without(tuple(short)))
 
     def _no_frame_left(self, task: Task, batch: Batch) -> None:
@@ -280,12 +264,11 @@ class LadderEncode:
         """
         if batch.latest is None:
             self._batches.appendleft(replace(batch, latest=task.start - 1))
-        elif self.mode == "seek":
+        elif not self.spec.facts.linear:
             self._go_linear(batch)
         else:
-            self._task_failed(
-                task, TqError(ErrorCode.OUTPUT_EMPTY, f"ffmpeg wrote no frame after {self._at(task.start)}")
-            )
+            text = f"ffmpeg wrote no frame after {self._at(task.start)}"
+            self._task_failed(task, TqError(ErrorCode.OUTPUT_EMPTY, text))
 
     def _at(self, fragment: int) -> str:
         """The start of a fragment, for messages."""
@@ -344,7 +327,7 @@ class LadderEncode:
         does, because it does not depend on the timestamps of the source.
         """
         self._end_task(task)
-        if self.mode == "seek" and task.batch is not None:
+        if not self.spec.facts.linear and task.batch is not None:
             if is_indexed(self.spec.facts) and not task.batch.early:
                 self._batches.appendleft(replace(task.batch, early=True))
             else:

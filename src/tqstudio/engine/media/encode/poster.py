@@ -26,11 +26,7 @@ def take_poster(directory: Path, scratch: Path) -> Path:
 
 
 def store(scratch: Path, target: Path) -> Path:
-    """Move a poster durably to the place where later attempts find it.
-
-    Raises:
-        OSError: from the file system.
-    """
+    """Move a poster durably to the place where later attempts find it."""
     durable.sync(scratch)
     kept = scratch.replace(target)
     durable.sync_folder(target.parent)

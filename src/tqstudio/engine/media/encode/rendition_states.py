@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.values import (
@@ -81,9 +80,7 @@ class Board:
         """Change fields of one state."""
         self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]
 
-    def advance(
-        self, name: str, segments: int, fraction: float, speed: float | None, *, kept: float = 0.0
-    ) -> None:
+    def advance(self, name: str, segments: int, fraction: float, kept: float, speed: float | None) -> None:
         """Update the progress of a running rendition; it never decreases.
 
         Args:
@@ -139,38 +136,26 @@ class Board:
         if state.warning:
             self.warn(WarningCode.LOUDNESS_LIMITED, state.warning)
 
-    def fail_all(self, errors: Mapping[str, TqError]) -> None:
-        """Mark several renditions as failed: name → error."""
-        for name, error in errors.items():
-            self.fail(name, error)
-
     def drop_shorter(self) -> dict[str, TqError]:
         """Discard renditions with fewer frames than the longest, which the next attempt encodes again.
 
         Returns:
             Name → error of the discarded ones.
         """
-        frames = {
-            state.name: state.check.frames
-            for state in self.video
-            if state.check is not None and state.status == "completed"
-        }
+        complete = (state for state in self.video if state.status == "completed")
+        frames = {state.name: state.check.frames for state in complete if state.check is not None}
         longest = max(frames.values(), default=0)
-        errors = {
-            name: TqError(
-                ErrorCode.OUTPUT_INVALID, f"it has {count} frames, the other qualities have {longest}"
-            )
-            for name, count in frames.items()
-            if count != longest
-        }
-        for name in errors:
-            self._spec.require_ownership()
-            SegmentStore(self._states[name].directory).discard()
+        errors = {}
+        for name, count in frames.items():
+            if count != longest:
+                self._spec.require_ownership()
+                SegmentStore(self._states[name].directory).discard()
+                text = f"it has {count} frames, the other qualities have {longest}"
+                errors[name] = TqError(ErrorCode.OUTPUT_INVALID, text)
         return errors
 
     def failure(self) -> TqError | None:
-        """The error of the finished ladder: a required rendition failed, or all video did; None if it is
-        usable."""
+        """The error of the finished ladder, if a required rendition failed or all video did."""
         failed = [state for state in self.states if state.status == "failed"]
         required = next((state for state in failed if state.required), None)
         # Without any to encode, the video is kept from the published ladder.

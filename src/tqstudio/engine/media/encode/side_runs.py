@@ -193,7 +193,7 @@ class SideRuns:
         """Cut the next file of a run into segments and store them; one that fails is left out."""
         name = task.names[task.taken]
         task.taken += 1
-        linear = self._launcher.records[task.number].mode == "linear"
+        linear = self._launcher.records[task.number].linear
         file = task.directory / f"{name}.vtt"
         try:
             check = take_subtitles(self._launcher.spec, file, self._store(name), linear=linear)

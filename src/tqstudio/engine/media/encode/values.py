@@ -28,8 +28,6 @@ from tqstudio.errors import TqError
 State = Literal["idle", "running", "done", "failed", "killed"]
 RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
 RenditionKind = Literal["video", "audio", "subtitles"]
-Mode = Literal["seek", "linear"]
-"""How a run reaches its first fragment: by seeking in the source, or by decoding from the start."""
 
 
 class OwnershipLostError(Exception):
@@ -84,11 +82,6 @@ class EncodeSpec:
         """
         if not self.is_owner():
             raise OwnershipLostError("another worker may have the job by now")
-
-    @property
-    def mode(self) -> Mode:
-        """How runs reach their first frame."""
-        return "linear" if self.facts.linear else "seek"
 
     @property
     def linear_mark(self) -> Path:
@@ -162,7 +155,8 @@ class RunRecord:
     """The first segment that was incomplete before the run."""
     returncode: int | None
     """None while it runs."""
-    mode: Mode = "seek"
+    linear: bool = False
+    """It decodes from the start of the source to reach its first frame, instead of seeking."""
     starts_at_s: float = 0.0
     """Seconds of video before its first frame."""
 

@@ -36,8 +36,6 @@ def build(
     sink: Path,
     choice: Choice,
     encode: LadderEncode,
-    grid: Grid,
-    facts: SourceFacts,
     poster: Path | None,
     check: Callable[[], None],
 ) -> dict[str, Any]:
@@ -52,6 +50,7 @@ def build(
         TqError: OUTPUT_INVALID if the qualities differ in length, or one was not verified.
         OSError: from the file system.
     """
+    spec, grid, facts = encode.spec, encode.spec.grid, encode.spec.facts
     completed = [(state, _checked(state)) for state in encode.renditions if state.status == "completed"]
     # Again, because stored renditions may be from different attempts.
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
@@ -71,10 +70,12 @@ def build(
         "storyboard": str(board.folder.relative_to(sink)) if board and board.is_stored else None,
         # Without a quality of which it would be made, the video is the same.
         "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
-        "dash": encode.spec.profile.dash,
+        "dash": spec.profile.dash,
         "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
         "warnings": warning_views(encode.warnings),
+        # The supervisor compares it with the source once more before it publishes.
+        "source": spec.identity._asdict(),
     }
 
 

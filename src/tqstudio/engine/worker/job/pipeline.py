@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from blake3 import blake3
@@ -91,7 +91,7 @@ def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> 
             "paths are relative to the folders of the source, the output, the home and the programs;"
             f" tqstudio job command {job['job']} prints the complete commands"
         )
-        work = _Work(job, config, lease, report, log, path, sink)
+        work = _Work(job, config, lease, report, log, path, sink, sink)
         with work.open_files:
             try:
                 outcome: Outcome = work.run()
@@ -103,31 +103,23 @@ def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> 
         return outcome
 
 
+@dataclass
 class _Work:
     """The steps of an attempt and their shared state."""
 
-    def __init__(
-        self,
-        job: ClaimedJob,
-        config: WorkerConfig,
-        lease: Lease,
-        report: Report,
-        log: AttemptLog,
-        path: bytes,
-        sink: Path,
-    ) -> None:
-        self._job = job
-        self._config = config
-        self._lease = lease
-        self._report = report
-        self._log = log
-        self._path = path
-        self._output = _output(sink)
-        self._sink = self._named_sink = sink
-        self.open_files = contextlib.ExitStack()
-        """Keeps the source and the sink open."""
-        self._source: ExaminedSource | None = None
-        self._encode: LadderEncode | None = None
+    job: ClaimedJob
+    config: WorkerConfig
+    lease: Lease
+    report: Report
+    log: AttemptLog
+    path: bytes
+    named_sink: Path
+    sink: Path
+    """The same folder, or its path below a descriptor once it is kept open."""
+    open_files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Keeps the source and the sink open."""
+    source: ExaminedSource | None = None
+    encode: LadderEncode | None = None
 
     def run(self) -> Done:
         """Run all steps.
@@ -137,54 +129,63 @@ class _Work:
             Exception: the job failed, see `failed`.
         """
         with self._step(Step.PROBE):
-            dropped_in = self._job["drop_folder_b64"]
+            dropped_in = self.job["drop_folder_b64"]
             self.open_files.enter_context(
-                keep_open(self._path, paths.decode(dropped_in) if dropped_in else None)
+                keep_open(self.path, paths.decode(dropped_in) if dropped_in else None)
             )
-            source = self._source = examine(self._job, self._path, self._lease.check)
-            profile = _profile(self._job)
+            source = self.source = examine(self.job, self.path, self.lease.check)
+            profile = _profile(self.job)
             source.require_accepted(profile)
             choice = choose(
                 source.facts,
                 profile,
                 source.content_id,
-                self._job["requested"],
-                self._job["kept"],
-                dropped=self._job["dropped"],
+                self.job["requested"],
+                self.job["kept"],
+                dropped=self.job["dropped"],
             )
             self._open_sink()
             poster = self._poster_path(source, profile)
             spec = self._spec(source, profile, choice, poster)
-            encode = self._encode = LadderEncode(spec)
+            encode = self.encode = LadderEncode(spec)
             encode.look_up()
             encode.warnings.extend([*warnings.of_source(source.facts, profile), *source.warnings])
-            self._log.line(f"found: {inventory(encode.renditions)}")
-            self._report.add(
+            self.log.line(f"found: {inventory(encode.renditions)}")
+            self.report.add(
                 facts=source.facts.to_json(),
                 content_id=source.content_id,
                 warnings=manifest.warning_views(encode.warnings),
             )
-            self._report.show(rows(choice, {state.name: state for state in encode.renditions}))
+            self.report.show(rows(choice, {state.name: state for state in encode.renditions}))
         with self._scratch():
             with self._step(Step.THUMBNAIL):
                 # It is extracted in parallel to the encode, so that the job does not wait for it.
-                self._log.line(
+                self.log.line(
                     "the poster exists already"
                     if pictures.is_complete(poster)
                     else "the poster will be extracted"
                 )
-            deadline = Deadline(self._config.time_limit.of(source.facts, choice.make, spec.encoder))
-            full_hash = SourceHash(self._path)
+            deadline = Deadline(self.config.time_limit.of(source.facts, choice.make, spec.encoder))
+            full_hash = SourceHash(self.path)
             try:
                 with self._step(Step.TRANSCODE):
-                    self._transcode(source, choice, spec, encode, poster, deadline)
+                    config = self.config
+                    reserve, factor = config.disk_reserve_bytes, config.disk_factor
+                    require_space(
+                        _output(self.named_sink), self._video_store, source, encode, reserve, factor
+                    )
+                    gpu = spec.encoder if uses_gpu(spec.encoder) else None
+                    watch = Watch(encode, source, choice, self.report, self.log, gpu)
+                    transcode(encode, poster, self.lease, watch, config.stall_s, deadline)
+                    self.report.advance(TRANSCODE_ENDS_AT)
                 with self._step(Step.MASTER_PLAYLIST):
-                    listed = self._manifest(source, spec, choice, encode, poster)
-                    self._report.advance(98)
+                    made = poster if pictures.is_complete(poster) else None
+                    listed = manifest.build(self.sink, choice, encode, made, self.lease.check)
+                    self.report.advance(98)
                 with self._step(Step.FINALIZE):
-                    digest = full_hash.wait(self._lease, deadline, self._config.stall_s)
+                    digest = full_hash.wait(self.lease, deadline, self.config.stall_s)
                     source.require_same()
-                    self._report.advance(99)
+                    self.report.advance(99)
             finally:
                 full_hash.stop()
         return Done(listed, digest)
@@ -192,31 +193,31 @@ class _Work:
     def failed(self, error: Exception) -> Failed:
         """Describe an error for the supervisor; the log gets the traceback."""
         if not isinstance(error, TqError):
-            self._log.exception(error)
+            self.log.exception(error)
         if isinstance(error, OSError) and self._is_in_output(error):
             error = from_output_error(error, f"{self._shown_output()} cannot be used")
-        failed = describe(error, self._path)
+        failed = describe(error, self.path)
         cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._source_error()
         if cause is not None and cause.code is not failed.code:
             # The change of the source is the likely cause of the error.
-            self._log.line(f"{failed.code}: {failed.text}")
-            failed = describe(cause, self._path)
+            self.log.line(f"{failed.code}: {failed.text}")
+            failed = describe(cause, self.path)
         return failed
 
     def log_outcome(self, outcome: Outcome) -> None:
         """Log the outcome and the progress of the ladder."""
-        self._log.line(_outcome_line(outcome))
-        encoded = inventory(self._encode.renditions) if self._encode is not None else "nothing"
+        self.log.line(_outcome_line(outcome))
+        encoded = inventory(self.encode.renditions) if self.encode is not None else "nothing"
         if not isinstance(outcome, Done):
-            self._log.line(f"encoded so far: {encoded}")
+            self.log.line(f"encoded so far: {encoded}")
         if isinstance(outcome, Stopped):
-            _log.info("job stopped", job=self._job["job"], reason=outcome.reason, encoded=encoded)
+            _log.info("job stopped", job=self.job["job"], reason=outcome.reason, encoded=encoded)
 
     def _source_error(self) -> TqError | None:
         """The error of a source that was changed or removed since the start of the attempt, or None."""
         try:
-            if self._source is not None:
-                self._source.require_same()
+            if self.source is not None:
+                self.source.require_same()
         except TqError as error:
             return error if error.code in _SOURCE_CODES else None
         return None
@@ -225,16 +226,20 @@ class _Work:
         if error.filename is None:
             return False
         path = Path(os.fsdecode(error.filename))
-        return path.is_relative_to(self._output) or path.is_relative_to(self._sink)
+        return path.is_relative_to(_output(self.named_sink)) or path.is_relative_to(self.sink)
 
     def _shown_output(self) -> str:
-        return f"the output folder {paths.display(os.fsencode(self._output))}"
+        return f"the output folder {paths.display(os.fsencode(_output(self.named_sink)))}"
 
     def _open_sink(self) -> None:
         """Create the work folder and keep it open, so that no other user can replace it."""
         try:
-            self._sink = self.open_files.enter_context(
-                hold(self._output, *self._named_sink.relative_to(self._output).parts, make=True)
+            self.sink = self.open_files.enter_context(
+                hold(
+                    _output(self.named_sink),
+                    *self.named_sink.relative_to(_output(self.named_sink)).parts,
+                    make=True,
+                )
             )
         except OSError as error:
             raise _unwritable(error, self._shown_output()) from error
@@ -246,42 +251,25 @@ class _Work:
             TqError: as `from_output_error`.
         """
         try:
-            if not os.path.samestat(os.stat(self._named_sink), os.stat(self._sink)):
+            if not os.path.samestat(os.stat(self.named_sink), os.stat(self.sink)):
                 raise FileNotFoundError(errno.ENOENT, "it was replaced by another folder")
         except OSError as error:
             raise from_output_error(error, f"{self._shown_output()} cannot be used") from error
 
     @property
     def _video_store(self) -> Path:
-        return self._sink / "segments" / str(self._job["video"])
+        return self.sink / "segments" / str(self.job["video"])
 
     @property
     def _scratch_dir(self) -> Path:
-        return self._sink / "scratch" / f"{self._job['job']}-{self._job['epoch']}"
-
-    def _transcode(
-        self,
-        source: ExaminedSource,
-        choice: Choice,
-        spec: EncodeSpec,
-        encode: LadderEncode,
-        poster: Path,
-        deadline: Deadline,
-    ) -> None:
-        config = self._config
-        reserve, factor = config.disk_reserve_bytes, config.disk_factor
-        require_space(self._output, self._video_store, source, encode, reserve, factor)
-        gpu = spec.encoder if uses_gpu(spec.encoder) else None
-        watch = Watch(encode, source, choice, self._report, self._log, gpu)
-        transcode(encode, poster, self._lease, watch, config.stall_s, deadline)
-        self._report.advance(TRANSCODE_ENDS_AT)
+        return self.sink / "scratch" / f"{self.job['job']}-{self.job['epoch']}"
 
     @contextlib.contextmanager
     def _step(self, step: Step) -> Iterator[None]:
         """Run a step: check the lease, report its start and its duration."""
-        self._lease.check()
-        self._report.begin(step)
-        self._log.line(f"{step}: started")
+        self.lease.check()
+        self.report.begin(step)
+        self.log.line(f"{step}: started")
         began = time.monotonic()
         how = "failed"
         try:
@@ -292,15 +280,15 @@ class _Work:
             raise
         finally:
             seconds = time.monotonic() - began
-            self._report.end(step, seconds)
-            self._log.line(f"{step}: {how} after {seconds:.2f} s")
-            _log.info("step", job=self._job["job"], step=step.value, ended=how, seconds=round(seconds, 3))
+            self.report.end(step, seconds)
+            self.log.line(f"{step}: {how} after {seconds:.2f} s")
+            _log.info("step", job=self.job["job"], step=step.value, ended=how, seconds=round(seconds, 3))
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[None]:
         """Create an empty directory on the file system of the segment store, and remove it at the end."""
         root, scratch = self._scratch_dir.parent, self._scratch_dir
-        job, epoch = self._job["job"], self._job["epoch"]
+        job, epoch = self.job["job"], self.job["epoch"]
         try:
             self._video_store.mkdir(parents=True, exist_ok=True)
             root.mkdir(exist_ok=True)
@@ -322,10 +310,10 @@ class _Work:
         return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
     def _spec(self, source: ExaminedSource, profile: Profile, choice: Choice, poster: Path) -> EncodeSpec:
-        config = self._config
+        config = self.config
         return EncodeSpec(
             ffmpeg=config.ffmpeg,
-            source=self._path,
+            source=self.path,
             identity=source.identity,
             facts=source.facts,
             grid=make_grid(source.facts, profile),
@@ -336,7 +324,7 @@ class _Work:
             content_id=source.content_id,
             store_root=self._video_store,
             scratch=self._scratch_dir,
-            log_dir=self._log.run_dir,
+            log_dir=self.log.run_dir,
             encoder=CPU_ENCODER if profile.encoder == "cpu" else config.encoder,
             device=config.device,
             memory_limit=memory_limit(memory.total()),
@@ -344,23 +332,8 @@ class _Work:
             poster=not choice.nothing_to_make and not pictures.is_complete(poster),
             storyboard=choice.storyboard,
             require_output=self._require_sink,
-            is_owner=lambda: not isinstance(self._lease.ended, Lost),
+            is_owner=lambda: not isinstance(self.lease.ended, Lost),
         )
-
-    def _manifest(
-        self, source: ExaminedSource, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path
-    ) -> dict[str, Any]:
-        listed = manifest.build(
-            self._sink,
-            choice,
-            encode,
-            spec.grid,
-            spec.facts,
-            poster if pictures.is_complete(poster) else None,
-            self._lease.check,
-        )
-        # The supervisor compares it with the source once more before it publishes.
-        return listed | {"source": source.identity._asdict()}
 
 
 def _output(sink: Path) -> Path:

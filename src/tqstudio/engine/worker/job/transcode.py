@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqstudio import paths, shell_quoting
@@ -102,59 +102,53 @@ def _keep_poster(encode: LadderEncode, poster: Path) -> None:
         encode.side.poster = pictures.store(encode.side.poster, poster)
 
 
+@dataclass
 class Watch:
-    """Copies the state of an encode to the progress report and the log of the attempt.
+    """Copies the state of an encode to the progress report and the log of the attempt."""
 
-    Args:
-        gpu: the intended GPU encoder, if any.
-    """
+    encode: LadderEncode
+    source: ExaminedSource
+    choice: Choice
+    report: Report
+    log: AttemptLog
+    gpu: str | None
+    """The intended GPU encoder, if any."""
+    _linear: bool = False
+    """Whether it was reported that the source is decoded from its start."""
+    _pace: Pace = field(default_factory=Pace)
+    # How many of each were reported.
+    _runs: int = 0
+    _warnings: int = 0
+    _notes: int = 0
+    _damage: int = 0
+    _poster_s: float = 0.0
 
-    def __init__(
-        self,
-        encode: LadderEncode,
-        source: ExaminedSource,
-        choice: Choice,
-        report: Report,
-        log: AttemptLog,
-        gpu: str | None,
-    ) -> None:
-        self._encode = encode
-        self._source = source
-        self._choice = choice
-        self._report = report
-        self._log = log
-        self._gpu = gpu
-        self._linear = source.facts.linear
-        self._pace = Pace()
-        self._runs = 0
-        self._warnings = 0
-        self._notes = 0
-        self._damage = 0
-        self._poster_s = 0.0
+    def __post_init__(self) -> None:
+        self._linear = self.source.facts.linear
 
     def update(self) -> None:
         """Report and log all changes since the last call."""
-        encode = self._encode
+        encode = self.encode
         states = encode.renditions
-        names = {rung.name for rung in self._choice.ladder}
+        names = {rung.name for rung in self.choice.ladder}
         speeds = [s.speed for s in states if s.name in names and s.status == "in_progress" and s.speed]
-        self._report.advance(
+        self.report.advance(
             encode.fraction * TRANSCODE_ENDS_AT,
             min(speeds, default=None),
             self._pace.eta_s(encode.fraction),
         )
-        self._report.show(rows(self._choice, {state.name: state for state in states}, self._gpu))
+        self.report.show(rows(self.choice, {state.name: state for state in states}, self.gpu))
         for note in encode.notes[self._notes :]:
-            self._log.line(note)
+            self.log.line(note)
         self._notes = len(encode.notes)
         if len(encode.warnings) > self._warnings:
             for warning in encode.warnings[self._warnings :]:
-                self._log.line(f"warning: {warning.code}: {warning.text}")
+                self.log.line(f"warning: {warning.code}: {warning.text}")
             self._warnings = len(encode.warnings)
-            self._report.add(warnings=warning_views(encode.warnings))
-        if encode.mode == "linear" and not self._linear:
+            self.report.add(warnings=warning_views(encode.warnings))
+        if encode.spec.facts.linear and not self._linear:
             self._linear = True
-            self._log.line("seeking in this source is inaccurate: it is decoded from its start")
+            self.log.line("seeking in this source is inaccurate: it is decoded from its start")
             self._report_facts()
         if len(encode.damage) > self._damage:
             self._damage = len(encode.damage)
@@ -163,9 +157,9 @@ class Watch:
             self._report_runs()
         if encode.side.poster_s > self._poster_s:
             self._poster_s = encode.side.poster_s
-            self._report.end(Step.THUMBNAIL, encode.side.poster_s)
-            self._log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
-        self._log.follow(encode.runs)
+            self.report.end(Step.THUMBNAIL, encode.side.poster_s)
+            self.log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
+        self.log.follow(encode.runs)
 
     def require_accepted(self) -> None:
         """Refuse what decoding showed, if the profile does not accept it.
@@ -173,26 +167,26 @@ class Watch:
         Raises:
             TqError: as `ExaminedSource.require_accepted`.
         """
-        self._source.require_accepted(self._encode.spec.profile, self._encode.damage)
+        self.source.require_accepted(self.encode.spec.profile, self.encode.damage)
 
     def _report_facts(self) -> None:
         """Report what the encode found out about the source, for later attempts."""
-        facts = self._source.facts
-        facts = replace(facts, linear=self._linear, damage=(*facts.damage, *self._encode.damage))
-        self._report.add(facts=facts.to_json(), content_id=self._source.content_id)
+        facts = self.source.facts
+        facts = replace(facts, linear=self._linear, damage=(*facts.damage, *self.encode.damage))
+        self.report.add(facts=facts.to_json(), content_id=self.source.content_id)
 
     def _report_runs(self) -> None:
-        runs = self._encode.runs
+        runs = self.encode.runs
         for run in runs[self._runs :]:
             if run.starts_at_s:
                 where = f"segment {run.resumed_from}, at {run.starts_at_s:.1f} s"
-                how = ", decoding from the start of the source" if run.mode == "linear" else ""
-                self._log.line(f"[{run.label}] resumes at {where}{how}")
+                how = ", decoding from the start of the source" if run.linear else ""
+                self.log.line(f"[{run.label}] resumes at {where}{how}")
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]
         # The storyboard's input exists only during its run.
         repeatable = [run.argv for run in runs if run.label != "storyboard"]
-        self._report.add(
+        self.report.add(
             argv=[[shell_quoting.transportable(word) for word in argv] for argv in repeatable],
             resumed_from=videos[0].resumed_from if videos else None,
             resumed_at_s=round(videos[0].starts_at_s, 3) if videos else None,
