@@ -24,7 +24,6 @@ from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.segments import boxes
-from tqstudio.engine.media.segments.collector import NewSegment
 from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.media.source.source_file import identity_of
@@ -128,9 +127,9 @@ def run_ffmpeg(ffmpeg: FFmpeg, *arguments: str) -> None:
     )
 
 
-def run_to_end(encode: LadderEncode, until: Callable[[], bool] = lambda: False) -> list[NewSegment]:
+def run_to_end(encode: LadderEncode, until: Callable[[], bool] = lambda: False) -> list[tuple[str, str]]:
     """Step an encode until it ends, or until a condition holds."""
-    new: list[NewSegment] = []
+    new: list[tuple[str, str]] = []
     if encode.state == "idle":
         encode.start()
     while encode.state == "running" and not until():

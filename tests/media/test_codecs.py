@@ -17,6 +17,7 @@ from tqstudio.engine.media.plan.rungs import build_ladder
 from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
 from .corpus import CORPUS, Corpus, pictures
 from .test_resume import kill_behind, streams, video_of
+from .test_rungs import sized
 
 BOTH = pytest.mark.parametrize(
     ("codec", "pixels"),
@@ -149,7 +150,7 @@ def test_one_ladder_of_several_codecs(clip: MakeClip, encode: MakeEncode, small:
         RungSpec(720, 900, codec="hevc"),
     )
     profile = override(replace(small, rungs=rungs), {"crf": "30"})
-    ladder = build_ladder((320, 180), profile)
+    ladder = build_ladder(sized(320, 180), profile)
     assert [(rung.name, rung.codec, rung.crf, rung.skipped) for rung in ladder] == [
         ("720p-hevc", "hevc", 22, True),
         ("144p", "h264", 30, False),
@@ -170,5 +171,5 @@ def test_one_ladder_of_several_codecs(clip: MakeClip, encode: MakeEncode, small:
 
 def test_a_source_below_every_rung_gets_one_of_the_profiles_own_codec(small: Profile) -> None:
     profile = replace(small, rungs=(RungSpec(720, 900), RungSpec(360, 400, codec="hevc")))
-    [own] = [rung for rung in build_ladder((160, 90), profile) if not rung.skipped]
+    [own] = [rung for rung in build_ladder(sized(160, 90), profile) if not rung.skipped]
     assert (own.name, own.codec) == ("90p", "h264")

@@ -21,7 +21,7 @@ from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fra
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.segments import boxes, join
 from tqstudio.engine.media.segments.boxes import Segment
-from tqstudio.engine.media.segments.collector import NewSegment, SeamError, StreamOutput
+from tqstudio.engine.media.segments.collector import SeamError, StreamOutput
 from tqstudio.engine.media.segments.inspect import Prefix, Torn, inspect_segment, verified_prefix
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorCode, TqError
@@ -86,9 +86,9 @@ class Run:
         """Let it have written these; the names of the segments that came of it."""
         for number in numbers:
             shutil.copy(self._written / fragment_name(number), self.scratch)
-        new: list[NewSegment] = []
+        new: list[tuple[str, str]] = []
         self.output.collect(new, ended)
-        return [segment.name for segment in new]
+        return [name for _, name in new]
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_killed_in_every_segment(
     assert (last.state, last.error) == ("done", None)
     # Where two streams were joined, packets at the join are damaged: ffmpeg reports them when it reads them.
     assert {warning.code for warning in last.warnings} <= {warning.code for warning in whole.warnings}
-    assert last.linear is bool(nasty.linear), "no seam missed that a seek can find"
+    assert last.spec.facts.linear is bool(nasty.linear), "no seam missed that a seek can find"
     begun.append(_video_run(last).starts_at_s)
     assert begun == [float(cut * grid.fragment_s) for cut in (0, *cuts)]
     assert killed

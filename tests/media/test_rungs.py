@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import RungSpec
 from tqstudio.engine.media.plan.rungs import ABOVE_SOURCE, NOT_REQUESTED, Rung, build_ladder
+from tqstudio.engine.media.source.facts import SourceFacts
+
+from .test_grid import facts
 
 WEB = profiles.load("web")
+FACTS = facts(Fraction(25))
 ALL = ("2160p", "1440p", "1080p", "720p", "480p", "360p")
 
 # Smallest source height that gets a rung, and the rungs from there on: 95 % of a rung stand for it.
@@ -24,6 +29,10 @@ TABLE = [
     (456, ALL[4:]),
     (342, ALL[5:]),
 ]
+
+
+def sized(width: int, height: int) -> SourceFacts:
+    return replace(FACTS, video=replace(FACTS.video, width=width, height=height))
 
 
 def made(ladder: tuple[Rung, ...]) -> list[Rung]:
@@ -41,7 +50,7 @@ def test_every_height_from_144_to_4320(portrait: bool) -> None:
     for height in range(144, 4321):
         width = height * 16 // 9
         size = (height, width) if portrait else (width, height)
-        ladder = build_ladder(size, WEB)
+        ladder = build_ladder(sized(*size), WEB)
         assert tuple(rung.name for rung in made(ladder)) == expected_names(height), height
         for rung in made(ladder):
             assert (rung.width < rung.height) == portrait, height
@@ -71,18 +80,18 @@ def test_every_height_from_144_to_4320(portrait: bool) -> None:
     ],
 )
 def test_what_a_user_expects_of_known_sizes(size: tuple[int, int], largest: tuple[str, int, int]) -> None:
-    rung = made(build_ladder(size, WEB))[0]
+    rung = made(build_ladder(sized(*size), WEB))[0]
     assert (rung.name, rung.width, rung.height) == largest
 
 
 def test_a_source_below_the_lowest_rung_gets_less_bitrate_than_it() -> None:
-    (rung,) = made(build_ladder((256, 144), WEB))
+    (rung,) = made(build_ladder(sized(256, 144), WEB))
     assert 64 < rung.maxrate_kbps < 800
     assert rung.required
 
 
 def test_rungs_not_requested_are_skipped_with_the_reason() -> None:
-    ladder = build_ladder((1920, 1080), WEB, frozenset({"720p"}))
+    ladder = build_ladder(sized(1920, 1080), WEB, frozenset({"720p"}))
     assert [rung.name for rung in made(ladder)] == ["720p"]
     reasons = {rung.name: rung.skipped_reason for rung in ladder}
     assert reasons["1080p"] == NOT_REQUESTED
@@ -91,12 +100,12 @@ def test_rungs_not_requested_are_skipped_with_the_reason() -> None:
 
 def test_an_optional_rung_stays_optional() -> None:
     profile = replace(WEB, rungs=(RungSpec(1080, 6000, required=False), RungSpec(360, 800)))
-    assert [rung.required for rung in build_ladder((1920, 1080), profile)] == [False, True]
+    assert [rung.required for rung in build_ladder(sized(1920, 1080), profile)] == [False, True]
 
 
 @given(width=st.integers(2, 8192), height=st.integers(2, 8192))
 def test_properties_of_every_ladder(width: int, height: int) -> None:
-    rungs = made(build_ladder((width, height), WEB))
+    rungs = made(build_ladder(sized(width, height), WEB))
     assert rungs
     assert len({rung.name for rung in rungs}) == len(rungs)
     assert [rung.pixels for rung in rungs] == sorted((rung.pixels for rung in rungs), reverse=True)

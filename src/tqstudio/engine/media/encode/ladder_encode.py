@@ -28,7 +28,7 @@ from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
 from tqstudio.engine.media.plan.missing_runs import plan
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, on_cpu
 from tqstudio.engine.media.plan.warnings import of_damage
-from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
+from tqstudio.engine.media.segments.collector import InitDiffersError, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, WarningCode, class_of
@@ -97,16 +97,16 @@ class LadderEncode:
         # Load PyAV for `_finish` while ffmpeg works: its import takes a fifth of a worker's start.
         import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
-    def step(self) -> list[NewSegment]:
+    def step(self) -> list[tuple[str, str]]:
         """Check the runs, store finished segments, start the next runs. Call it until `state` changes.
 
         Returns:
-            The segments stored by this call.
+            Rendition and name of the segments stored by this call.
 
         Raises:
             OwnershipLostError: another worker may have the job; the caller must `kill` without storing.
         """
-        new: list[NewSegment] = []
+        new: list[tuple[str, str]] = []
         for task in list(self.tasks):
             try:
                 self._advance(task, new)
@@ -193,7 +193,7 @@ class LadderEncode:
 
     # Watching runs
 
-    def _advance(self, task: Task, new: list[NewSegment]) -> None:
+    def _advance(self, task: Task, new: list[tuple[str, str]]) -> None:
         """Store the finished segments of a run, adding them to `new`, and handle its exit."""
         # Read the exit status first: after it, `collect` sees the complete output.
         status = task.run.poll()

@@ -9,10 +9,9 @@ from tqstudio.engine.media.encode.values import (
     EncodeSpec,
     RenditionKind,
     RenditionState,
-    look_up_audio,
-    look_up_subtitles,
-    look_up_video,
+    look_up,
 )
+from tqstudio.engine.media.plan.keys import Rendition
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -58,12 +57,8 @@ class Board:
 
     def look_up(self) -> None:
         """Read the states of all renditions from the store."""
-        for rung in self._rungs.values():
-            self._states[rung.name] = look_up_video(self._spec, rung)
-        for rendition in self._spec.audio:
-            self._states[rendition.name] = look_up_audio(self._spec, rendition)
-        for subtitles in self._spec.subtitles:
-            self._states[subtitles.name] = look_up_subtitles(self._spec, subtitles)
+        renditions: list[Rendition] = [*self._rungs.values(), *self._spec.audio, *self._spec.subtitles]
+        self._states = {each.name: look_up(self._spec, each) for each in renditions}
         for state in self.states:
             self._warn_of_loudness(state)
 
@@ -73,7 +68,7 @@ class Board:
         if previous.encoder == encoder:
             self.update(name, prefix=verified_prefix(previous.directory, self._spec.grid))
             return
-        found = look_up_video(self._spec, self._rungs[name], encoder)
+        found = look_up(self._spec, self._rungs[name], encoder)
         self._states[name] = replace(found, fraction=max(previous.fraction, found.fraction))
 
     def update(self, name: str, **changes: object) -> None:

@@ -165,13 +165,19 @@ MAX_UNVERIFIED = 0.999
 """The largest `fraction` of a rendition that is not verified yet."""
 
 
-def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> RenditionState:
-    """Read the state of a video rendition from the store.
+def look_up(spec: EncodeSpec, rendition: Rendition, encoder: str | None = None) -> RenditionState:
+    """Read the state of a rendition from the store.
 
     Args:
-        encoder: the encoder whose stream to read; by default that of the worker, or the CPU encoder if its
-            stream is further, as after a fallback from the GPU.
+        encoder: of video, whose stream to read; by default the worker's, or the CPU encoder if its stream
+            is further, as after a fallback from the GPU.
     """
+    match rendition:
+        case AudioRendition():
+            return _look_up(spec, rendition, "audio", rendition.default, rendition.codec)
+        case SubtitleRendition():
+            return _look_up(spec, rendition, "subtitles", False, "webvtt")
+    rung = rendition
     intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
     candidates = [encoder] if encoder else list(dict.fromkeys((intended, CODECS[rung.codec].encoder)))
     states = [
@@ -181,16 +187,6 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
         states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
     )
     return replace(further, hdr=rung.hdr)
-
-
-def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
-    """Read the state of an audio rendition from the store."""
-    return _look_up(spec, rendition, "audio", rendition.default, rendition.codec)
-
-
-def look_up_subtitles(spec: EncodeSpec, rendition: SubtitleRendition) -> RenditionState:
-    """Read the state of a subtitle rendition from the store."""
-    return _look_up(spec, rendition, "subtitles", False, "webvtt")
 
 
 def _look_up(

@@ -66,32 +66,22 @@ class Rung:
         return self.pixels * CODECS[self.codec].cost
 
 
-def build_ladder(
-    facts_or_size: SourceFacts | tuple[int, int],
-    profile: Profile,
-    requested: Set[str] | None = None,
-) -> tuple[Rung, ...]:
+def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | None = None) -> tuple[Rung, ...]:
     """Choose the rungs of a source, largest first.
 
     Pictures are never enlarged. A source below the lowest rung gets one rung at its own size, named after it.
     The result contains every rung of the profile; skipped ones have a `skipped_reason`.
 
     Args:
-        facts_or_size: a probed source, or the display (width, height) of one in SDR.
         requested: names of the rungs to encode; None means all.
     """
-    if isinstance(facts_or_size, SourceFacts) and facts_or_size.video.still:
-        sounds = [each for each in audio_renditions(facts_or_size, profile) if each.default]
+    if facts.video.still:
+        sounds = [each for each in audio_renditions(facts, profile) if each.default]
         reasons = {sound.name: _unless_requested(sound.name, requested) for sound in sounds}
         return tuple(
             Rung(each.name, 0, 0, each.bitrate_kbps, True, reasons[each.name], each.codec) for each in sounds
         )
-    if isinstance(facts_or_size, SourceFacts):
-        width, height = facts_or_size.video.width, facts_or_size.video.height
-        hdr = colour_of(facts_or_size.video).hdr
-    else:
-        width, height = facts_or_size
-        hdr = False
+    width, height, hdr = facts.video.width, facts.video.height, colour_of(facts.video).hdr
     short = min(width, height)
     rungs = [_rung(width, height, spec, name, profile, requested) for spec, name in names(profile).items()]
     rungs = [replace(rung, skipped_reason=NOT_HDR) if rung.hdr and not hdr else rung for rung in rungs]

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
@@ -37,18 +36,6 @@ class InitDiffersError(Exception):
 
 class SeamError(Exception):
     """A run did not begin exactly at the end of the stored media. It stored no segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewSegment:
-    """A segment that was checked and stored."""
-
-    rendition: str
-    index: int
-    name: str
-    size: int
-    """Bytes."""
-    frames: int
 
 
 class StreamOutput:
@@ -100,12 +87,12 @@ class StreamOutput:
         """Whether the run has not finished a piece yet."""
         return self.next_piece == self.start
 
-    def collect(self, new: list[NewSegment], ended: bool = False) -> None:
+    def collect(self, new: list[tuple[str, str]], ended: bool = False) -> None:
         """Move finished pieces to the store. Cheap if there are none.
 
         Args:
-            new: receives the segments that were stored, also if a later one raises; without those that the
-                store already had.
+            new: receives rendition and name of the segments that were stored, also if a later one raises;
+                without those that the store already had.
             ended: the run exited with 0, so that a short piece is the last one, not an incomplete one.
 
         Raises:
@@ -231,7 +218,7 @@ class StreamOutput:
             what = f"{self._piece_label()} does not begin at the end of the previous one"
             raise self._misplaced(what, self.is_empty)
 
-    def _close_segment(self, new: list[NewSegment]) -> None:
+    def _close_segment(self, new: list[tuple[str, str]]) -> None:
         """Join and store the open segment, if there is one."""
         if self._covering_segment is None and not self._open_pieces:
             return
@@ -244,7 +231,7 @@ class StreamOutput:
         elif segment := self._joined(k):
             self._drop_damaged(k, segment, first)
             if self.store.put(self._directory / segment_name(k)):
-                new.append(NewSegment(self.name, k, segment_name(k), segment.size, segment.frames))
+                new.append((self.name, segment_name(k)))
         self._drop_fragments(k)
         self._open_pieces = []
         self.complete_segments = k + 1

@@ -146,11 +146,10 @@ def flattened(video: VideoTrack, background: str) -> tuple[Filters, VideoTrack]:
     if not has_alpha(video):
         return (), video
     read = colour_of(video)
-    depths = ("", 10, 12, 16)
     to_rgb: Filters = ()
     if read.matrix != RGB and not is_grey(video):
         to_rgb = (
-            ("format", {"pix_fmts": "|".join(f"yuva444p{depth}" for depth in depths)}),
+            _any_depth("yuva444p"),
             _described(read),
             ("zscale", {"matrix": "gbr", "range": "full"}),
         )
@@ -160,14 +159,19 @@ def flattened(video: VideoTrack, background: str) -> tuple[Filters, VideoTrack]:
     below: Filters = (("negate", {"components": "a"}), ("colorchannelmixer", shares))
     filters: Filters = (
         *to_rgb,
-        ("format", {"pix_fmts": "|".join(f"gbrap{depth}" for depth in depths)}),
+        _any_depth("gbrap"),
         ("premultiply", {"inplace": 1}),
         *(below if any(shares.values()) else ()),
-        ("format", {"pix_fmts": "|".join(f"gbrp{depth}" for depth in depths)}),
+        _any_depth("gbrp"),
     )
     return filters, replace(
         video, pix_fmt="gbrp", color_primaries=read.primaries, color_transfer=read.transfer
     )
+
+
+def _any_depth(pix_fmt: str) -> tuple[str, dict[str, Any]]:
+    """The filter that converts to a pixel format in the depth of the pictures."""
+    return ("format", {"pix_fmts": "|".join(f"{pix_fmt}{depth}" for depth in ("", 10, 12, 16))})
 
 
 def peak_of(metadata: Any) -> int:
@@ -223,7 +227,7 @@ def to_bt709(video: VideoTrack, *, ten_bits: bool = False) -> Filters:
         return (described,)
     # zscale rejects subsampled pictures with an odd side, and older versions reject grey. `format` converts
     # them; it reads all grey as full range and keeps the values if the result is tagged full range too.
-    whole = (("format", {"pix_fmts": "|".join(f"yuv444p{depth}" for depth in ("", 10, 12, 16))}),)
+    whole = (_any_depth("yuv444p"),)
     target: dict[str, Any] = {"matrix": "709", "range": "limited"}
     if read.wide:
         target |= {"primaries": "709", "transfer": "709"}

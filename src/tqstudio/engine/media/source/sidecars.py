@@ -96,7 +96,7 @@ def read(source: bytes, track: SubtitleTrack) -> bytes:
             content = _read(folder, track.file)
     except OSError as error:
         raise source_file.unreadable(os.path.join(os.path.dirname(source), track.file), error) from error
-    if _digest(content) != track.digest:
+    if blake3(content).hexdigest() != track.digest:
         raise TqError(
             ErrorCode.SOURCE_CHANGED,
             f"{display(track.file)} changed while it was being transcoded: add the video again",
@@ -143,7 +143,7 @@ def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
         text=True,
         role=role,
         sidecar=encode(name),
-        digest=_digest(content),
+        digest=blake3(content).hexdigest(),
     )
 
 
@@ -166,7 +166,3 @@ def _read(folder: int, name: bytes) -> bytes:
     if len(content) > LARGEST:
         raise OSError(errno.EFBIG, f"it has more than {LARGEST} bytes")
     return content
-
-
-def _digest(content: bytes) -> str:
-    return blake3(content).hexdigest()

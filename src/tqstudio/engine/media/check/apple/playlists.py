@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
-from typing import Any
 
 from tqstudio.engine.media.check.apple.package import Package, Playlist
 from tqstudio.engine.media.check.apple.rules import Findings, Note, Rule, table
-from tqstudio.engine.media.check.apple.video import ROUNDING, codecs_of, video_codec
+from tqstudio.engine.media.check.apple.video import ROUNDING, codecs_of, info_of, video_codec
 
 RULES: list[Rule] = []
 _rule = table(RULES)
@@ -154,26 +153,23 @@ def _edges(playlist: Playlist) -> list[float]:
     return [edge for edge in edges[:-1] if edge < edges[-1] - _SOUND_S]
 
 
-@_rule("9.1", "MUST", "EXT-X-STREAM-INF has CODECS")
-def _(package: Package) -> Findings:
-    yield from (str(variant.uri) for variant in package.variants if not codecs_of(variant))
+def _with(number: str, tag: str, attribute: str) -> None:
+    """Enter the rule that all entries of a tag have an attribute."""
+
+    @_rule(number, "MUST", f"{tag} has {attribute}")
+    def _(package: Package) -> Findings:
+        for entry in package.variants if tag == _VARIANT else package.iframe_variants:
+            if not getattr(info_of(entry), attribute.lower().replace("-", "_")):
+                yield str(entry.uri)
 
 
-@_rule("9.2", "MUST", "EXT-X-STREAM-INF has RESOLUTION")
-def _(package: Package) -> Findings:
-    yield from (str(variant.uri) for variant in package.variants if not variant.stream_info.resolution)
-
-
-@_rule("9.3", "MUST", "EXT-X-I-FRAME-STREAM-INF has CODECS")
-def _(package: Package) -> Findings:
-    yield from (str(entry.uri) for entry in package.iframe_variants if not codecs_of(entry))
-
-
-@_rule("9.4", "MUST", "EXT-X-I-FRAME-STREAM-INF has RESOLUTION")
-def _(package: Package) -> Findings:
-    yield from (
-        str(entry.uri) for entry in package.iframe_variants if not entry.iframe_stream_info.resolution
-    )
+_VARIANT, _IFRAMES = "EXT-X-STREAM-INF", "EXT-X-I-FRAME-STREAM-INF"
+_with("9.1", _VARIANT, "CODECS")
+_with("9.2", _VARIANT, "RESOLUTION")
+_with("9.3", _IFRAMES, "CODECS")
+_with("9.4", _IFRAMES, "RESOLUTION")
+_with("9.14", _VARIANT, "AVERAGE-BANDWIDTH")
+_with("9.15", _VARIANT, "FRAME-RATE")
 
 
 @_rule("9.5", "SHOULD", "audio and video are separate streams")
@@ -209,20 +205,9 @@ def _(package: Package) -> Findings:
             yield f"{variant.uri} declares {declared} and has {peak} bit/s"
 
 
-@_rule("9.14", "MUST", "EXT-X-STREAM-INF has AVERAGE-BANDWIDTH")
-def _(package: Package) -> Findings:
-    yield from (str(each.uri) for each in package.variants if not each.stream_info.average_bandwidth)
-
-
-@_rule("9.15", "MUST", "EXT-X-STREAM-INF has FRAME-RATE")
-def _(package: Package) -> Findings:
-    yield from (str(each.uri) for each in package.variants if not each.stream_info.frame_rate)
-
-
 @_rule("9.16", "MUST", "VIDEO-RANGE is given unless all is SDR")
 def _(package: Package) -> Findings:
-    infos: list[tuple[Any, Any]] = [(each.uri, each.stream_info) for each in package.variants]
-    infos += [(each.uri, each.iframe_stream_info) for each in package.iframe_variants]
+    infos = [(each.uri, info_of(each)) for each in (*package.variants, *package.iframe_variants)]
     if any(info.video_range not in (None, "SDR") for _, info in infos):
         yield from (str(uri) for uri, info in infos if not info.video_range)
 

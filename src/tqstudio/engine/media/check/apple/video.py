@@ -48,10 +48,14 @@ _H264_LEVELS = {
 }
 
 
+def info_of(entry: Any) -> Any:
+    """The attributes of an entry of the master playlist, of video or I-frames."""
+    return getattr(entry, "stream_info", None) or entry.iframe_stream_info
+
+
 def codecs_of(entry: Any) -> list[str]:
     """The codecs of an entry of the master playlist."""
-    info = getattr(entry, "stream_info", None) or entry.iframe_stream_info
-    return [codec.strip() for codec in (info.codecs or "").split(",") if codec.strip()]
+    return [codec.strip() for codec in (info_of(entry).codecs or "").split(",") if codec.strip()]
 
 
 def video_codec(entry: Any) -> str:
@@ -61,21 +65,14 @@ def video_codec(entry: Any) -> str:
 
 def _h264(package: Package) -> list[tuple[Any, int, int]]:
     """The variants in H.264 with profile and level."""
-    found = []
-    for variant in package.variants:
-        codec = video_codec(variant)
-        if parsed := _AVC.fullmatch(codec):
-            found.append((variant, int(parsed[1], 16), int(parsed[2], 16)))
-    return found
+    parsed = [(variant, _AVC.fullmatch(video_codec(variant))) for variant in package.variants]
+    return [(variant, int(found[1], 16), int(found[2], 16)) for variant, found in parsed if found]
 
 
 def _hevc(package: Package) -> list[tuple[Any, str, str, int]]:
     """The variants in HEVC with profile, tier and 30 times the level."""
-    found = []
-    for variant in package.variants:
-        if parsed := _HVC.match(video_codec(variant)):
-            found.append((variant, parsed[1], parsed[2], int(parsed[3])))
-    return found
+    parsed = [(variant, _HVC.match(video_codec(variant))) for variant in package.variants]
+    return [(variant, found[1], found[2], int(found[3])) for variant, found in parsed if found]
 
 
 def _each(variants: Iterable[Any]) -> list[Any]:
@@ -84,8 +81,7 @@ def _each(variants: Iterable[Any]) -> list[Any]:
 
 
 def _is_sdr(entry: Any) -> bool:
-    info = getattr(entry, "stream_info", None) or entry.iframe_stream_info
-    return info.video_range in (None, "SDR")
+    return info_of(entry).video_range in (None, "SDR")
 
 
 @_rule("1.1", "MUST", "video is H.264, HEVC, Dolby Vision or AV1")
@@ -244,20 +240,15 @@ def _(package: Package) -> Findings:
     sizes = [each.stream_info.resolution for each in package.variants if each.stream_info.resolution]
     for width, height in sorted(set(sizes)):
         # Sides are rounded to even numbers.
-        if (
-            abs(width - sizes[0][0] * height / sizes[0][1]) > 2
-            and abs(height - sizes[0][1] * width / sizes[0][0]) > 2
-        ):
-            yield f"{width}x{height} beside {sizes[0][0]}x{sizes[0][1]}"
+        first, other = sizes[0]
+        if abs(width - first * height / other) > 2 and abs(height - other * width / first) > 2:
+            yield f"{width}x{height} beside {first}x{other}"
 
 
 @_rule("1.34", "SHOULD", "some UHD has at most 15 Mbit/s")
 def _(package: Package) -> Findings:
-    rates = [
-        each.stream_info.bandwidth
-        for each in package.variants
-        if min(each.stream_info.resolution or (0,)) >= _UHD
-    ]
+    infos = [each.stream_info for each in package.variants]
+    rates = [info.bandwidth for info in infos if min(info.resolution or (0,)) >= _UHD]
     if rates and min(rates) > _UHD_BPS:
         yield f"the lowest has {min(rates)} bit/s"
 
