@@ -104,12 +104,12 @@ class WorkerSession:
             raise _Interrupted
 
     def run(self) -> int:
-        """Work until a signal or the supervisor stops it. Returns the exit status."""
+        """Work until a signal or the supervisor stops it. Returns the exit status: 1 if it was refused."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
         terms = self._register()
         if terms is None:
-            return self._exit_status()
+            return int(self._refused)
         logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
         heartbeats = HeartbeatThread(
             self._heartbeat_client, self._instance, terms["heartbeat_s"], Usage().measure, self._on_refused
@@ -127,10 +127,7 @@ class WorkerSession:
         finally:
             heartbeats.stop()
         _log.info("worker exits", refused=self._refused)
-        return self._exit_status()
-
-    def _exit_status(self) -> int:
-        return 1 if self._refused else 0
+        return int(self._refused)
 
     def _on_refused(self) -> None:
         """Stop because the supervisor rejects the token: it accepts no more requests of this process."""
@@ -301,10 +298,9 @@ class WorkerSession:
                 disk_factor=terms["disk_factor"],
             )
             return pipeline.run(job, config, lease, report)
-        except TqError as error:  # ffmpeg is missing
-            return self._not_started(job, error)
-        except Exception as error:  # the claim is malformed
-            _log.exception("job could not be started", job=lease.job)
+        except Exception as error:
+            if not isinstance(error, TqError):  # the claim is malformed; else ffmpeg is missing
+                _log.exception("job could not be started", job=lease.job)
             return self._not_started(job, error)
 
     def _locate(self) -> FFmpeg:
@@ -323,8 +319,7 @@ class WorkerSession:
         """Describe the failure of a job before its first step, and write it to the log of the attempt."""
         failed = describe(error, f"job {job['job']}".encode())
         if path := job.get("log"):
-            with AttemptLog(
-                Path(path), logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
-            ) as log:
+            roots = logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
+            with AttemptLog(Path(path), roots) as log:
                 log.line(f"could not be started: {failed.code}: {failed.text} ({failed.hint})")
         return failed

@@ -5,13 +5,13 @@ Without video they are the qualities: each track in several bit rates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.track_names import LOW, MOST_TRACKS, SURROUND, TrackNames
+from tqstudio.engine.media.plan.track_names import LOW, MOST_TRACKS, SURROUND, track_names
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_sound
 
 DOWNMIX_PEAK = 0.84
@@ -26,6 +26,8 @@ _APART = 1.25
 """Least factor between the bit rates of two qualities."""
 
 Codec = Literal["aac", "eac3"]
+_Sound = tuple[AudioTrack, AudioTrack | None]
+"""A track, and that of its right channel if it is stored apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,15 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     leading = leading_sound(track for track, _ in sounds)
     first = next(each for each in sounds if each[0] is leading)
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
+    sounds = [first, *others][:MOST_TRACKS]
+    names = track_names("audio", (track.language for track, _ in sounds))
     if facts.video.still:
-        return _qualities([first, *others][:MOST_TRACKS], profile)
-    names = TrackNames("audio")
+        return _qualities(sounds, names, profile)
     found: list[AudioRendition] = []
-    for track, right in [first, *others][:MOST_TRACKS]:
+    for name, (track, right) in zip(names, sounds, strict=True):
         channels = track.channels if right is None else 2
         mixed = AudioRendition(
-            name=names.next(track.language),
+            name=name,
             track=track,
             channels=min(channels, profile.audio_channels),
             bitrate_kbps=profile.audio_bitrate_kbps,
@@ -95,15 +98,15 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
         )
         found.append(mixed)
         if profile.audio_low_kbps:
-            name, rate = f"{mixed.name}{LOW}", profile.audio_low_kbps
-            found.append(replace(mixed, name=name, bitrate_kbps=rate, default=False))
+            low = profile.audio_low_kbps
+            found.append(replace(mixed, name=f"{name}{LOW}", bitrate_kbps=low, default=False))
         if profile.audio_surround != "none" and channels > 2 and mixed.downmixed:
             found.append(_surround(mixed, profile))
     return tuple(found)
 
 
 def _qualities(
-    sounds: Sequence[tuple[AudioTrack, AudioTrack | None]], profile: Profile
+    sounds: Sequence[_Sound], names: Iterable[str], profile: Profile
 ) -> tuple[AudioRendition, ...]:
     """The qualities of sound alone, best first: no bit rate is above that of the first track.
 
@@ -116,20 +119,12 @@ def _qualities(
     for rate in sorted(min(own, each) for each in _QUALITIES_KBPS):
         if not rates or rate >= _APART * rates[-1]:
             rates.append(rate)
-    names = TrackNames("audio")
     found: list[AudioRendition] = []
-    for track, right in sounds:
+    for name, (track, right) in zip(names, sounds, strict=True):
         channels = min(track.channels if right is None else 2, profile.audio_channels)
-        default, name = not found, names.next(track.language)
+        default, prefix = not found, f"{name}-" if found else ""
         found += [
-            AudioRendition(
-                f"{rate}k" if default else f"{name}-{rate}k",
-                track,
-                channels,
-                bitrate_kbps=rate,
-                default=default,
-                right=right,
-            )
+            AudioRendition(f"{prefix}{rate}k", track, channels, "aac", rate, default, right)
             for rate in reversed(rates)
         ]
     return tuple(found)
@@ -154,9 +149,7 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
     )
 
 
-def _joined(
-    facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]
-) -> list[tuple[AudioTrack, AudioTrack | None]]:
+def _joined(facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]) -> list[_Sound]:
     """List the usable tracks, and join the mono tracks of an MXF file to stereo pairs, in their order.
 
     Broadcasters store the channels of a pair apart. One channel of a pair alone is published as it is.
@@ -164,7 +157,7 @@ def _joined(
     tracks = facts.audio
     if not (facts.container.startswith("mxf") and all(track.channels == 1 for track in tracks)):
         return [(track, None) for track in tracks if is_usable(track)]
-    found: list[tuple[AudioTrack, AudioTrack | None]] = []
+    found: list[_Sound] = []
     for left, right in zip_longest(tracks[::2], tracks[1::2]):
         is_pair = right is not None and (left.language, left.role) == (right.language, right.role)
         if is_pair and is_usable(left) and is_usable(right):

@@ -73,11 +73,6 @@ class Grid:
         return self.total_frames / self.fps
 
     @property
-    def frame_s(self) -> Fraction:
-        """Seconds of one frame."""
-        return 1 / self.fps
-
-    @property
     def fragment_s(self) -> Fraction:
         """Seconds of a full fragment."""
         return self.gop / self.fps
@@ -96,7 +91,7 @@ class Grid:
 
     def tfdt(self, frame: int, timescale: int) -> int:
         """The decode time, in units of 1/timescale, of a fragment whose first frame is `frame`, from 0."""
-        return round(((self.g0 + frame) * self.frame_s + self.output_offset) * timescale)
+        return round(((self.g0 + frame) / self.fps + self.output_offset) * timescale)
 
     def on_grid(self, frame: int, tfdt: int, timescale: int) -> bool:
         """Whether `tfdt` is less than half a frame from the decode time expected for `frame`."""

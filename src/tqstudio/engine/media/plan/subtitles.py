@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.track_names import MOST_TRACKS, TrackNames
+from tqstudio.engine.media.plan.track_names import MOST_TRACKS, track_names
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_sound
 from tqstudio.paths import display
 
@@ -68,6 +68,5 @@ def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleR
     """Choose the published subtitles, in the order of the source; files beside it come last."""
     if profile.subtitle_tracks == "none":
         return ()
-    names = TrackNames("sub")
     chosen = [track for track in facts.subtitles if track.text][:MOST_TRACKS]
-    return tuple(SubtitleRendition(names.next(track.language), track) for track in chosen)
+    return tuple(map(SubtitleRendition, track_names("sub", (track.language for track in chosen)), chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 MOST_TRACKS = 32
 """Tracks of a kind that are published at most; a player's menu holds no more."""
@@ -17,22 +17,12 @@ LOW = "-low"
 _IN_QUALITY = re.compile(r"audio-.+-(\d+k)")
 
 
-class TrackNames:
-    """Gives each rendition of a kind a name of its own.
-
-    Args:
-        kind: `audio` or `sub`.
-    """
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._count: Counter[str] = Counter()
-
-    def next(self, language: str) -> str:
-        """Return the name of the next track in a language."""
-        self._count[language] += 1
-        number = self._count[language]
-        return f"{self._kind}-{language}" + (f"-{number}" if number > 1 else "")
+def track_names(kind: str, languages: Iterable[str]) -> Iterator[str]:
+    """Name the renditions of tracks in these languages; `kind` is `audio` or `sub`."""
+    count: Counter[str] = Counter()
+    for language in languages:
+        count[language] += 1
+        yield f"{kind}-{language}" + (f"-{count[language]}" if count[language] > 1 else "")
 
 
 def is_of_track(name: str) -> bool:

@@ -78,19 +78,11 @@ def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
     if colour.colour_of(video).hdr and not any(rung.hdr for rung in profile.rungs):
         kind = "HLG" if colour.colour_of(video).transfer == colour.HLG else "PQ"
         named = f"Dolby Vision {video.dv_profile}: its base layer" if video.dv_profile else "HDR"
-        found.append(
-            JobWarning(
-                WarningCode.HDR_TONE_MAPPED,
-                f"{named} ({kind}) is mapped to SDR: highlights are compressed and wide colours clipped",
-            )
-        )
+        text = f"{named} ({kind}) is mapped to SDR: highlights are compressed and wide colours clipped"
+        found.append(JobWarning(WarningCode.HDR_TONE_MAPPED, text))
     if colour.has_alpha(video):
-        found.append(
-            JobWarning(
-                WarningCode.ALPHA_LEFT_OUT,
-                f"transparency is left out: the pictures are shown over {profile.background}",
-            )
-        )
+        text = f"transparency is left out: the pictures are shown over {profile.background}"
+        found.append(JobWarning(WarningCode.ALPHA_LEFT_OUT, text))
     return found
 
 

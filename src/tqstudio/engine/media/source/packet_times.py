@@ -42,24 +42,16 @@ class PacketTimes:
         self.size = 0
         """Bytes of all packets."""
         self._count = 0
-        self._first: Fraction | None = None
-        self._last_pts = 0
-        self._end: Fraction | None = None
-
-    @property
-    def first(self) -> Fraction | None:
+        self.first: Fraction | None = None
         """Start of the first packet in seconds; None without packets."""
-        return self._first
+        self._last_pts = 0
+        self.end: Fraction | None = None
+        """End of the last packet in seconds; None without packets."""
 
     @property
     def last(self) -> Fraction:
         """Start of the last packet in seconds."""
         return self._last_pts * self._base
-
-    @property
-    def end(self) -> Fraction | None:
-        """End of the last packet in seconds; None without packets."""
-        return self._end
 
     def add(self, packet: Packet[Stream]) -> None:
         """Record the times of the next packet in decode order."""
@@ -77,10 +69,10 @@ class PacketTimes:
             before, after = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
             begins, ends = begins + Fraction(before, self._rate), ends - Fraction(after, self._rate)
         # Only among the first ones, because of reordering: the clock may restart at lower values later.
-        if self._first is None or (self._count <= _REORDERED_WITHIN and begins < self._first):
-            self._first = begins
-        if self._end is None or ends > self._end:
-            self._end = ends
+        if self.first is None or (self._count <= _REORDERED_WITHIN and begins < self.first):
+            self.first = begins
+        if self.end is None or ends > self.end:
+            self.end = ends
         self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
 
     def close(self) -> None:
@@ -123,9 +115,7 @@ class StreamClock:
             # Some muxers write times that are a frame too early.
             self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
             self._played += step if 0 <= step <= self._other else length
-        if packet.dts is None:
-            return
-        self._last = packet.dts
+        self._last = self._last if packet.dts is None else packet.dts
 
 
 class PacketFaults:

@@ -84,17 +84,13 @@ def choose(
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
     else:
-        fresh = {
-            name for name, key in wanted.items() if quality_of(name) in requested and kept.get(name) != key
-        }
-        keep = {name: key for name, key in kept.items() if name not in fresh}
+        fresh = (name for name, key in wanted.items() if kept.get(name) != key)
+        again = {name for name in fresh if quality_of(name) in requested}
+        keep = {name: key for name, key in kept.items() if name not in again}
     made = [rung for rung in ladder if not rung.skipped and rung.name not in keep]
     make = tuple(rung for rung in made if not rung.is_sound)
-    if (
-        requested is not None
-        and not made
-        and not any(name in keep or name in sounds or name in texts for name in requested)
-    ):
+    known = keep.keys() | sounds.keys() | texts.keys()
+    if requested is not None and not made and known.isdisjoint(requested):
         available = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
         raise TqError(
             ErrorCode.BAD_CONFIG,
