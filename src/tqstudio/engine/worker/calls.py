@@ -35,11 +35,7 @@ def tested(instance: str, problem: str) -> Call[TestedAnswer]:
 def heartbeat(
     instance: str, jobs: list[tuple[int, int]], cpu_percent: float, memory_bytes: int
 ) -> Call[HeartbeatAnswer]:
-    """Renew leases.
-
-    Args:
-        jobs: (job, epoch) of each lease to renew.
-    """
+    """Renew the leases of these jobs, each given with its epoch."""
     return Call(
         "POST",
         "/v1/worker/heartbeat",

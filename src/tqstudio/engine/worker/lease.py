@@ -85,9 +85,6 @@ class Lease:
         return None
 
     def check(self) -> None:
-        """
-        Raises:
-            StopWork: the lease has ended.
-        """
+        """Raise StopWork if the lease has ended."""
         if (ended := self.ended) is not None:
             raise StopWork(ended)

@@ -78,11 +78,7 @@ class OutcomeReport:
     def _send(
         self, lease: Lease, verb: str, body: dict[str, Any], timeout_s: float = _TIMEOUT_S
     ) -> str | None:
-        """Send until it is answered; the request is idempotent.
-
-        Raises:
-            TqError: the supervisor rejected it.
-        """
+        """Send until it is answered, or raise that it was rejected; the request is idempotent."""
         retry_s = retry_delay.FIRST_S
         while True:
             try:

@@ -42,8 +42,7 @@ def main() -> int:
 def take_identity(environment: MutableMapping[str, str]) -> WorkerIdentity:
     """Read the identity of this worker. Removes the token, so that ffmpeg does not inherit it.
 
-    Raises:
-        KeyError or ValueError: the environment is not that of a worker.
+    KeyError or ValueError means that the environment is not that of a worker.
     """
     token = environment.pop("TQSTUDIO_WORKER_TOKEN")
     return WorkerIdentity(

@@ -18,8 +18,7 @@ _PACE_LEAST_S = 2.0
 class Report:
     """The live state of one job, as in `requests.ProgressRequest`. Thread-safe.
 
-    Args:
-        on_step: called without the lock whenever a step begins.
+    Whenever a step begins, `on_step` is called without the lock.
     """
 
     def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:

@@ -201,11 +201,7 @@ class WorkerSession:
             _log.warning("preparing for the first job failed", error=str(error))
 
     def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
-        """Wait for a job.
-
-        Returns:
-            The job and the clock time of the request; None if there was no job, or the wait was aborted.
-        """
+        """Wait for a job; return it with the clock time of the request, or None without one or if aborted."""
         retry_s = retry_delay.FIRST_S
         while not self._stopping and not self._refused:
             asked_at = since_boot()
@@ -236,11 +232,7 @@ class WorkerSession:
         return None
 
     def _test(self) -> None:
-        """Run a test encode and report the result.
-
-        Raises:
-            TqError: the report failed.
-        """
+        """Run a test encode and report the result, or raise that this failed."""
         try:
             encoder = (self._identity.encoder or CPU_ENCODER).split()[0]
             problem = encoding_problem(self._locate(), encoder, self._identity.device)

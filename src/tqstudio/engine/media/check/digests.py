@@ -23,11 +23,7 @@ def of_file(path: Path) -> str:
 
 
 def text_of(sums: Mapping[str, str]) -> str:
-    """Format the content of a `BLAKE3SUMS`.
-
-    Args:
-        sums: path relative to the folder of the file → digest.
-    """
+    """Format a `BLAKE3SUMS`: path relative to its folder → digest."""
     return "".join(f"{digest}  {name}\n" for name, digest in sums.items())
 
 

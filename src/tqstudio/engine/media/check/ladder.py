@@ -257,11 +257,7 @@ def _require_chapters(master: Path, playlist: Any) -> None:
 
 
 def _require_storyboard(generation: Path, length_s: float, every_byte: bool) -> None:
-    """Check what is beside the renditions: the storyboard, and the digests of all files there.
-
-    Args:
-        length_s: of the video.
-    """
+    """Check what is beside the renditions of a video: its storyboard, and the digests of all files there."""
     with _readable():
         if every_byte:
             _compare(generation, generation)
@@ -289,11 +285,7 @@ def _load(path: Path) -> Any:
 
 @contextlib.contextmanager
 def _readable(what: str = "", *, prefix: str = "") -> Iterator[None]:
-    """Convert errors of the file system to OUTPUT_INVALID.
-
-    Args:
-        what: is read; by default the file that the error names.
-    """
+    """Convert errors of the file system to OUTPUT_INVALID; without `what`, they name the file themselves."""
     try:
         yield
     except OSError as error:

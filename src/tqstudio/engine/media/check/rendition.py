@@ -79,11 +79,7 @@ def verify_rendition(
 
 
 def verify_same_length(checks: Mapping[str, RenditionCheck]) -> None:
-    """Check that all video renditions of a ladder have the same frame count.
-
-    Raises:
-        TqError: OUTPUT_INVALID, with the counts.
-    """
+    """Check that all video renditions of a ladder have the same frame count; else raise OUTPUT_INVALID."""
     if len({check.frames for check in checks.values()}) > 1:
         counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
         raise TqError(ErrorCode.OUTPUT_INVALID, f"the qualities differ in length (frames: {counts})")
@@ -111,12 +107,9 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
 
 
 def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str) -> None:
-    """Check that an audio rendition begins and ends with the video.
+    """Check that an audio rendition begins and ends with the video; else raise OUTPUT_INVALID.
 
     If the timestamps of the source jump, the end is an estimate and the tolerance larger.
-
-    Raises:
-        TqError: OUTPUT_INVALID.
     """
     begins_s = check.start_s - TIMELINE_START_S
     ends_s = begins_s + check.duration_s - float(grid.total_frames / grid.fps)

@@ -129,11 +129,7 @@ class LadderEncode:
         return new
 
     def kill(self, store: bool = True) -> None:
-        """Kill all ffmpeg processes; stored segments are kept. Idempotent.
-
-        Args:
-            store: first store what they finished since the last step.
-        """
+        """Kill all ffmpeg processes; with `store`, store what they have finished. Idempotent."""
         for task in list(self.tasks):
             task.run.kill()
             for output in task.outputs if store else ():
@@ -285,10 +281,9 @@ class LadderEncode:
         self._launcher.spec = self.spec
 
     def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
-        """Verify renditions whose segments are all stored.
+        """Verify renditions whose segments are all stored; return the errors of those that failed, by name.
 
-        Returns:
-            Name → error of those that failed; empty if the whole encode failed.
+        If the whole encode failed, there are none.
         """
         from tqstudio.engine.media.encode.finish import finish
 

@@ -13,11 +13,7 @@ _END_OF_JPEG = b"\xff\xd9"
 
 
 def take_poster(directory: Path, scratch: Path) -> Path:
-    """Move the poster of an ended run to the scratch directory.
-
-    Raises:
-        TqError: OUTPUT_EMPTY.
-    """
+    """Move the poster of an ended run to the scratch directory; without one raise OUTPUT_EMPTY."""
     poster = directory / POSTER_NAME
     if not poster.exists() or not poster.stat().st_size:
         # After a seek beyond the last frame, ffmpeg exits with 0 and writes nothing.

@@ -76,11 +76,7 @@ class Board:
         self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]
 
     def advance(self, name: str, segments: int, fraction: float, kept: float, speed: float | None) -> None:
-        """Update the progress of a running rendition; it never decreases.
-
-        Args:
-            kept: the stored part by fragments, if that is more than by whole segments.
-        """
+        """Update the progress of a running rendition, which never decreases. `kept` counts stored fragments."""
         state = self._states[name]
         done = max(state.segments_done, segments)
         total = max(state.segments_total, done)
@@ -132,10 +128,9 @@ class Board:
             self.warn(WarningCode.LOUDNESS_LIMITED, state.warning)
 
     def drop_shorter(self) -> dict[str, TqError]:
-        """Discard renditions with fewer frames than the longest, which the next attempt encodes again.
+        """Discard renditions with fewer frames than the longest; return the error of each by name.
 
-        Returns:
-            Name → error of the discarded ones.
+        The next attempt encodes them again.
         """
         complete = (state for state in self.video if state.status == "completed")
         frames = {state.name: state.check.frames for state in complete if state.check is not None}

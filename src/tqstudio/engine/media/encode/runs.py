@@ -196,11 +196,7 @@ class Launcher:
         return self._launch(label, "loudness", argv, "ebur128", {}, names=tuple(names))
 
     def audio(self, stores: Mapping[str, SegmentStore], gains: Mapping[str, float]) -> Task:
-        """Start one run of these audio renditions, always from the beginning.
-
-        Args:
-            gains: in dB, of each.
-        """
+        """Start one run of these audio renditions, always from the beginning, with their gains in dB."""
         spec = self.spec
         sounds = [sound for sound in spec.audio if sound.name in stores]
         argv = audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, sounds, gains)
@@ -211,8 +207,7 @@ class Launcher:
     def subtitles(self, names: Sequence[str], content: bytes | None = None) -> Task:
         """Start one run that writes each of these subtitle renditions as one file.
 
-        Args:
-            content: of the file beside the source from which the only one of them is made.
+        With `content`, the file beside the source, it is one rendition that is made of that.
         """
         spec = self.spec
         chosen = [each for each in spec.subtitles if each.name in names]
@@ -258,11 +253,7 @@ class Launcher:
         names: tuple[str, ...] = (),
         give: Callable[[Path], None] = lambda _: None,
     ) -> Task:
-        """Start a run in a new directory.
-
-        Args:
-            give: writes there what the run reads besides the source.
-        """
+        """Start a run in a new directory, where `give` writes what it reads besides the source."""
         spec, number = self.spec, len(self.records)
         spec.require_output()
         directory = spec.scratch / f"run-{number}"

@@ -23,11 +23,7 @@ _DRAWING = re.compile(r"\s*m( +-?\d+(\.\d+)?| +[mnlbspc])+\s*")
 
 
 def sidecar_content(spec: EncodeSpec, name: str) -> bytes | None:
-    """Read the file beside the source from which a rendition is made; None for a stream.
-
-    Raises:
-        TqError: as `sidecars.read`.
-    """
+    """Read the file beside the source from which a rendition is made; None for a stream."""
     track = _track(spec, name)
     return sidecars.read(spec.source, track) if track.sidecar else None
 

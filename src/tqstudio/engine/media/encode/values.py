@@ -76,10 +76,7 @@ class EncodeSpec:
     process may be suspended at any line while another worker continues with the same store."""
 
     def require_ownership(self) -> None:
-        """
-        Raises:
-            OwnershipLostError: `is_owner` returned False.
-        """
+        """Raise OwnershipLostError if `is_owner` returns False."""
         if not self.is_owner():
             raise OwnershipLostError("another worker may have the job by now")
 
@@ -93,11 +90,7 @@ class EncodeSpec:
         return self.store_root / f"linear-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
 
     def mark_linear(self) -> None:
-        """Write that file durably.
-
-        Raises:
-            TqError: from the file system.
-        """
+        """Write that file durably."""
         mark = self.linear_mark
         try:
             durable.make_folder(mark.parent)

@@ -73,11 +73,7 @@ def is_program(path: str) -> bool:
 
 
 def read_only() -> None:
-    """Forbid this process to write or execute any file, to open sockets, and to look at other processes.
-
-    Raises:
-        OSError: a restriction that the kernel knows could not be set.
-    """
+    """Forbid this process to write or execute any file, to open sockets, and to look at other processes."""
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     # Landlock can only allow: all but /proc, which shows the environment of other processes.
     _allow_files([], [*_SYSTEM, *(f"/{name}" for name in os.listdir("/") if name != "proc")], [])

@@ -95,11 +95,9 @@ def encodes(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> bool:
 
 
 def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> str:
-    """Run a test encode of 0.1 s with the options of jobs; returns the reason if it fails, else an empty
-    string.
+    """Run a test encode of 0.1 s with the options of jobs; return why it failed, else an empty string.
 
-    Raises:
-        TqError: ffmpeg could not be started.
+    Raises TqError if ffmpeg could not be started.
     """
     options = encoder_options(profiles.load("web"), Rung("test", 256, 256, 1000), 30, encoder, node)
     filters = ",".join("=".join(each) for each in input_filters(encoder, "yuv420p"))

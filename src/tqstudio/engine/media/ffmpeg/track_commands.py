@@ -176,8 +176,7 @@ def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> li
 def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, rate: int) -> Any:
     """Mix decoded sound down to the channels of a rendition, and cut or fill it up to the grid.
 
-    Args:
-        zero: the source time at which its timestamps start.
+    Its timestamps start at the source time `zero`.
     """
     if rendition.downmixed:
         # The sum of several channels may exceed full scale: 5.1 mixed to stereo by 7.7 dB.

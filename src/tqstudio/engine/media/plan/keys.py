@@ -30,11 +30,7 @@ _DIGITS = 32
 
 
 def settings_hash(content_id: str, profile: Profile, rendition: Rendition, facts: SourceFacts) -> str:
-    """Compute the settings hash of a rendition: 32 hex digits.
-
-    Args:
-        content_id: identifies the content of the source (`fingerprint.Content.id`).
-    """
+    """Compute the settings hash of a rendition: 32 hex digits; for `content_id` see `fingerprint.Content`."""
     grid = make_grid(facts, profile)
     match rendition:
         case Rung():

@@ -107,11 +107,7 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
-        """Convert back from the output of `to_json`.
-
-        Raises:
-            KeyError or TypeError: another version wrote the record.
-        """
+        """Convert back; KeyError or TypeError means that another version wrote the record."""
         return cls(**{**data, "rungs": tuple(RungSpec(**rung) for rung in data["rungs"])})
 
 
@@ -273,11 +269,7 @@ def _checked(profile: Profile, what: str) -> Profile:
 
 
 def _conflict(profile: Profile, rungs: list[tuple[str, RungSpec]]) -> tuple[str, str] | None:
-    """The first conflict between settings, and a hint; None without any.
-
-    Args:
-        rungs: those of the profile, each with its codec.
-    """
+    """The first conflict between settings, and a hint; None without any. Each rung has its codec."""
     segment_s, gop_s = profile.segment_s, profile.gop_s
     if segment_s % gop_s:
         nearest = max(1, segment_s // gop_s) * gop_s

@@ -78,11 +78,7 @@ class Segment:
         )
 
     def with_next(self, later: Segment) -> Segment:
-        """Combine it with the segment that follows it.
-
-        Raises:
-            Damage: they are not contiguous.
-        """
+        """Combine it with the segment that follows it; raise Damage if they are not contiguous."""
         if not later.follows(self):
             raise Damage("its fragments are not contiguous")
         return Segment(

@@ -13,11 +13,7 @@ WEBVTT_NAME, JSON_NAME = "chapters.vtt", "chapters.json"
 
 
 def files(chapters: Sequence[Chapter]) -> dict[str, bytes]:
-    """Write the files, by name; none without chapters.
-
-    Args:
-        chapters: on the timeline of the video.
-    """
+    """Write the files of chapters on the timeline of the video, by name; none without chapters."""
     if not chapters:
         return {}
     cues, entries = ["WEBVTT\n"], []

@@ -63,11 +63,7 @@ class RenditionCheck:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RenditionCheck:
-        """Convert back from the output of `to_json`.
-
-        Raises:
-            KeyError or TypeError: another version wrote it.
-        """
+        """Convert back; KeyError or TypeError means that another version wrote the record."""
         values = dict(data)
         segments = tuple(
             CheckedSegment(**segment | {"iframes": tuple(map(IFrame._make, segment.get("iframes", ())))})

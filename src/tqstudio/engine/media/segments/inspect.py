@@ -51,32 +51,21 @@ class Prefix:
 
 
 def inspect_segment(path: Path) -> Segment | Torn:
-    """Read the metadata of a media segment or fragment; about 0.05 ms.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-    """
+    """Read the metadata of a media segment or fragment, which must exist; about 0.05 ms."""
     return _read(path, _segment)
 
 
 def outline_segment(path: Path) -> tuple[int, ...] | Torn:
     """Read the decode time of the first sample of each fragment, in units of the track's timescale.
 
-    Reads the box headers of a media segment whose boxes are complete, without its samples; about 0.02 ms per
+    Reads the box headers of a media segment, which must exist, without its samples; about 0.02 ms per
     fragment.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
     """
     return _read(path, _begins)
 
 
 def inspect_init(path: Path) -> Init | Torn:
-    """Read an initialisation segment.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-    """
+    """Read an initialisation segment, which must exist."""
     return _read(path, _init)
 
 
@@ -132,11 +121,7 @@ def is_placed(segment: Segment, frame: int, grid: Grid, timescale: int) -> bool:
 
 
 def verified_prefix(directory: Path, grid: Grid) -> Prefix:
-    """Find the valid stored part of a video stream: intact, on the grid, and contiguous.
-
-    Args:
-        directory: of the stream in the segment store.
-    """
+    """Find the valid part of a video stream in its folder: intact, on the grid, and contiguous."""
     try:
         init = inspect_init(directory / INIT_NAME)
     except (FileNotFoundError, NotADirectoryError):

@@ -109,11 +109,7 @@ def media_playlist(
 
 
 def iframe_playlist(iframes: Sequence[tuple[str, IFrame]]) -> str:
-    """Write the playlist of the I-frames of a video rendition.
-
-    Args:
-        iframes: each with the URI of its segment.
-    """
+    """Write the playlist of the I-frames of a video rendition, each given with the URI of its segment."""
     lines = _head(target_duration(iframe.duration_s for _, iframe in iframes), True)
     lines.append("#EXT-X-I-FRAMES-ONLY")
     for name, iframe in iframes:

@@ -80,9 +80,7 @@ class Storyboard:
     def store(self, directory: Path) -> None:
         """Complete the directory of the run that made the sprites, and move it durably to its folder.
 
-        Raises:
-            TqError: OUTPUT_INVALID if the run made too few.
-            OSError: from the file system.
+        Raises OUTPUT_INVALID if the run made too few.
         """
         (directory / KEY_FRAMES_NAME).unlink()
         durable.write(directory / WEBVTT_NAME, self._webvtt().encode())
@@ -177,11 +175,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def damage(folder: Path, length_s: float | None = None) -> str:
-    """What is wrong with the storyboard in a folder; empty if nothing is.
-
-    Args:
-        length_s: of the video, if it is known.
-    """
+    """What is wrong with the storyboard in a folder, for a video of this length if it is known; else empty."""
     at, named = 0, set()
     for cue in webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace")):
         place = _CUE.fullmatch(cue.text)

@@ -138,11 +138,7 @@ def decoder_of(video: VideoTrack) -> dict[str, str]:
 
 
 def flattened(video: VideoTrack, background: str) -> tuple[Filters, VideoTrack]:
-    """The filters that put pictures with alpha over a colour, and the track without it, which is RGB then.
-
-    Args:
-        background: `#rrggbb`.
-    """
+    """The filters that put pictures with alpha over a colour, `#rrggbb`, and the track without alpha: RGB."""
     if not has_alpha(video):
         return (), video
     read = colour_of(video)
@@ -191,11 +187,7 @@ def peak_of(metadata: Any) -> int:
 
 
 def require_mappable(video: VideoTrack, name: str) -> None:
-    """Refuse a source whose colours ffmpeg cannot convert correctly.
-
-    Raises:
-        TqError: UNSUPPORTED.
-    """
+    """Refuse a source whose colours ffmpeg cannot convert correctly, as UNSUPPORTED."""
     if video.dv_profile in _DOLBY_VISION_IPT and not video.dv_compatibility:
         raise TqError(
             ErrorCode.UNSUPPORTED,
@@ -211,12 +203,10 @@ def require_mappable(video: VideoTrack, name: str) -> None:
 
 
 def to_bt709(video: VideoTrack, *, ten_bits: bool = False) -> Filters:
-    """The filters that convert decoded pictures to the published colours of SDR.
+    """The filters that convert decoded pictures to the published colours of SDR, or to 10 bits of them.
 
-    Each frame is converted independently, so that a resumed run produces identical frames.
-
-    Args:
-        ten_bits: convert to 10 bits; pictures that need no conversion keep theirs.
+    Each frame is converted independently, so that a resumed run produces identical frames. Pictures that need
+    no conversion keep their depth.
     """
     read = colour_of(video)
     rgb = read.matrix == RGB

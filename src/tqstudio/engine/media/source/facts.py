@@ -205,11 +205,7 @@ class SourceFacts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SourceFacts:
-        """Convert back from the output of `to_json`.
-
-        Raises:
-            KeyError, TypeError or ValueError: another version wrote the record; probe the source again.
-        """
+        """Convert back; KeyError, TypeError or ValueError means that another version wrote the record."""
         video, listed = data["video"], data["chapters"]
         chapters = None if isinstance(listed, int | None) else tuple(Chapter(**each) for each in listed)
         read = {

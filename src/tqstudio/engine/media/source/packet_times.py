@@ -27,10 +27,7 @@ class PacketTimes:
     """Presentation times of the packets of one stream, in source time."""
 
     def __init__(self, stream: Stream, reordered: bool) -> None:
-        """
-        Args:
-            reordered: the container has decode times only; the presentation times are invented by ffmpeg.
-        """
+        """With `reordered`, the container has decode times only: ffmpeg invents presentation times."""
         self._reordered = reordered
         context = getattr(stream, "codec_context", None)
         self._base = stream.time_base or Fraction(1, 90_000)

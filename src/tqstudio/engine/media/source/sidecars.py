@@ -44,8 +44,7 @@ class Found:
 def find(source: bytes) -> Found:
     """Find the subtitle files of a source, and read them to identify their content.
 
-    Raises:
-        OSError: its folder cannot be listed.
+    Raises OSError if its folder cannot be listed.
     """
     tracks, warnings = [], []
     stem = _stem(os.path.basename(source))

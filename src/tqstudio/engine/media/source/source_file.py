@@ -76,11 +76,7 @@ def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def folder_of(path: bytes) -> Iterator[int]:
-    """Open the folder of a source to list it and to read its files: the one kept open with it, if it is.
-
-    Raises:
-        OSError: it cannot be opened or listed.
-    """
+    """Open the folder of a source to list it and to read its files: the one kept open with it, if it is."""
     kept = _open_folders.get(path)
     descriptor = os.open(_folder(path) if kept is None else b".", _LISTED, dir_fd=kept)
     try:
@@ -217,11 +213,7 @@ def unreadable(path: bytes, error: OSError) -> TqError:
 
 
 def require_readable(path: bytes) -> None:
-    """Read the whole file, to distinguish a disk error from a truncated file: both look alike to ffmpeg.
-
-    Raises:
-        TqError: as `unreadable`.
-    """
+    """Read the whole file, to tell a disk error (as `unreadable`) from a truncated file; ffmpeg does not."""
     try:
         with open(to_open(path), "rb", buffering=0) as file:
             while file.read(_CHUNK_BYTES):

@@ -34,8 +34,7 @@ _SLACK = 0.06
 def decode(content: bytes, language: str) -> str:
     """Decode a text. What is invalid in its encoding becomes U+FFFD; zero characters are removed.
 
-    Args:
-        language: its tag, or `und`; of several likely encodings, that of the language is used.
+    Of several likely encodings, that of the language is used, a tag or `und`.
     """
     return content.decode(_encoding(content, language), "replace").replace("\0", "")
 

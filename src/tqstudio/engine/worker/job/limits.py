@@ -33,11 +33,7 @@ class TimeLimit:
     most_s: float = 12 * 3600
 
     def of(self, facts: SourceFacts, rungs: Iterable[Rung], encoder: str) -> float:
-        """The time limit of an encode in seconds.
-
-        Args:
-            rungs: the rungs to encode; the largest one of each codec decides.
-        """
+        """The time limit of an encode in seconds: the largest rung of each codec decides."""
         largest: dict[str, float] = {}
         for rung in rungs:
             used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
@@ -52,12 +48,7 @@ class TimeLimit:
 
 
 class Deadline:
-    """The deadline of an attempt.
-
-    Args:
-        limit_s: seconds from now.
-        clock: monotonic seconds.
-    """
+    """The deadline of an attempt, in seconds from now; `clock` gives monotonic seconds."""
 
     def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_s = limit_s
@@ -65,10 +56,7 @@ class Deadline:
         self._until = clock() + limit_s
 
     def check(self) -> None:
-        """
-        Raises:
-            TqError: TIMEOUT.
-        """
+        """Raise TIMEOUT after the deadline."""
         if self._clock() > self._until:
             raise TqError(
                 ErrorCode.TIMEOUT,

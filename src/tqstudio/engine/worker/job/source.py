@@ -31,10 +31,7 @@ class ExaminedSource:
     """About subtitle files that are left out."""
 
     def require_same(self) -> None:
-        """
-        Raises:
-            TqError: as `source_file.require_same`.
-        """
+        """Raise as `source_file.require_same` if it has changed."""
         source_file.require_same(self.path, self.identity)
 
     def require_accepted(self, profile: Profile, found: Sequence[Damage] = ()) -> None:

@@ -162,11 +162,7 @@ class Watch:
         self.log.follow(encode.runs)
 
     def require_accepted(self) -> None:
-        """Refuse what decoding showed, if the profile does not accept it.
-
-        Raises:
-            TqError: as `ExaminedSource.require_accepted`.
-        """
+        """Refuse what decoding showed, as `ExaminedSource.require_accepted`."""
         self.source.require_accepted(self.encode.spec.profile, self.encode.damage)
 
     def _report_facts(self) -> None:
