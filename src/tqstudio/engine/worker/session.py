@@ -155,6 +155,14 @@ class WorkerSession:
         if self._stopping:
             raise _Interrupted
 
+    def _tries(self) -> Iterator[None]:
+        """Pause longer and longer between tries, until the worker stops."""
+        retry_s = retry_delay.FIRST_S
+        while not self._stopping and not self._refused:
+            yield
+            self._pause(retry_s)
+            retry_s = retry_delay.after(retry_s)
+
     def _pause(self, seconds: float) -> None:
         with self._interruptible():
             self._raise_if_stopping()
@@ -173,8 +181,7 @@ class WorkerSession:
             ),
             "metadata": {"version": __version__},
         }
-        retry_s = retry_delay.FIRST_S
-        while not self._stopping:
+        for _ in self._tries():
             with self._interruptible():
                 self._raise_if_stopping()
                 try:
@@ -186,8 +193,6 @@ class WorkerSession:
                     if error.code not in UNANSWERED | UNWRITTEN:
                         self._refused = True
                         return None
-                time.sleep(retry_s)
-            retry_s = retry_delay.after(retry_s)
         return None
 
     def _warm_up(self) -> None:
@@ -202,8 +207,7 @@ class WorkerSession:
 
     def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
         """Wait for a job; return it with the clock time of the request, or None without one or if aborted."""
-        retry_s = retry_delay.FIRST_S
-        while not self._stopping and not self._refused:
+        for _ in self._tries():
             asked_at = since_boot()
             with self._interruptible():
                 self._raise_if_stopping()
@@ -227,8 +231,6 @@ class WorkerSession:
                         self._refused = True
                         return None
                     _log.warning("claim failed", code=error.code.value, error=error.message)
-                time.sleep(retry_s)
-            retry_s = retry_delay.after(retry_s)
         return None
 
     def _test(self) -> None:

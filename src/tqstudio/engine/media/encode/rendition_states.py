@@ -76,7 +76,7 @@ class Board:
         self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]
 
     def advance(self, name: str, segments: int, fraction: float, kept: float, speed: float | None) -> None:
-        """Update the progress of a running rendition, which never decreases. `kept` counts stored fragments."""
+        """Update the progress of a running rendition, which never decreases; `kept` counts fragments."""
         state = self._states[name]
         done = max(state.segments_done, segments)
         total = max(state.segments_total, done)

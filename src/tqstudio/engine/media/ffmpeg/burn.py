@@ -37,7 +37,7 @@ def bitmaps_command(ffmpeg: FFmpeg, source: bytes, burnt: Burnt) -> list[str]:
 def with_bitmaps(
     pictures: Any, facts: SourceFacts, grid: Grid, burnt: Burnt, end: int, pixel_format: str, *, hdr: bool
 ) -> Any:
-    """Lay the bitmaps of `BITMAPS_NAME` over pictures in published colours, which end at a frame of the grid."""
+    """Lay the bitmaps of `BITMAPS_NAME` over pictures in published colours, up to frame `end` of the grid."""
     # Without -copyts, ffmpeg shifts the first one to zero.
     clock = {"itsoffset": f"{burnt.track.first_s:.6f}"} if facts.linear else {}
     canvas = "{}x{}".format(*burnt.track.canvas)

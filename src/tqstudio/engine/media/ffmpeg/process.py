@@ -83,7 +83,7 @@ class Run:
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it exits and return the exit status; raise subprocess.TimeoutExpired after the timeout."""
+        """Wait until it exits and return the exit status; subprocess.TimeoutExpired after `timeout`."""
         status = self._process.wait(timeout)
         if self._reader is not None:
             # The pipe closes with ffmpeg; a grandchild of a wrapper may keep it open a little longer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +32,15 @@ class RungSpec:
 
 
 Key = tuple[str, Callable[[Any], Any]]
-"""What a key allows, for messages, and the function that reads its value; it raises ValueError and others."""
+"""What a key allows, for messages, and the function that reads its value, or raises ValueError."""
 
 
 def _key(allowed: str, accepts: Callable[[Any], Any], convert: Callable[[Any], Any] = lambda v: v) -> Key:
     def read(value: Any) -> Any:
-        if not accepts(value):
-            raise ValueError
-        return convert(value)
+        with suppress(TypeError, KeyError, AttributeError):
+            if accepts(value):
+                return convert(value)
+        raise ValueError
 
     return allowed, read
 
@@ -69,9 +71,7 @@ def _burn(value: Any) -> str:
 _FLAG = _key("true or false", lambda v: type(v) is bool)
 _COLOUR = _key('a colour such as "#ffffff"', lambda v: re.fullmatch("#[0-9a-fA-F]{6}", v), str.lower)
 _BURN = _key(
-    '"none", "forced" or a language such as "de"',
-    lambda v: isinstance(v, str) and _burn(v) != UNKNOWN,
-    _burn,
+    '"none", "forced" or a language such as "de"', lambda v: isinstance(v, str) and _burn(v) != UNKNOWN, _burn
 )
 _MOST_TEXT = 500
 _TEXT = _key(

@@ -161,9 +161,8 @@ def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> 
             # A user's `web.toml` with extends = "web" extends the shipped one.
             file = shipped.get(wanted)
             if file is None or file in seen:
-                raise _bad(
-                    all_files[wanted], "extends", f"{wanted!r} extends itself", "the name of another profile"
-                )
+                found = f"{wanted!r} extends itself"
+                raise _bad(all_files[wanted], "extends", found, "the name of another profile")
         if file is None:
             raise _unknown(wanted, choice(), extended_by)
         seen.add(file)
@@ -194,11 +193,9 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
     for given, text in changes.items():
         matching = [key for key in KEYS if given in (key, key.rpartition(".")[2])]
         if len(matching) != 1:
-            raise TqError(
-                ErrorCode.BAD_CONFIG,
-                f"a profile has no key {given!r}" if not matching else f"{given!r} is ambiguous",
-                "the keys are: " + ", ".join(matching or sorted(KEYS)),
-            )
+            text = f"a profile has no key {given!r}" if not matching else f"{given!r} is ambiguous"
+            keys = ", ".join(matching or sorted(KEYS))
+            raise TqError(ErrorCode.BAD_CONFIG, text, f"the keys are: {keys}")
         key = matching[0]
         field, allowed, read = KEYS[key]
         try:
@@ -207,7 +204,7 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
             value = text
         try:
             fields[field] = read(value)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except ValueError as error:
             raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
     asked = ", ".join(f"{key}={text}" for key, text in changes.items())
     changed = replace(profile, **_changed({"codec": profile.codec}, fields))
@@ -236,7 +233,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
         field, allowed, read = KEYS[key]
         try:
             settings[field] = read(value)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except ValueError as error:
             raise _bad(file, key, _shown(value), allowed) from error
     return settings, extends
 

@@ -6,7 +6,7 @@ All functions raise `Damage`, `struct.error` or `IndexError` for malformed data.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
@@ -70,26 +70,20 @@ class Segment:
 
     def is_like(self, other: Segment) -> bool:
         """Whether it has the same frame count and times as another one."""
-        return (self.frames, self.tfdt, self.duration, self.end_pts) == (
-            other.frames,
-            other.tfdt,
-            other.duration,
-            other.end_pts,
-        )
+        mine, its = ((s.frames, s.tfdt, s.duration, s.end_pts) for s in (self, other))
+        return mine == its
 
     def with_next(self, later: Segment) -> Segment:
         """Combine it with the segment that follows it; raise Damage if they are not contiguous."""
         if not later.follows(self):
             raise Damage("its fragments are not contiguous")
-        return Segment(
-            self.frames + later.frames,
-            self.tfdt,
-            self.duration + later.duration,
-            self.size + later.size,
-            self.keyframe,
-            self.first_pts,
-            later.end_pts,
-            self.key_frames + later.key_frames,
+        return replace(
+            self,
+            frames=self.frames + later.frames,
+            duration=self.duration + later.duration,
+            size=self.size + later.size,
+            end_pts=later.end_pts,
+            key_frames=self.key_frames + later.key_frames,
         )
 
 

@@ -113,11 +113,7 @@ class SegmentStore:
 
     def mark_complete(self, complete: Complete) -> None:
         """Record that the stream is complete."""
-        record = {
-            "encoder": complete.encoder,
-            "check": complete.check.to_json(),
-            "warning": complete.warning,
-        }
+        record = {"encoder": complete.encoder, "check": complete.check.to_json(), "warning": complete.warning}
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
         # A worker that lost its lease may have left fragments that are part of segments now.
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)

@@ -175,7 +175,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def damage(folder: Path, length_s: float | None = None) -> str:
-    """What is wrong with the storyboard in a folder, for a video of this length if it is known; else empty."""
+    """What is wrong with the storyboard in a folder, for a video of this length if known; else empty."""
     at, named = 0, set()
     for cue in webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace")):
         place = _CUE.fullmatch(cue.text)

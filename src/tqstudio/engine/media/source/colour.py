@@ -144,11 +144,7 @@ def flattened(video: VideoTrack, background: str) -> tuple[Filters, VideoTrack]:
     read = colour_of(video)
     to_rgb: Filters = ()
     if read.matrix != RGB and not is_grey(video):
-        to_rgb = (
-            _any_depth("yuva444p"),
-            _described(read),
-            ("zscale", {"matrix": "gbr", "range": "full"}),
-        )
+        to_rgb = (_any_depth("yuva444p"), _described(read), ("zscale", {"matrix": "gbr", "range": "full"}))
     shares = {
         f"{name}a": int(background[at : at + 2], 16) / 255 for name, at in (("r", 1), ("g", 3), ("b", 5))
     }
@@ -288,8 +284,5 @@ def _tone_mapped(read: Colour, peak_nits: int) -> Filters:
     return (
         ("zscale", light),
         ("format", {"pix_fmts": "gbrpf32le"}),
-        (
-            "tonemap",
-            {"tonemap": "mobius", "param": _KNEE, "peak": round(peak / _WHITE_NITS, 4), "desat": 0},
-        ),
+        ("tonemap", {"tonemap": "mobius", "param": _KNEE, "peak": round(peak / _WHITE_NITS, 4), "desat": 0}),
     )

@@ -237,11 +237,7 @@ def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any
 
 
 def _video_track(
-    stream: VideoStream,
-    frame: VideoFrame,
-    first_pts: Fraction | None,
-    facts: SourceFacts,
-    stated: _Colours,
+    stream: VideoStream, frame: VideoFrame, first_pts: Fraction | None, facts: SourceFacts, stated: _Colours
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    sink: Path,
-    choice: Choice,
-    encode: LadderEncode,
-    poster: Path | None,
-    check: Callable[[], None],
+    sink: Path, choice: Choice, encode: LadderEncode, poster: Path | None, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Build the manifest of a finished encode.
 

@@ -133,9 +133,7 @@ class Watch:
         names = {rung.name for rung in self.choice.ladder}
         speeds = [s.speed for s in states if s.name in names and s.status == "in_progress" and s.speed]
         self.report.advance(
-            encode.fraction * TRANSCODE_ENDS_AT,
-            min(speeds, default=None),
-            self._pace.eta_s(encode.fraction),
+            encode.fraction * TRANSCODE_ENDS_AT, min(speeds, default=None), self._pace.eta_s(encode.fraction)
         )
         self.report.show(rows(self.choice, {state.name: state for state in states}, self.gpu))
         for note in encode.notes[self._notes :]:

@@ -43,26 +43,20 @@ def _as_long(package: Package, playlists: list[Playlist]) -> Findings:
                 yield what
 
 
-@_rule("1.2", "MUST", "H.264 is in fMP4 or MPEG-TS")
-def _(package: Package) -> Findings:
-    yield from _containers(package, ("avc1", "avc3"), (".m4s", ".mp4", ".ts"))
+def _contained(number: str, text: str, codecs: tuple[str, ...], endings: tuple[str, ...]) -> None:
+    """Enter the rule that video in some codecs is in files with these endings."""
+
+    @_rule(number, "MUST", text)
+    def _(package: Package) -> Findings:
+        for variant in package.variants:
+            uris = package.video[variant.uri].uris
+            if video_codec(variant).startswith(codecs) and not all(uri.endswith(endings) for uri in uris):
+                yield str(variant.uri)
 
 
-@_rule("1.5", "MUST", "HEVC is in fMP4")
-def _(package: Package) -> Findings:
-    yield from _containers(package, ("hvc1", "hev1"), (".m4s", ".mp4"))
-
-
-@_rule("1.39", "MUST", "AV1 is in fMP4")
-def _(package: Package) -> Findings:
-    yield from _containers(package, ("av01",), (".m4s", ".mp4"))
-
-
-def _containers(package: Package, codecs: tuple[str, ...], endings: tuple[str, ...]) -> Findings:
-    for variant in package.variants:
-        uris = package.video[variant.uri].uris
-        if video_codec(variant).startswith(codecs) and not all(uri.endswith(endings) for uri in uris):
-            yield str(variant.uri)
+_contained("1.2", "H.264 is in fMP4 or MPEG-TS", ("avc1", "avc3"), (".m4s", ".mp4", ".ts"))
+_contained("1.5", "HEVC is in fMP4", ("hvc1", "hev1"), (".m4s", ".mp4"))
+_contained("1.39", "AV1 is in fMP4", ("av01",), (".m4s", ".mp4"))
 
 
 @_rule("7.5", "SHOULD", "target durations are 6 s")

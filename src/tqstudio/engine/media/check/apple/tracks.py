@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tqstudio.engine.media.check.apple.package import Package
-from tqstudio.engine.media.check.apple.rules import Findings, Note, Rule, table
+from tqstudio.engine.media.check.apple.rules import Findings, Level, Note, Rule, table
 from tqstudio.engine.media.check.apple.video import codecs_of
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.source import languages
@@ -49,17 +50,41 @@ def _captions(package: Package) -> list[Any]:
     return [each for each in package.media("SUBTITLES") if _characteristics(each) & {_TRANSCRIBES, _SOUNDS}]
 
 
+def _forced(package: Package) -> list[Any]:
+    return [each for each in package.media("SUBTITLES") if each.forced == "YES"]
+
+
 def _without_language(media: list[Any]) -> Findings:
     for medium in media:
         if not medium.language:
             yield Note(f"the language of {medium.name} is unknown")
 
 
-@_rule("2.2", "MUST", "stereo is in a supported codec")
-def _(package: Package) -> Findings:
-    for medium, codecs in _sounds(package):
-        if _channels(medium) <= 2 and not any(codec.startswith(_STEREO) for codec in codecs):
-            yield f"{medium.uri} has {', '.join(sorted(codecs)) or 'an unknown one'}"
+def _supported(number: str, text: str, supported: tuple[str, ...], *, several: bool) -> None:
+    """Enter the rule that sound with several channels, or with one or two, is in one of some codecs."""
+
+    @_rule(number, "MUST", text)
+    def _(package: Package) -> Findings:
+        for medium, codecs in _sounds(package):
+            if (_channels(medium) > 2) is several and not any(
+                codec.startswith(supported) for codec in codecs
+            ):
+                yield f"{medium.uri} has {', '.join(sorted(codecs)) or 'an unknown one'}"
+
+
+def _autoselected(number: str, level: Level, what: str, of: Callable[[Package], list[Any]]) -> None:
+    """Enter the rule that some tracks have AUTOSELECT=YES."""
+
+    @_rule(number, level, f"{what} have AUTOSELECT=YES")
+    def _(package: Package) -> Findings:
+        yield from (str(medium.name) for medium in of(package) if medium.autoselect != "YES")
+
+
+_supported("2.2", "stereo is in a supported codec", _STEREO, several=False)
+_supported("2.5", "several channels are in a supported codec", _SEVERAL, several=True)
+_autoselected("2.13", "MUST", "descriptions of the video", _descriptions)
+_autoselected("4.6", "MUST", "captions in subtitles", _captions)
+_autoselected("5.11", "SHOULD", "forced subtitles", _forced)
 
 
 @_rule("2.3", "MUST", "there is stereo in AAC")
@@ -80,25 +105,11 @@ def _(package: Package) -> Findings:
             yield str(medium.uri)
 
 
-@_rule("2.5", "MUST", "several channels are in a supported codec")
-def _(package: Package) -> Findings:
-    for medium, codecs in _sounds(package):
-        if _channels(medium) > 2 and not any(codec.startswith(_SEVERAL) for codec in codecs):
-            yield f"{medium.uri} has {', '.join(sorted(codecs)) or 'an unknown one'}"
-
-
 @_rule("2.6", "MUST", "Dolby Digital is there for devices without Dolby Digital Plus")
 def _(package: Package) -> Findings:
     codecs = set[str]().union(*(codecs for _, codecs in _sounds(package)))
     if "ec-3" in codecs and "ac-3" not in codecs:
         yield Note("devices without Dolby Digital Plus play the stereo")
-
-
-@_rule("2.13", "MUST", "descriptions of the video have AUTOSELECT=YES")
-def _(package: Package) -> Findings:
-    for medium in _descriptions(package):
-        if medium.autoselect != "YES":
-            yield str(medium.name)
 
 
 @_rule("2.14", "SHOULD", "the names of descriptions say what they are")
@@ -136,13 +147,6 @@ def _(package: Package) -> Findings:
             yield str(medium.name)
 
 
-@_rule("4.6", "MUST", "captions in subtitles have AUTOSELECT=YES")
-def _(package: Package) -> Findings:
-    for medium in _captions(package):
-        if medium.autoselect != "YES":
-            yield str(medium.name)
-
-
 @_rule("4.7", "MUST", "subtitles have a LANGUAGE")
 def _(package: Package) -> Findings:
     yield from _without_language(list(package.media("SUBTITLES")))
@@ -169,13 +173,6 @@ def _(package: Package) -> Findings:
     for variant in package.variants:
         if variant.stream_info.subtitles and not {"wvtt", "stpp.ttml.im1t"} & set(codecs_of(variant)):
             yield Note("wvtt is optional, and older Apple TVs refuse it") if is_webvtt else str(variant.uri)
-
-
-@_rule("5.11", "SHOULD", "forced subtitles have AUTOSELECT=YES")
-def _(package: Package) -> Findings:
-    for medium in package.media("SUBTITLES"):
-        if medium.forced == "YES" and medium.autoselect != "YES":
-            yield str(medium.name)
 
 
 @_rule("8.10", "MUST", "every EXT-X-MEDIA but video has a LANGUAGE")
