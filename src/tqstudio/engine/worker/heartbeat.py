@@ -137,26 +137,24 @@ class HeartbeatThread:
     def post(self) -> None:
         """Send the progress of the current job."""
         with self._posting:
-            self._post()
-
-    def _post(self) -> None:
-        current = self._current
-        if current is None or not current.reports:
-            return
-        lease, request = current.lease, current.report.request()
-        quiet_s = round(current.quiet_s, 3)
-        body = {"instance": self._instance, "epoch": lease.epoch, "quiet_s": quiet_s, **request}
-        try:
-            answer = self._client.send(calls.progress(lease.job, body), timeout_s=self._timeout_s(current))
-        except TqError as error:
-            if error.code in LOST_CODES:
-                lease.lose(error.message)
+            current = self._current
+            if current is None or not current.reports:
                 return
-            self._request_failed(error)
-            return
-        self._request_succeeded()
-        lease.control(answer["control"])
-        current.report.delivered(request)
+            lease, request = current.lease, current.report.request()
+            quiet_s = round(current.quiet_s, 3)
+            body = {"instance": self._instance, "epoch": lease.epoch, "quiet_s": quiet_s, **request}
+            call = calls.progress(lease.job, body)
+            try:
+                answer = self._client.send(call, timeout_s=self._timeout_s(current))
+            except TqError as error:
+                if error.code in LOST_CODES:
+                    lease.lose(error.message)
+                else:
+                    self._request_failed(error)
+                return
+            self._request_succeeded()
+            lease.control(answer["control"])
+            current.report.delivered(request)
 
     def _run(self) -> None:
         while not self._ended:

@@ -176,7 +176,7 @@ class LadderEncode:
         stored = {name: 0 if batch.fresh else self._board[name].prefix.fragments for name in batch.names}
         runs = plan(self.spec.grid, stored, batch.latest)
         if runs and self.state == "running":
-            stores = {state.name: SegmentStore(state.directory) for state in states}
+            stores = {name: SegmentStore(self._board[name].directory) for name in runs[0].names}
             self._watch(self._launcher.video(runs[0], stores, batch))
             for name in runs[0].names:
                 self._board.update(name, status="in_progress")

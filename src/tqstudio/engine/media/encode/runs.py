@@ -173,14 +173,13 @@ class Launcher:
             batch.early,
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
-        used = {name: stores[name] for name in planned.names}
 
         def give(directory: Path) -> None:
             if (spec.scratch / BITMAPS_NAME).exists():
                 # Not a link: a confined ffmpeg sees its own directory only.
                 shutil.copyfile(spec.scratch / BITMAPS_NAME, directory / BITMAPS_NAME)
 
-        return self._launch(label, "video", argv, encoder, used, planned, batch, give=give)
+        return self._launch(label, "video", argv, encoder, stores, planned, batch, give=give)
 
     def bitmaps(self, burnt: Burnt) -> Task:
         """Start the run that copies the subtitles that video runs burn in."""

@@ -71,7 +71,12 @@ class PictureShapes:
         video = replace(video, interlaced=self._interlaced)
         if len(self._seen) < 2:
             return video
-        sizes = {shape: self._display(*shape) for shape in self._seen}
+        sizes = {
+            (width, height, aspect): display_size(
+                width, height, aspect or self._own_aspect, self._video.rotation
+            )
+            for width, height, aspect in self._seen
+        }
         # The most frequent shape wins; all other pictures are fitted into the largest one of that shape.
         ratios: Counter[Fraction] = Counter()
         for shape, (width, height) in sizes.items():
@@ -94,16 +99,11 @@ class PictureShapes:
                 if isinstance(frame, VideoFrame):
                     aspect = self._context.sample_aspect_ratio or None
                     self._seen[frame.width, frame.height, aspect] += 1
-                    self._note_aspect(frame, aspect or self._own_aspect or Fraction(1))
+                    aspect = aspect or self._own_aspect or Fraction(1)
+                    if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
+                        self._aspects.append((frame.pts * self._base, aspect))
                     self._interlaced = self._interlaced or bool(frame.interlaced_frame)
         self._context.flush_buffers()
-
-    def _note_aspect(self, frame: VideoFrame, aspect: Fraction) -> None:
-        if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
-            self._aspects.append((frame.pts * self._base, aspect))
-
-    def _display(self, width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
-        return display_size(width, height, aspect or self._own_aspect, self._video.rotation)
 
 
 class Bitmaps:

@@ -131,10 +131,10 @@ def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts, rung: Rung) ->
 
 
 def _of_track(rendition: AudioRendition | SubtitleRendition) -> dict[str, Any]:
-    track = rendition.track
+    track, known = rendition.track, rendition.track.language != languages.UNKNOWN
     about: dict[str, Any] = {
         "language": track.language,
-        "title": printable(track.title) or _language_name(track.language),
+        "title": printable(track.title) or (languages.name(track.language) if known else None),
         "role": track.role,
     }
     if isinstance(rendition, AudioRendition):
@@ -144,12 +144,6 @@ def _of_track(rendition: AudioRendition | SubtitleRendition) -> dict[str, Any]:
             "surround_of": rendition.surround_of,
         }
     return about
-
-
-def _language_name(tag: str) -> str | None:
-    if tag == languages.UNKNOWN:
-        return None
-    return languages.name(tag)
 
 
 def _checked(state: RenditionState) -> RenditionCheck:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,23 +107,19 @@ def read(master: Path) -> Package:
     """Read a ladder whose playlists are known to be sound."""
     text = master.read_text(encoding="utf-8", errors="replace")
     parsed = m3u8.loads(text)
-    media = {
-        kind: [each.uri for each in parsed.media if each.type == kind and each.uri]
-        for kind in ("AUDIO", "SUBTITLES")
-    }
     sizes: dict[Path, dict[str, int]] = {}
+
+    def playlists(entries: Iterable[Any], kind: str = "") -> dict[str, Playlist]:
+        uris = dict.fromkeys(each.uri for each in entries if each.uri and (not kind or each.type == kind))
+        return {uri: _playlist(master.parent / unquote(uri), sizes) for uri in uris}
+
     return Package(
         text,
         parsed,
-        *(
-            {uri: _playlist(master.parent / unquote(uri), sizes) for uri in dict.fromkeys(uris)}
-            for uris in (
-                [each.uri for each in parsed.playlists],
-                media["AUDIO"],
-                media["SUBTITLES"],
-                [each.uri for each in parsed.iframe_playlists],
-            )
-        ),
+        video=playlists(parsed.playlists),
+        audio=playlists(parsed.media, "AUDIO"),
+        subtitles=playlists(parsed.media, "SUBTITLES"),
+        iframes=playlists(parsed.iframe_playlists),
     )
 
 
