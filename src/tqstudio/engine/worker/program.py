@@ -21,9 +21,8 @@ _USAGE = 2
 def main() -> int:
     """Run a worker until it is stopped.
 
-    Returns:
-        The exit status: 0 after a regular stop, 1 if the supervisor refused the worker or is gone, 2 if it
-            was not started by a supervisor.
+    Returns the exit status: 0 after a regular stop, 1 if the supervisor refused the worker or is gone, 2 if
+    it was not started by a supervisor.
     """
     logging_setup.configure(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
     log = structlog.get_logger()

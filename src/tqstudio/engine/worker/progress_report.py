@@ -55,12 +55,9 @@ class Report:
             self._steps[step.value] = round(seconds, 3)
 
     def advance(self, progress: float, speed: float | None = None, eta_s: float | None = None) -> None:
-        """Update progress, speed and remaining time.
+        """Update progress (0 – 100 of the whole job), seconds of video per second, and remaining seconds.
 
-        Args:
-            progress: 0 – 100 of the whole job; smaller values than before are ignored.
-            speed: seconds of video per second.
-            eta_s: remaining seconds.
+        A smaller progress than before is ignored.
         """
         with self._lock:
             self._progress = min(100.0, max(self._progress, progress))
@@ -99,11 +96,9 @@ class Report:
 
 
 class Pace:
-    """Estimates the remaining time from the last 30 s, because an average over the whole job reacts too
-    slowly to a fallback or a busy machine.
+    """Estimates the remaining time from the last 30 s of a monotonic clock.
 
-    Args:
-        clock: monotonic seconds.
+    An average over the whole job reacts too slowly to a fallback or a busy machine.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

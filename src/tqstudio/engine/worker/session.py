@@ -72,12 +72,7 @@ class _Interrupted(Exception):
 
 
 class WorkerSession:
-    """A worker process from registration to exit.
-
-    Args:
-        identity: includes the token for the supervisor's API.
-        connect: creates an API client; each thread has its own.
-    """
+    """A worker process from registration to exit; each of its threads connects to the API for itself."""
 
     def __init__(
         self, identity: WorkerIdentity, connect: Callable[[WorkerIdentity], ApiClient] = _connect

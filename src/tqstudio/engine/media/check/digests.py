@@ -28,11 +28,9 @@ def text_of(sums: Mapping[str, str]) -> str:
 
 
 def read(path: Path) -> dict[str, str]:
-    """Read a `BLAKE3SUMS`: path → digest.
+    """Read a `BLAKE3SUMS`: path → digest; ValueError if a line is malformed.
 
-    Raises:
-        OSError: from the file system; FileNotFoundError if an early version of tqstudio published the ladder.
-        ValueError: a line is malformed.
+    Ladders that early versions of tqstudio published have none (FileNotFoundError).
     """
     sums = {}
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -143,9 +143,7 @@ def _check(master: Path, uri: str, kind: str, info: Any, iframes: Any, every_byt
 def _compare(folder: Path, generation: Path) -> bool:
     """Compare all files of a folder with their digests; False if its generation has no digests.
 
-    Raises:
-        TqError: OUTPUT_INVALID if a file differs or is not listed.
-        OSError: a listed file cannot be read.
+    Raises OUTPUT_INVALID if a file differs or is not listed, OSError if a listed one cannot be read.
     """
     try:
         sums = digests.read(generation / digests.SUMS_NAME)

@@ -86,13 +86,9 @@ def verify_same_length(checks: Mapping[str, RenditionCheck]) -> None:
 
 
 def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> None:
-    """Check that a video rendition ends where the source does.
+    """Check that a video rendition of this many frames ends where the source does; else raise OUTPUT_INVALID.
 
-    Args:
-        frames: of the encoded video.
-
-    Raises:
-        TqError: OUTPUT_INVALID; as `require_readable` if the source cannot be read to its end.
+    Raises as `require_readable` if the source cannot be read to its end.
     """
     encoded_s, planned_s = float(frames / grid.fps), float(grid.total_frames / grid.fps)
     slack_s = 0 if grid.exact else tolerance_s(planned_s, facts.linear)

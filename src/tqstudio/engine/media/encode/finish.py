@@ -27,9 +27,7 @@ class Finish:
 def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
     """Verify stored streams completely, and mark those that pass as complete.
 
-    Raises:
-        TqError: a resource error such as DISK_LOW.
-        OwnershipLostError: another worker may have the job.
+    Raises errors of resources such as DISK_LOW, and OwnershipLostError.
     """
     failures: dict[str, TqError] = {}
     passed: dict[str, RenditionCheck] = {}

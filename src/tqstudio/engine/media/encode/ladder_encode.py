@@ -100,11 +100,8 @@ class LadderEncode:
     def step(self) -> list[tuple[str, str]]:
         """Check the runs, store finished segments, start the next runs. Call it until `state` changes.
 
-        Returns:
-            Rendition and name of the segments stored by this call.
-
-        Raises:
-            OwnershipLostError: another worker may have the job; the caller must `kill` without storing.
+        Returns rendition and name of the segments stored by this call. After OwnershipLostError (another
+        worker may have the job) the caller must `kill` without storing.
         """
         new: list[tuple[str, str]] = []
         for task in list(self.tasks):

@@ -38,14 +38,9 @@ class Gain:
 
 
 def gains(log: bytes, names: Sequence[str], target_lufs: float | None) -> dict[str, Gain]:
-    """Compute the gain of each rendition.
+    """Compute the gain of each rendition from the log of `loudness_command`; no target keeps the loudness.
 
-    Args:
-        log: of a finished run of `loudness_command`.
-        target_lufs: None keeps the loudness.
-
-    Raises:
-        TqError: OUTPUT_INVALID if the log lacks a rendition.
+    Raises OUTPUT_INVALID if the log lacks a rendition.
     """
     measured = _measured(log)
     if lost := [name for name in names if name not in measured]:

@@ -92,9 +92,7 @@ class SideRuns:
     def start_next(self) -> Task | None:
         """Start the next run of the queue; None if what it would make failed before it started.
 
-        Raises:
-            TqError: as `Launcher`.
-            OwnershipLostError: another worker may have the job.
+        Raises as `Launcher`, and OwnershipLostError.
         """
         kind, names = self._queue.popleft()
         match kind:
@@ -118,16 +116,10 @@ class SideRuns:
                 return self._launcher.subtitles(names, content)
 
     def take(self, task: Task) -> bool:
-        """Take the files or measurements of a run with exit status 0, except audio.
+        """Take the files or measurements of a run with exit status 0, except audio; return whether all were.
 
-        Subtitles are taken one file a call, since cutting one may last a second.
-
-        Returns:
-            Whether that was all.
-
-        Raises:
-            TqError: the run has to be handled as a failed one.
-            OwnershipLostError: another worker may have the job.
+        Subtitles are taken one file a call, since cutting one may last a second. After a TqError the run has
+        to be handled as a failed one. Also raises OwnershipLostError.
         """
         spec = self._launcher.spec
         match task.kind:

@@ -188,9 +188,7 @@ def poster_command(
 def storyboard_command(ffmpeg: FFmpeg, size: tuple[int, int], tiles: tuple[int, int]) -> list[str]:
     """Build the command that writes the key frames of `KEY_FRAMES_NAME`, in its directory, on sprites.
 
-    Args:
-        size: width and height of a picture.
-        tiles: columns and rows of a sprite.
+    A picture has `size` pixels, a sprite `tiles` columns and rows.
     """
     opened = compiler.input(f"file:{KEY_FRAMES_NAME}", **input_options(1), skip_frame="nokey")
     # Not every decoder can skip the other frames.

@@ -42,12 +42,8 @@ def discover(
 ) -> list[Device]:
     """Find the GPUs that encode 0.1 s of 256×256 pixels within 10 s, and in which codecs.
 
-    NVENC refuses much smaller frames. Encoders that are not compiled in are skipped.
-
-    Args:
-        dev: the folder of device nodes.
-        proc: the proc file system, in which NVIDIA's driver describes its devices.
-        sys: the sys file system, which has the vendors of the others.
+    NVENC refuses much smaller frames. Encoders that are not compiled in are skipped. NVIDIA's driver
+    describes its devices in `proc`, the vendors of others are in `sys`.
     """
     compiled = compiled_encoders(ffmpeg)
     candidates: list[tuple[tuple[str, ...], str, str]] = [

@@ -19,13 +19,9 @@ from tqstudio.protocol.answers import ProfileView
 
 
 def catalogue(user_dir: Path, default: str | None) -> list[ProfileView]:
-    """List all profiles; `error` is set for those that cannot be loaded.
+    """List all profiles; `error` is set for those that cannot be loaded, `default` names the default one.
 
-    Args:
-        default: name of the default profile.
-
-    Raises:
-        TqError: PERMISSION if the user's profile folder may not be listed.
+    Raises PERMISSION if the user's profile folder may not be listed.
     """
     return [
         _view(name, file, user_dir, default) for name, file in sorted(profiles.available(user_dir).items())

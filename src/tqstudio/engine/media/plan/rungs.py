@@ -67,13 +67,10 @@ class Rung:
 
 
 def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | None = None) -> tuple[Rung, ...]:
-    """Choose the rungs of a source, largest first.
+    """Choose the rungs of a source, largest first; of those requested, None means all.
 
     Pictures are never enlarged. A source below the lowest rung gets one rung at its own size, named after it.
     The result contains every rung of the profile; skipped ones have a `skipped_reason`.
-
-    Args:
-        requested: names of the rungs to encode; None means all.
     """
     if facts.video.still:
         sounds = [each for each in audio_renditions(facts, profile) if each.default]

@@ -19,12 +19,7 @@ _COPY_BYTES = 1024 * 1024
 
 
 def join(fragments: Sequence[Path], target: Path) -> None:
-    """Write contiguous fragments as one segment.
-
-    Raises:
-        boxes.Damage: a fragment is damaged.
-        OSError: from the file system; FileNotFoundError if a fragment does not exist.
-    """
+    """Write contiguous fragments as one segment; boxes.Damage or FileNotFoundError if one is not whole."""
     try:
         kind, index = _head(fragments)
         with target.open("wb") as file:

@@ -258,14 +258,10 @@ def _media(entries: Sequence[AudioEntry | SubtitleEntry]) -> list[str]:
 
 
 def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, int]:
-    """Compute peak and average bits per second of a rendition.
+    """Compute peak and average bits per second of a rendition, from bytes and seconds of each segment.
 
     The peak is defined as in RFC 8216: the maximum over all runs of segments between 0.5 and 1.5 target
-        durations long, so that a last segment of a single key frame is not a peak.
-
-    Args:
-        sizes: of each segment in bytes.
-        durations: of each segment in seconds.
+    durations long, so that a last segment of a single key frame is not a peak.
     """
     total_s = sum(durations)
     if not total_s:

@@ -48,9 +48,8 @@ class SegmentStore:
     def put_init(self, scratch: Path) -> bool:
         """Store a copy of the initialisation segment; ffmpeg may still write to the original.
 
-        Returns:
-            False if a different one was stored: its segments cannot be joined with new ones, so the whole
-                stream is discarded first. Otherwise True.
+        False if a different one was stored: its segments cannot be joined with new ones, so the whole stream
+        is discarded first.
         """
         content = scratch.read_bytes()
         try:
@@ -65,13 +64,9 @@ class SegmentStore:
         return stored is None
 
     def put(self, scratch: Path) -> bool:
-        """Move a checked segment durably into the store, under its name; never replaces a file.
+        """Move a checked segment durably into the store, under its name; False if it was stored already.
 
-        Returns:
-            False if it was stored already; the scratch file is removed in both cases.
-
-        Raises:
-            OSError: from the file system; on ENOSPC the scratch file is kept.
+        It never replaces a file. The scratch file is removed, but kept on ENOSPC.
         """
         return self._put(scratch, self.root)
 

@@ -61,12 +61,8 @@ def parse(text: str) -> list[Cue]:
 def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> RenditionCheck:
     """Write one file for each segment of the video. A cue is in every segment during which it is shown.
 
-    Args:
-        shift_ms: added to all times; then 0 is the start of the grid. What lies outside is left out.
-
-    Raises:
-        TqError: OUTPUT_EMPTY if no cue is left, OUTPUT_INVALID if the files are too large.
-        OSError: from the file system.
+    `shift_ms` is added to all times; then 0 is the start of the grid. What lies outside is left out. Raises
+    OUTPUT_EMPTY if no cue is left, OUTPUT_INVALID if the files are too large.
     """
     frames = [*range(0, grid.total_frames, grid.seg_frames), grid.total_frames]
     edges = [round(frame / grid.fps * 1000) for frame in frames]
@@ -95,14 +91,9 @@ def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> Rendi
 
 
 def inspect(folder: Path, names: Sequence[str], durations: Sequence[float]) -> RenditionCheck:
-    """Check the files of a subtitle rendition.
+    """Check the files of a subtitle rendition against the durations in seconds that its playlist states.
 
-    Args:
-        durations: of the segments in seconds, as the playlist states them.
-
-    Raises:
-        TqError: OUTPUT_INVALID, with the segment: the header is wrong, it is no UTF-8, or a cue lies outside.
-        OSError: from the file system.
+    Raises OUTPUT_INVALID with the segment: the header is wrong, it is no UTF-8, or a cue lies outside.
     """
     at, segments, cues = 0.0, [], set()
     for name, duration in zip(names, durations, strict=True):

@@ -33,9 +33,7 @@ def read(container: InputContainer) -> tuple[Chapter, ...]:
 def within(chapters: Sequence[Chapter], begins: Fraction, length: Fraction) -> tuple[Chapter, ...]:
     """Place chapters on the timeline of a video, cut at its start and end; those outside are left out.
 
-    Args:
-        begins: source time in seconds that becomes zero.
-        length: of the video in seconds.
+    The source time `begins` becomes zero; both are in seconds.
     """
     following = [*(later.start_s for later in chapters[1:]), inf]
     placed = []

@@ -44,15 +44,9 @@ class Stopped(Exception):
 
 
 def quick_hash(path: bytes) -> str:
-    """Hash the size and five samples of 1 MiB, spread evenly from the start to the end of the file.
+    """Hash the size and five samples of 1 MiB, spread evenly over the file: 64 hex digits (BLAKE3); some ms.
 
-    A file of at most 5 MiB is hashed whole. Takes some ms.
-
-    Returns:
-        64 hex digits (BLAKE3).
-
-    Raises:
-        TqError: as `source_file.check`.
+    A file of at most 5 MiB is hashed whole. Raises as `source_file.check`.
     """
     size = source_file.check(path).st_size
     hasher = blake3(f"{size}:".encode())
@@ -70,17 +64,9 @@ def quick_hash(path: bytes) -> str:
 
 
 def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
-    """Hash the whole file.
+    """Hash the whole file: 64 hex digits (BLAKE3); raises as `source_file.check`.
 
-    Args:
-        stop: called every 4 MiB; True cancels.
-
-    Returns:
-        64 hex digits (BLAKE3).
-
-    Raises:
-        TqError: as `source_file.check`.
-        Stopped: when `stop` returned True.
+    `stop` is called every 4 MiB; if it returns True, Stopped is raised.
     """
     source_file.check(path)
     # BLAKE3 on one thread: the hash runs beside an encode that needs the cores.

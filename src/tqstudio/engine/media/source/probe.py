@@ -87,11 +87,8 @@ def open_source(path: bytes) -> InputContainer:
 def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
     """Read the header and all packets of a source; 3 s for two hours of video in the page cache.
 
-    Args:
-        check: called often; its exceptions abort the probe.
-
-    Raises:
-        TqError: as `probe_head`, and as `require_readable` if the file cannot be read to its end.
+    `check` is called often; its exceptions abort the probe. Raises as `probe_head`, and as `require_readable`
+    if the file cannot be read to its end.
     """
     facts = probe_head(path)
     with open_source(path) as container:

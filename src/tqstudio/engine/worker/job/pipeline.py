@@ -122,12 +122,7 @@ class _Work:
     encode: LadderEncode | None = None
 
     def run(self) -> Done:
-        """Run all steps.
-
-        Raises:
-            StopWork: the lease ended.
-            Exception: the job failed, see `failed`.
-        """
+        """Run all steps. Raises StopWork if the lease ended; any other exception is passed to `failed`."""
         with self._step(Step.PROBE):
             dropped_in = self.job["drop_folder_b64"]
             self.open_files.enter_context(

@@ -35,13 +35,9 @@ class ExaminedSource:
         source_file.require_same(self.path, self.identity)
 
     def require_accepted(self, profile: Profile, found: Sequence[Damage] = ()) -> None:
-        """Refuse damage that the profile does not accept.
+        """Refuse damage of the facts or found by decoding that the profile does not accept.
 
-        Args:
-            found: what decoding showed.
-
-        Raises:
-            TqError: SOURCE_TRUNCATED or SOURCE_DAMAGED, with the time of the first damage.
+        Raises SOURCE_TRUNCATED or SOURCE_DAMAGED, with the time of the first damage.
         """
         for damage in sorted((*self.facts.damage, *found), key=lambda each: each.at_s):
             if damage.kind == "cut" and damage.length_s and profile.on_damage != "accept":
@@ -57,11 +53,8 @@ class ExaminedSource:
 def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> ExaminedSource:
     """Probe the source; recorded facts are reused if the file has not changed since it was queued.
 
-    Args:
-        check: called often; its exceptions abort the probe.
-
-    Raises:
-        TqError: as `probe` and `quick_hash`; NO_MEDIA for sound that its drop folder leaves out.
+    `check` is called often; its exceptions abort the probe. Raises as `probe` and `quick_hash`; NO_MEDIA for
+    sound that its drop folder leaves out.
     """
     found = source_file.check(path)
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])

@@ -35,9 +35,8 @@ class SourceHash:
     def wait(self, lease: Lease, deadline: Deadline, stall_s: float) -> str:
         """Wait for the hash: 64 hex digits.
 
-        Raises:
-            StopWork: the lease ended.
-            TqError: as `full_hash`; TIMEOUT; STALLED if nothing could be read for `stall_s`.
+        Raises StopWork if the lease ended, TIMEOUT, STALLED if nothing could be read for `stall_s`, and as
+        `full_hash`.
         """
         while self._thread.is_alive():
             lease.check()

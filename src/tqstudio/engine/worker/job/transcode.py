@@ -34,13 +34,9 @@ _POLL_S = 0.1
 def require_space(
     output: Path, store: Path, source: ExaminedSource, encode: LadderEncode, reserve: int, factor: float
 ) -> None:
-    """Check that the missing part of the ladder fits on the disk.
+    """Check that the missing part of the ladder fits on the disk, else raise DISK_LOW.
 
-    Args:
-        store: folder of the video's stored segments, which already use their part of the space.
-
-    Raises:
-        TqError: DISK_LOW.
+    The segments in `store`, the folder of the video, already use their part of the space.
     """
     if all(state.status == "completed" for state in encode.renditions):
         return
