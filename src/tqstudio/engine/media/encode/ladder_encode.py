@@ -175,12 +175,10 @@ class LadderEncode:
         if runs and self.state == "running":
             stores = {name: SegmentStore(self._board[name].directory) for name in runs[0].names}
             self._watch(self._launcher.video(runs[0], stores, batch))
-            for name in runs[0].names:
-                self._board.update(name, status="in_progress")
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
-        for name in task.names if task.kind != "video" else ():
+        for name in task.names:
             self._board.update(name, status="in_progress")
         self.last_advance = self._clock()
 

@@ -120,7 +120,8 @@ def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> s
 
 def cpu_capabilities() -> dict[str, object]:
     """The capabilities that a CPU worker reports: encoder, usable cores, processor model if known."""
-    return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": _cpu_model()}
+    model = _value(Path("/proc/cpuinfo"), "model name")
+    return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": model}
 
 
 def _nvidia_devices(dev: Path) -> list[str]:
@@ -132,13 +133,17 @@ def _nvidia_devices(dev: Path) -> list[str]:
 
 def _nvidia_label(proc: Path, index: str) -> str:
     descriptions = sorted(proc.glob("driver/nvidia/gpus/*/information"))
-    if int(index) < len(descriptions):
-        match = re.search(
-            r"^Model:\s*(.+)$", descriptions[int(index)].read_text(errors="replace"), re.MULTILINE
-        )
-        if match:
-            return match[1].strip()
-    return "NVIDIA GPU"
+    model = _value(descriptions[int(index)], "Model") if int(index) < len(descriptions) else ""
+    return model or "NVIDIA GPU"
+
+
+def _value(path: Path, name: str) -> str:
+    """What follows `name:` in a file of the proc file system; empty without."""
+    try:
+        found = re.search(rf"^{name}\s*:\s*(.+)$", path.read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1].strip() if found else ""
 
 
 def _vendor(sys: Path, node: str) -> str:
@@ -153,11 +158,3 @@ def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _cpu_model() -> str:
-    try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return match[1].strip() if match else ""

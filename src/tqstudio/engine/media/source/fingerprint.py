@@ -50,16 +50,13 @@ def quick_hash(path: bytes) -> str:
     """
     size = source_file.check(path).st_size
     hasher = blake3(f"{size}:".encode())
-    try:
-        with open(source_file.to_open(path), "rb", buffering=0) as file:
-            if size <= SAMPLES * SAMPLE_BYTES:
-                hasher.update(file.read())
-            else:
-                for number in range(SAMPLES):
-                    offset = (size - SAMPLE_BYTES) * number // (SAMPLES - 1)
-                    hasher.update(os.pread(file.fileno(), SAMPLE_BYTES, offset))
-    except OSError as error:
-        raise source_file.unreadable(path, error) from error
+    with source_file.reading(path) as file:
+        if size <= SAMPLES * SAMPLE_BYTES:
+            hasher.update(file.read())
+        else:
+            for number in range(SAMPLES):
+                offset = (size - SAMPLE_BYTES) * number // (SAMPLES - 1)
+                hasher.update(os.pread(file.fileno(), SAMPLE_BYTES, offset))
     return hasher.hexdigest()
 
 
@@ -71,14 +68,11 @@ def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
     source_file.check(path)
     # BLAKE3 on one thread: the hash runs beside an encode that needs the cores.
     hasher = blake3()
-    try:
-        with open(source_file.to_open(path), "rb", buffering=0) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                if stop is not None and stop():
-                    raise Stopped
-                hasher.update(chunk)
-    except OSError as error:
-        raise source_file.unreadable(path, error) from error
+    with source_file.reading(path) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            if stop is not None and stop():
+                raise Stopped
+            hasher.update(chunk)
     return hasher.hexdigest()
 
 

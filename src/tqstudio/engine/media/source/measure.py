@@ -20,7 +20,6 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
-from av.video.stream import VideoStream
 
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
@@ -103,28 +102,35 @@ def measure(
                 del unknown[packet.stream_index]
     leading = times[facts.leading]
     leading.close()
-    missing = _missing(path, facts, clock, leading, reached)
+    # Then only the playing time says how long the source is.
+    jumps = facts.container in _JUMPY_CONTAINERS and clock.jumps
+    missing = () if jumps else _missing(path, facts, leading, reached)
     rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
     video = facts.video
     if pictures and shapes:
-        video = shapes.apply(_video(facts, clock, leading, pictures))
+        if jumps:
+            video = replace(video, duration_s=clock.played_s, own_duration=True)
+        elif leading.end is not None:
+            video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
+        video = shapes.apply(video)
     return replace(
         facts,
-        duration_s=_length_s(facts, clock, times),
+        duration_s=clock.played_s if jumps else _length_s(times),
         video=video,
         audio=tuple(
             _audio(
-                track, times[track.index], rates.get(track.index, (0, 0)), _played(facts, clocks, track.index)
+                track,
+                times[track.index],
+                rates.get(track.index, (0, 0)),
+                clocks[track.index].played_s if jumps else None,
             )
             for track in facts.audio
         ),
         subtitles=tuple(
-            bitmaps[track.index].apply(track)
-            if track.index in bitmaps and not _jumps(facts, clock)
-            else track
+            bitmaps[track.index].apply(track) if track.index in bitmaps and not jumps else track
             for track in facts.subtitles
         ),
-        linear=facts.linear or _jumps(facts, clock),
+        linear=facts.linear or jumps,
         damage=(
             *missing,
             *faults.damage(steady=not video.vfr, cut=not missing and is_cut(path, facts.container)),
@@ -220,23 +226,13 @@ def tolerance_s(seconds: float, linear: bool) -> float:
     return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
 
 
-def _jumps(facts: SourceFacts, clock: StreamClock) -> bool:
-    return facts.container in _JUMPY_CONTAINERS and clock.jumps
-
-
-def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: VideoStream) -> VideoTrack:
-    video = facts.video
-    if times.end is None:
-        return video
-    fps, vfr = video.fps, video.vfr
-    if not _jumps(facts, clock):
-        fps, vfr = measured_rate(times.gaps, stream.time_base or Fraction(1, 90_000), fps)
+def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Fraction) -> VideoTrack:
+    """The track with its measured rate and length; `end` is that of the last packet."""
+    fps, vfr = measured_rate(times.gaps, time_base, video.fps)
     if video.interlaced and fps == 2 * video.fps:
         fps = video.fps  # one packet per field
-    if _jumps(facts, clock):
-        return replace(video, duration_s=clock.played_s, own_duration=True)
     # The last packet may have no duration.
-    end = max(times.end, times.last + 1 / fps)
+    end = max(end, times.last + 1 / fps)
     length = max(end - video.first_pts_s, 1 / fps)
     return replace(
         video,
@@ -249,13 +245,8 @@ def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: V
     )
 
 
-def _played(facts: SourceFacts, clocks: Mapping[int, StreamClock], index: int) -> float | None:
-    """Seconds that a stream plays if the timestamps of the source jump; None if they do not."""
-    return clocks[index].played_s if _jumps(facts, clocks[facts.leading]) else None
-
-
 def _audio(
-    track: AudioTrack, times: PacketTimes, rate: tuple[int, int], played_s: float | None = None
+    track: AudioTrack, times: PacketTimes, rate: tuple[int, int], played_s: float | None
 ) -> AudioTrack:
     channels, sample_rate = rate
     track = replace(
@@ -269,9 +260,7 @@ def _audio(
     return replace(track, first_s=float(times.first), end_s=end_s, bitrate=bitrate)
 
 
-def _length_s(facts: SourceFacts, clock: StreamClock, times: Mapping[int, PacketTimes]) -> float:
-    if _jumps(facts, clock):
-        return clock.played_s
+def _length_s(times: Mapping[int, PacketTimes]) -> float:
     known = [(found.first, found.end) for found in times.values() if found.end is not None]
     begins = min((first for first, _ in known if first is not None), default=Fraction(0))
     return float(max((end for _, end in known if end is not None), default=begins) - begins)
@@ -288,9 +277,7 @@ def _decodes(packet: Packet[Stream]) -> bool:
     return False
 
 
-def _missing(
-    path: bytes, facts: SourceFacts, clock: StreamClock, times: PacketTimes, reached: Fraction
-) -> tuple[Damage, ...]:
+def _missing(path: bytes, facts: SourceFacts, times: PacketTimes, reached: Fraction) -> tuple[Damage, ...]:
     """Compare the end of the packets with the declared duration; returns what a truncated file lacks.
 
     Some containers declare the time of the end instead of a duration: a file that starts late may match
@@ -301,7 +288,7 @@ def _missing(
         TqError: as `require_readable` if the file cannot be read to its end.
     """
     declared_s = facts.video.duration_s
-    if not declared_s or _jumps(facts, clock):
+    if not declared_s:
         return ()
     slack_s = tolerance_s(declared_s, linear=False)
     # The first pictures of a recording may not be decodable.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import stat
@@ -214,9 +215,16 @@ def unreadable(path: bytes, error: OSError) -> TqError:
 
 def require_readable(path: bytes) -> None:
     """Read the whole file, to tell a disk error (as `unreadable`) from a truncated file; ffmpeg does not."""
+    with reading(path) as file:
+        while file.read(_CHUNK_BYTES):
+            pass
+
+
+@contextlib.contextmanager
+def reading(path: bytes) -> Iterator[io.FileIO]:
+    """Open a source, the one that is kept open if it is; errors of the file system become `unreadable`."""
     try:
         with open(to_open(path), "rb", buffering=0) as file:
-            while file.read(_CHUNK_BYTES):
-                pass
+            yield file
     except OSError as error:
         raise unreadable(path, error) from error

@@ -109,18 +109,14 @@ class Watch:
     log: AttemptLog
     gpu: str | None
     """The intended GPU encoder, if any."""
-    _linear: bool = False
-    """Whether it was reported that the source is decoded from its start."""
     _pace: Pace = field(default_factory=Pace)
-    # How many of each were reported.
+    # What was reported already.
+    _linear: bool = False
     _runs: int = 0
     _warnings: int = 0
     _notes: int = 0
     _damage: int = 0
     _poster_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._linear = self.source.facts.linear
 
     def update(self) -> None:
         """Report and log all changes since the last call."""
@@ -140,7 +136,7 @@ class Watch:
                 self.log.line(f"warning: {warning.code}: {warning.text}")
             self._warnings = len(encode.warnings)
             self.report.add(warnings=warning_views(encode.warnings))
-        if encode.spec.facts.linear and not self._linear:
+        if encode.spec.facts.linear and not (self._linear or self.source.facts.linear):
             self._linear = True
             self.log.line("seeking in this source is inaccurate: it is decoded from its start")
             self._report_facts()
@@ -161,8 +157,8 @@ class Watch:
 
     def _report_facts(self) -> None:
         """Report what the encode found out about the source, for later attempts."""
-        facts = self.source.facts
-        facts = replace(facts, linear=self._linear, damage=(*facts.damage, *self.encode.damage))
+        facts = self.encode.spec.facts
+        facts = replace(facts, damage=(*facts.damage, *self.encode.damage))
         self.report.add(facts=facts.to_json(), content_id=self.source.content_id)
 
     def _report_runs(self) -> None:
