@@ -102,7 +102,7 @@ def measure(
                 del unknown[packet.stream_index]
     leading = times[facts.leading]
     leading.close()
-    # Then only the playing time says how long the source is.
+    # Where it jumps, only the playing time says how long the source is.
     jumps = facts.container in _JUMPY_CONTAINERS and clock.jumps
     missing = () if jumps else _missing(path, facts, leading, reached)
     rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
