@@ -117,6 +117,16 @@ class Settings(BaseSettings):
     probe_memory_bytes: int = Field(GB, gt=0, description="address space limit of the background probe")
     probe_idle_s: float = Field(30, ge=0, description="idle time after which the background probe exits")
 
+    listen: str = Field(
+        "", description="address of the TCP listener, such as 127.0.0.1:8750; empty: the socket alone"
+    )
+    tls_cert: str = Field("", description="path of its certificate chain in PEM")
+    tls_key: str = Field("", description="path of the key of that certificate, in PEM without a password")
+    insecure_listen: bool = Field(False, description="listen on other addresses than loopback without TLS")
+    hosts: str = Field(
+        "", description="names by which clients may address it, separated by commas, besides IP addresses"
+    )
+
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
 

@@ -76,6 +76,7 @@ class ErrorCode(StrEnum):
     LOST_LEASE = "LOST_LEASE"
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
+    TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
     NO_SUPERVISOR = "NO_SUPERVISOR"
     SUPERVISOR_SILENT = "SUPERVISOR_SILENT"
     ALREADY_RUNNING = "ALREADY_RUNNING"
@@ -274,7 +275,14 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _REQUEST, "the worker's lease of the job has ended", "stop the job; leave its files alone"
         ),
         ErrorCode.BAD_REQUEST: Meaning(_REQUEST, "the request is invalid", "correct it"),
-        ErrorCode.UNAUTHORIZED: Meaning(_REQUEST, "the token is invalid", "register again"),
+        ErrorCode.UNAUTHORIZED: Meaning(
+            _REQUEST,
+            "the token is missing, wrong, expired or revoked",
+            "give the right token, or create a new one with: tqstudio token create",
+        ),
+        ErrorCode.TOO_MANY_FAILURES: Meaning(
+            _REQUEST, "too many wrong tokens came from this address", "wait a minute, then try again"
+        ),
         ErrorCode.NO_SUPERVISOR: Meaning(
             _REQUEST, "no supervisor is running", "start one with: tqstudio up --detach"
         ),

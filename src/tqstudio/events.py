@@ -70,4 +70,7 @@ class EventKind(StrEnum):
     FOLDER_CHANGED = "folder_changed"
     FOLDER_REMOVED = "folder_removed"
 
+    TOKEN_CREATED = "token_created"
+    TOKEN_REVOKED = "token_revoked"
+
     PRUNED = "pruned"

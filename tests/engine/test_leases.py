@@ -26,7 +26,7 @@ from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
-from tqstudio.engine.queue.tokens import WorkerToken
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

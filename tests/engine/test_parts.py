@@ -20,7 +20,7 @@ from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.queue import worker_pool
-from tqstudio.engine.queue.tokens import WorkerTokens
+from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow

@@ -36,6 +36,7 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.DATABASE_DAMAGED: 4,
     ErrorCode.DATABASE_BUSY: 4,
     ErrorCode.UNAUTHORIZED: 4,
+    ErrorCode.TOO_MANY_FAILURES: 4,
     ErrorCode.LOST_LEASE: 4,
     ErrorCode.FFMPEG_MISSING: 4,
     ErrorCode.DISK_LOW: 4,

@@ -6,6 +6,8 @@ import os
 
 from tqstudio import __version__
 from tqstudio.config import Settings
+from tqstudio.engine.access.api_tokens import ApiTokens
+from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.measure import VolumeReader
@@ -29,7 +31,6 @@ from tqstudio.engine.queue.operations import Actions
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
-from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.shutdown import Lifetime, Shutdown
 from tqstudio.engine.store.db.database import Database
@@ -88,6 +89,7 @@ class Services:
         self.results = results = Results(settings, db, workspace, endings, publisher, forecasts, volumes)
         self.recovery = Recovery(home, settings, db, board, endings, results)
         self.identities = WorkerTokens()
+        self.tokens = ApiTokens(db, self.identities)
         self.pool = WorkerPool(home, db, self.identities, ffmpeg.path, self.recovery.lost)
         self.stuck_workers = StuckWorkers(settings, db, board, workspace, io, results, self.pool)
         self.actions = Actions(db, board, retention)

@@ -22,8 +22,11 @@ import uvloop
 from tqstudio.config import Settings
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
-from tqstudio.engine.api.server import Server
 from tqstudio.engine.api.views import event_view
+from tqstudio.engine.door import tcp
+from tqstudio.engine.door.callers import SocketCallers, TcpCallers
+from tqstudio.engine.door.server import Server, SocketServer
+from tqstudio.engine.door.tcp import TcpServer
 from tqstudio.engine.host import (
     children,
     failpoints,
@@ -62,9 +65,9 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
         until_idle: shut down, too, when no command uses it and no job is open.
 
     Raises:
-        TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY,
-            OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was lost while it
-            ran.
+        TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED,
+            DATABASE_BUSY, OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was
+            lost while it ran.
     """
     failpoints.arm()
     # Files created from here on, by workers too, are not writable for other users.
@@ -147,6 +150,7 @@ class _Supervisor:
         self._db.on_events = self._on_events
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
+        network = tcp.listen(self._settings)
         children.become_subreaper()
         await self._lock_outputs()
         await self.studio.recovery.begin()
@@ -159,12 +163,19 @@ class _Supervisor:
         logging_setup.know(*await self._db.read(videos.output_roots))
         await self.studio.publisher.undo_leftovers()
         await self.studio.forecasts.load()
+        await self.studio.tokens.load()
         # Before the pool starts any worker of this supervisor.
         if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
-        server = Server(listener, make_app(self.studio))
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        app = make_app(self.studio)
+        server = SocketServer(SocketCallers(app, self.studio.tokens))
+        servers: list[Server] = [server]
+        serving = [asyncio.create_task(server.serve(sockets=[listener]))]
+        if network is not None:
+            callers = TcpCallers(app, self.studio.tokens, tcp.host_names(self._settings))
+            servers.append(TcpServer(callers, *network))
+            serving.append(asyncio.create_task(servers[1].serve()))
         snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())
@@ -174,14 +185,15 @@ class _Supervisor:
         try:
             waiting = asyncio.create_task(self._until_ended())
             # A server that ends because its socket failed ends the supervisor too.
-            await asyncio.wait([waiting, serving], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, *serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
             await self._end_parts(starting, snapshots)
             guarding.cancel()
             watching.cancel()
-            server.end()
-            await serving
+            for each in servers:
+                each.end()
+            await asyncio.gather(*serving)
             self._home_guard.close_socket()
             left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
@@ -206,7 +218,7 @@ class _Supervisor:
 
         await asyncio.gather(*map(lock_one, await self._db.read(videos.output_roots)))
 
-    async def _guard_home(self, server: Server) -> None:
+    async def _guard_home(self, server: SocketServer) -> None:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._lost_home = await self._home_guard.watch(server.listen_on)
         self._log.error("home lost, shutting down", why=self._lost_home)

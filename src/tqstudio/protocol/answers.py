@@ -395,6 +395,27 @@ class DiskView(TypedDict):
     reserve: int
 
 
+class TokenView(TypedDict):
+    """A token of the API, without its secret."""
+
+    name: str
+    role: str
+    prefix: str
+    """The part of the token after `tq_`, by which it is recognised."""
+    worker: str | None
+    """The worker in whose name it acts."""
+    created_at: str
+    expires_at: str | None
+    expired: bool
+
+
+class NewTokenView(TypedDict):
+    name: str
+    role: str
+    token: str
+    """Shown once; only its hash is stored."""
+
+
 class SupervisorView(TypedDict):
     pid: int
     version: str

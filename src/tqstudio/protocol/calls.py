@@ -139,6 +139,22 @@ def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
     return Call("POST", "/v1/workers", body={"name": name, "kind": kind})
 
 
+def tokens() -> Call[dict[str, list[answers.TokenView]]]:
+    return Call("GET", "/v1/tokens")
+
+
+def create_token(
+    name: str, role: str, *, expires_at: str | None = None, kind: str = "cpu"
+) -> Call[answers.NewTokenView]:
+    """Create a token; `expires_at` is ISO 8601, `kind` that of the worker of a worker's token."""
+    body = {"name": name, "role": role, "kind": kind, "expires_at": expires_at}
+    return Call("POST", "/v1/tokens", body=body)
+
+
+def revoke_token(name: str) -> Call[dict[str, str]]:
+    return Call("DELETE", f"/v1/tokens/{_part(name)}")
+
+
 def folders() -> Call[dict[str, list[answers.FolderView]]]:
     return Call("GET", "/v1/folders")
 

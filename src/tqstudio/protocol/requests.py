@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
 from tqstudio.paths import decode
+from tqstudio.protocol.roles import Role
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
 
@@ -225,6 +226,18 @@ class NewWorker(Message):
 
     name: Name
     kind: WorkerKind = WorkerKind.CPU
+
+
+class TokenRequest(Message):
+    """Creates a token of the API."""
+
+    name: Name
+    """Of a token with the role worker, also the name of its worker."""
+    role: Literal[Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER]
+    expires_at: Annotated[str, StringConstraints(max_length=40)] | None = None
+    """ISO 8601, in UTC without a zone; None is never."""
+    kind: WorkerKind = WorkerKind.CPU
+    """Of that worker."""
 
 
 # From workers.

@@ -11,6 +11,7 @@ from tqstudio.errors import in_one_line
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.paths import readable
+from tqstudio.protocol.roles import TOKEN_ACTOR
 from tqstudio.words.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.FOLDER_ADDED: ("running", "drop folder added"),
     EventKind.FOLDER_CHANGED: ("pending", "drop folder changed"),
     EventKind.FOLDER_REMOVED: ("cancelled", "drop folder removed"),
+    EventKind.TOKEN_CREATED: ("running", "token created"),
+    EventKind.TOKEN_REVOKED: ("cancelled", "token revoked"),
     EventKind.PRUNED: ("skipped", "old events removed"),
 }
 """The state that an event of each kind is shown as, and its sentence."""
@@ -96,15 +99,18 @@ def event_sentence(event: answers.EventView) -> str:
 
 
 def event_remark(event: answers.EventView) -> str:
-    """Code and detail of an event, and whether the user caused it."""
+    """Code and detail of an event, and which person caused it."""
     code, detail = event["code"] or "", event["detail"] or ""
-    by = "by the user" if event["actor"] == "user" else ""
+    by = f"by {actor_words(event)}" if event["actor"].startswith(("user", TOKEN_ACTOR)) else ""
     remark = ": ".join(filter(None, (_DETAILS.get(code, code), _DETAILS.get(detail, detail))))
     return ", ".join(filter(None, (remark, by))) if by not in remark else remark
 
 
 def actor_words(event: answers.EventView) -> str:
-    return _ACTORS.get(event["actor"], event["actor"])
+    actor = event["actor"]
+    if actor.startswith(TOKEN_ACTOR):
+        return f"the token {actor.removeprefix(TOKEN_ACTOR)}"
+    return _ACTORS.get(actor, actor)
 
 
 def status_word(status: str) -> str:

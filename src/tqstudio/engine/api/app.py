@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, system, videos, worker_api, workers
-from tqstudio.engine.api.dependencies import refuse_unknown_query
+from tqstudio.engine.api import events, folders, jobs, system, tokens, videos, worker_api, workers
+from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.services import Services
 from tqstudio.errors import TqError
@@ -23,15 +24,20 @@ def make_app(studio: Services) -> ASGIApp:
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(refuse_unknown_query)],
+        dependencies=[
+            # Shown in the schema; the token was checked before.
+            Depends(HTTPBearer(auto_error=False, description="Needed on TCP, and by workers")),
+            Depends(require_role),
+            Depends(refuse_unknown_query),
+        ],
         responses={
             "4XX": {"model": ErrorAnswer, "description": "Refused: `error.code` names the reason"},
             "5XX": {"model": ErrorAnswer, "description": "A fault of the supervisor or of its disks"},
         },
     )
     app.state.studio = studio
-    for module in (worker_api, workers, jobs, videos, folders, events, system):
-        app.include_router(module.router, prefix="/v1")
+    for module in (worker_api, workers, jobs, videos, folders, events, system, tokens):
+        app.include_router(module.router, prefix=PREFIX)
     for error in (TqError, RequestValidationError, OverflowError, Exception):
         app.add_exception_handler(error, answer_refusal)
     app.add_exception_handler(StarletteHTTPException, answer_http_error)

@@ -1,4 +1,4 @@
-"""Dependencies of endpoints: access to the services, and a check for unknown query parameters."""
+"""Dependencies of endpoints: the services, the caller and its role, a check for unknown query parameters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
+from tqstudio.engine.access.principal import Principal
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.services import Services
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol.roles import ROLE_OF, Role, allows
+
+
+PREFIX = "/v1"
+"""Of all paths; routes know only the rest."""
 
 
 async def _studio(request: Request) -> Services:
@@ -17,6 +24,51 @@ async def _studio(request: Request) -> Services:
 
 
 TheStudio = Annotated[Services, Depends(_studio)]
+
+
+async def _caller(request: Request) -> Principal:
+    caller: Principal = request.scope["principal"]
+    return caller
+
+
+async def _actor(request: Request) -> str:
+    return (await _caller(request)).actor
+
+
+async def _worker(request: Request) -> WorkerToken:
+    worker = (await _caller(request)).worker
+    assert worker is not None, "require_role has refused all others"
+    return worker
+
+
+TheActor = Annotated[str, Depends(_actor)]
+"""The name of the caller in events."""
+TheWorker = Annotated[WorkerToken, Depends(_worker)]
+
+
+async def require_role(request: Request) -> None:
+    """Refuse callers whose role does not include the endpoint.
+
+    Raises:
+        TqError: UNAUTHORIZED without a worker's token where one is needed; PERMISSION.
+    """
+    caller = await _caller(request)
+    needed = ROLE_OF[f"{request.method} {PREFIX}{request.scope['route'].path_format}"]
+    if allows(caller.role, needed):
+        return
+    if needed is Role.WORKER:
+        raise TqError(ErrorCode.UNAUTHORIZED, "this needs a worker's token, and the one given is not valid")
+    if needed is Role.OWNER:
+        raise TqError(
+            ErrorCode.PERMISSION,
+            "this names files of the studio's machine, and works only there",
+            "run the command on that machine, as the user who runs the supervisor",
+        )
+    raise TqError(
+        ErrorCode.PERMISSION,
+        f"this needs the role {needed}, and the token has the role {caller.role}",
+        "ask an administrator of the studio for a token with that role",
+    )
 
 
 async def refuse_unknown_query(request: Request) -> None:

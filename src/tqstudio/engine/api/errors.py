@@ -19,6 +19,7 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.REFUSED: 409,
     ErrorCode.LOST_LEASE: 409,
     ErrorCode.UNAUTHORIZED: 401,
+    ErrorCode.TOO_MANY_FAILURES: 429,
     ErrorCode.PERMISSION: 403,
     ErrorCode.INTERNAL: 500,
     ErrorCode.DATABASE_DAMAGED: 500,

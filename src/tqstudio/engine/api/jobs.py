@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine.api import views
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheStudio
 from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
@@ -92,10 +92,12 @@ def _statuses(given: str) -> tuple[JobStatus, ...]:
 
 
 @router.post("/jobs/actions")
-async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[answers.ActionResult]]:
+async def act(
+    studio: TheStudio, actor: TheActor, request: ActionRequest
+) -> dict[str, list[answers.ActionResult]]:
     """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
     if request.profile is None:
-        return {"results": await studio.actions.apply(request)}
+        return {"results": await studio.actions.apply(request, actor=actor)}
     if request.operation is not Operation.RETRANSCODE:
         raise TqError(
             ErrorCode.BAD_REQUEST,
@@ -103,7 +105,7 @@ async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[answe
             "leave the profile out; only a retranscode takes one",
         )
     profile = studio.admission.profile(request.profile)
-    return {"results": await studio.actions.apply(request, profile=profile)}
+    return {"results": await studio.actions.apply(request, actor=actor, profile=profile)}
 
 
 def read_detail(
@@ -198,35 +200,35 @@ async def batch_status(studio: TheStudio, batch: str) -> answers.BatchView:
 
 
 @router.post("/queue/pause")
-async def pause(studio: TheStudio, request: QueuePause) -> answers.GateView:
+async def pause(studio: TheStudio, actor: TheActor, request: QueuePause) -> answers.GateView:
     """Pause the queue: no more jobs start; running ones continue and no job changes."""
     reason = request.reason or PAUSED_WITHOUT_REASON
-    return gate_view(await studio.db.write(_shut_for_user, reason))
+    return gate_view(await studio.db.write(_shut_for_user, reason, actor))
 
 
-def _shut_for_user(db: Connection, reason: str) -> GateRow:
-    gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user")
+def _shut_for_user(db: Connection, reason: str, actor: str) -> GateRow:
+    gates.shut(db, GateKind.USER, reason, now=now_us(), actor=actor)
     # Read in the same transaction: a resume may follow at once.
     return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
 
 
 @router.post("/queue/resume")
-async def resume(studio: TheStudio) -> dict[str, bool]:
-    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor="user"))
+async def resume(studio: TheStudio, actor: TheActor) -> dict[str, bool]:
+    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor=actor))
     return {"resumed": opened}
 
 
 @router.post("/queue/retry")
-async def retry(studio: TheStudio, request: QueueRetry) -> answers.RetryAnswer:
+async def retry(studio: TheStudio, actor: TheActor, request: QueueRetry) -> answers.RetryAnswer:
     """Retry every failed job, of one batch or of all."""
-    return await studio.all_jobs.retry_failed(request.batch)
+    return await studio.all_jobs.retry_failed(request.batch, actor=actor)
 
 
 @router.post("/queue/clear")
-async def clear(studio: TheStudio, request: QueueClear) -> answers.ClearAnswer:
+async def clear(studio: TheStudio, actor: TheActor, request: QueueClear) -> answers.ClearAnswer:
     """Delete every ended job, and on request the history."""
-    deleted, removed = await studio.all_jobs.clear_ended()
-    pruned = await studio.all_jobs.forget_history() if request.history else 0
+    deleted, removed = await studio.all_jobs.clear_ended(actor=actor)
+    pruned = await studio.all_jobs.forget_history(actor=actor) if request.history else 0
     return {"deleted": deleted, "removed_segments": removed, "pruned": pruned}
 
 

@@ -1,4 +1,4 @@
-"""Endpoints of workers: register, claim a job, report on it and end it. A bearer token names the worker."""
+"""Endpoints of workers: register, claim a job, report on it and end it. The bearer token names the worker."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio, TheWorker
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.machine import quarantine, workers
-from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import (
     ClaimRequest,
     CompleteRequest,
@@ -35,19 +32,6 @@ from tqstudio.protocol.worker_answers import (
 )
 
 router = APIRouter(prefix="/worker")
-
-
-Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
-
-
-async def _worker(studio: TheStudio, bearer: Bearer) -> WorkerToken:
-    found = studio.identities.of(bearer.credentials) if bearer is not None else None
-    if found is None:
-        raise TqError(ErrorCode.UNAUTHORIZED, "this needs a worker's token, and the one given is not valid")
-    return found
-
-
-TheWorker = Annotated[WorkerToken, Depends(_worker)]
 
 
 async def _disconnected(request: Request) -> Callable[[], Awaitable[bool]]:

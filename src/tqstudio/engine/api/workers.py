@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheStudio
 from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
@@ -78,7 +78,7 @@ async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]
 
 
 @router.post("/workers/{name}/{verb}")
-async def intent(studio: TheStudio, name: str, verb: str) -> WorkerView:
+async def intent(studio: TheStudio, actor: TheActor, name: str, verb: str) -> WorkerView:
     """Enable, disable or drain a worker; one that drains finishes its job and gets no more."""
     changes: dict[str, dict[str, bool]] = {
         "enable": {"enabled": True, "draining": False},
@@ -87,7 +87,9 @@ async def intent(studio: TheStudio, name: str, verb: str) -> WorkerView:
     }
     if verb not in changes:
         raise TqError(ErrorCode.NOT_FOUND, f"a worker cannot {verb}", "use enable, disable or drain")
-    row = await studio.db.write(lambda db: workers.set_intent(db, name, now=now_us(), **changes[verb]))
+    row = await studio.db.write(
+        lambda db: workers.set_intent(db, name, now=now_us(), actor=actor, **changes[verb])
+    )
     if row is None:
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"

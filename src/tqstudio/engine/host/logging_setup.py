@@ -35,6 +35,11 @@ def know(*folders: Folder) -> None:
     _roots |= Roots(*folders)
 
 
+def roots() -> Roots:
+    """The folders that are redacted."""
+    return _roots
+
+
 def configure(home: Home) -> logging.handlers.QueueListener:
     """Log one line of key=value pairs per event; the file is rotated at 10 MB. `stop` flushes it."""
     global _roots

@@ -21,7 +21,7 @@ class AllJobs:
     def __init__(self, db: Database, retention: Retention) -> None:
         self._db, self._retention = db, retention
 
-    async def retry_failed(self, batch: str | None) -> RetryAnswer:
+    async def retry_failed(self, batch: str | None, *, actor: str) -> RetryAnswer:
         """Retries failed jobs, except those whose video has a newer job.
 
         Args:
@@ -30,7 +30,7 @@ class AllJobs:
         answer: RetryAnswer = {"retried": 0, "refused": []}
         after = 0
         while ids := await self._db.read(jobs.failed, after=after, batch=batch, limit=_STEP):
-            for result in await self._db.write(_operate_all, ids, Operation.RETRY):
+            for result in await self._db.write(_operate_all, ids, Operation.RETRY, actor):
                 if result["ok"]:
                     answer["retried"] += 1
                 else:
@@ -38,7 +38,7 @@ class AllJobs:
             after = ids[-1]
         return answer
 
-    async def clear_ended(self) -> tuple[int, int]:
+    async def clear_ended(self, *, actor: str) -> tuple[int, int]:
         """Deletes every finished, failed and cancelled job from the list; ladders are kept.
 
         Returns:
@@ -48,29 +48,29 @@ class AllJobs:
         for status in sorted(TERMINAL):
             after = 0
             while ids := await self._db.read(jobs.with_status, status, after=after, limit=_STEP):
-                results = await self._db.write(_operate_all, ids, Operation.DELETE)
+                results = await self._db.write(_operate_all, ids, Operation.DELETE, actor)
                 deleted += sum(result["ok"] for result in results)
                 if status is not JobStatus.DONE:
                     removed += sum((await self._retention.jobs_deleted(ids)).values())
                 after = ids[-1]
         return deleted, removed
 
-    async def forget_history(self) -> int:
+    async def forget_history(self, *, actor: str) -> int:
         """Deletes all events up to now, also those of running jobs, and records one `pruned` event."""
         _, last = await self._db.read(events.bounds)
         forgotten = 0
         while step := await self._db.write(events.forget, through=last, limit=_FORGOTTEN_AT_ONCE):
             forgotten += step
         if forgotten:
-            await self._db.write(_record_pruned, forgotten)
+            await self._db.write(_record_pruned, forgotten, actor)
         return forgotten
 
 
-def _operate_all(db: Connection, ids: list[int], operation: Operation) -> list[ActionResult]:
+def _operate_all(db: Connection, ids: list[int], operation: Operation, actor: str) -> list[ActionResult]:
     now = now_us()
-    return [result_of(job, operations.operate(db, job, operation, now=now, actor="user")) for job in ids]
+    return [result_of(job, operations.operate(db, job, operation, now=now, actor=actor)) for job in ids]
 
 
-def _record_pruned(db: Connection, count: int) -> None:
+def _record_pruned(db: Connection, count: int, actor: str) -> None:
     detail = f"{count} events, the whole history"
-    events.append(db, EventKind.PRUNED, now=now_us(), actor="user", detail=detail)
+    events.append(db, EventKind.PRUNED, now=now_us(), actor=actor, detail=detail)

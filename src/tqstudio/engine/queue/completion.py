@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from tqstudio.config import Settings
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.gates.monitor import BLOCKING, VolumeMonitor
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.forecasts import Forecasts
@@ -13,7 +14,6 @@ from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.reports import lost_lease
-from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

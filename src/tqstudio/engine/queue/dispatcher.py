@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -23,7 +24,6 @@ from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

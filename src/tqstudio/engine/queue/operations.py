@@ -39,23 +39,26 @@ class Actions:
         self._under_way: dict[str, asyncio.Task[list[ActionResult]]] = {}
         """Running requests by idempotency key: a repeated request gets the same answer."""
 
-    async def apply(self, request: ActionRequest, *, profile: Profile | None = None) -> list[ActionResult]:
+    async def apply(
+        self, request: ActionRequest, *, actor: str = "user", profile: Profile | None = None
+    ) -> list[ActionResult]:
         """Applies the operation to every named job; a refusal does not affect the others.
 
         Args:
+            actor: who asked, for events.
             profile: the profile of a retranscode; None for each job's own.
         """
         key = request.idempotency_key
         if key is None:
-            return await self._apply(request, profile)
+            return await self._apply(request, actor, profile)
         task = self._under_way.get(key)
         if task is None:
-            task = self._under_way[key] = asyncio.create_task(self._apply(request, profile))
+            task = self._under_way[key] = asyncio.create_task(self._apply(request, actor, profile))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _apply(self, request: ActionRequest, profile: Profile | None) -> list[ActionResult]:
-        results, repeated = await self._db.write(self._apply_all, request, profile)
+    async def _apply(self, request: ActionRequest, actor: str, profile: Profile | None) -> list[ActionResult]:
+        results, repeated = await self._db.write(self._apply_all, request, actor, profile)
         if repeated:
             return results
         for result in results:
@@ -72,30 +75,38 @@ class Actions:
         return results
 
     def _apply_all(
-        self, db: Connection, request: ActionRequest, profile: Profile | None
+        self, db: Connection, request: ActionRequest, actor: str, profile: Profile | None
     ) -> tuple[list[ActionResult], bool]:
         """Returns the results, and whether they are remembered ones of the same request."""
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.stored_answer(db, key)) is not None:
             return json.loads(answer), True
-        results = [self._one(db, job, request, profile) for job in request.ids]
+        results = [self._one(db, job, request, actor, profile) for job in request.ids]
         if key is not None:
             supervisors.store_answer(db, key, json.dumps(results), now=now_us())
         return results, False
 
-    def _one(self, db: Connection, job: int, request: ActionRequest, profile: Profile | None) -> ActionResult:
+    def _one(
+        self, db: Connection, job: int, request: ActionRequest, actor: str, profile: Profile | None
+    ) -> ActionResult:
         now = now_us()
         if request.operation is Operation.RETRANSCODE:
-            return self._retranscode(db, job, request, profile, now)
+            return self._retranscode(db, job, request, actor, profile, now)
         if request.operation is Operation.PRIORITY:
             value, delta = request.priority, request.delta
-            applied = operations.set_priority(db, job, value=value, delta=delta, now=now, actor="user")
+            applied = operations.set_priority(db, job, value=value, delta=delta, now=now, actor=actor)
         else:
-            applied = operations.operate(db, job, request.operation, now=now, actor="user")
+            applied = operations.operate(db, job, request.operation, now=now, actor=actor)
         return result_of(job, applied)
 
     def _retranscode(
-        self, db: Connection, job: int, request: ActionRequest, profile: Profile | None, now: int
+        self,
+        db: Connection,
+        job: int,
+        request: ActionRequest,
+        actor: str,
+        profile: Profile | None,
+        now: int,
     ) -> ActionResult:
         facts = job_facts(db, job)
         if facts is None:
@@ -156,7 +167,7 @@ class Actions:
                 idempotency_key=request.idempotency_key,
             ),
             now=now,
-            actor="user",
+            actor=actor,
         )
         answer = result_of(job, Applied(decision, facts.status, facts.control))
         answer["new_job"] = new

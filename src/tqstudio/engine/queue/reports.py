@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
-from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress

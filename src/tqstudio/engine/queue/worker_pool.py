@@ -14,10 +14,10 @@ from functools import partial
 
 import structlog
 
+from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers

@@ -40,6 +40,7 @@ from tqstudio.lifecycle import (
     Step,
     WorkerKind,
 )
+from tqstudio.protocol.roles import GRANTABLE
 
 SQLModel.metadata.naming_convention = MetaData(
     naming_convention={
@@ -55,7 +56,7 @@ _OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
 AUTOINCREMENT = {"sqlite_autoincrement": True}
 
 
-def _one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
+def _one_of(column: str, values: Iterable[StrEnum]) -> CheckConstraint:
     listed = ", ".join(f"'{member.value}'" for member in values)
     return CheckConstraint(f"{column} IN ({listed})", name=column)
 
@@ -555,6 +556,28 @@ class Idempotency(SQLModel, table=True):
     at: int | None = _time(optional=False)
 
 
+class Token(SQLModel, table=True):
+    """A bearer token of the API. Only a hash of its secret is stored."""
+
+    __table_args__ = (
+        UniqueConstraint("name"),
+        UniqueConstraint("prefix"),
+        _one_of("role", GRANTABLE),
+        AUTOINCREMENT,
+    )
+    id: int | None = _id()
+    name: str = _text()
+    role: str = _text()
+    prefix: str = _text()
+    """The part of the token by which it is looked up; not secret."""
+    salt: bytes = _bytes()
+    hash: bytes = _bytes()
+    worker_id: int = _ref("worker.id", optional=True)
+    """The worker in whose name a token with the role worker acts."""
+    created_at: int | None = _time(optional=False)
+    expires_at: int | None = _time()
+
+
 def const(value: StrEnum) -> ColumnElement[str]:
     """Returns a value as text of a statement, not as a parameter, which no partial index would serve."""
     return literal_column(f"'{value.value}'")
@@ -575,6 +598,7 @@ removal = _tables["removal"]
 rendition = _tables["rendition"]
 speed = _tables["speed"]
 supervisor = _tables["supervisor"]
+token = _tables["token"]
 video = _tables["video"]
 worker = _tables["worker"]
 

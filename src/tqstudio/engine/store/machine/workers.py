@@ -162,7 +162,13 @@ _LIFTED = {"quarantined_at": None, "quarantine_reason": None, "suspected_at": No
 
 
 def set_intent(
-    db: Connection, name: str, *, enabled: bool | None = None, draining: bool | None = None, now: int
+    db: Connection,
+    name: str,
+    *,
+    enabled: bool | None = None,
+    draining: bool | None = None,
+    now: int,
+    actor: str = "user",
 ) -> WorkerRow | None:
     """Enables, disables or drains a worker; None if it does not exist.
 
@@ -182,7 +188,7 @@ def set_intent(
         kind = EventKind.WORKER_DRAINED
     else:
         kind = EventKind.WORKER_ENABLED if enabled else EventKind.WORKER_DISABLED
-    events.append(db, kind, now=now, actor="user", worker=name)
+    events.append(db, kind, now=now, actor=actor, worker=name)
     return _row(row)
 
 

@@ -1,4 +1,4 @@
-"""Serves the API on the supervisor's socket, with uvicorn but without its handling of signals."""
+"""Serves the API with uvicorn, but without its handling of signals, and with limits for each request."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ _CLOSE_STREAMS_S = 2
 class Server(uvicorn.Server):
     """uvicorn without its signal handling, which closes the listener at once and hangs on open streams."""
 
-    def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
+    protocol: type[HttpToolsProtocol]
+    """Of its connections."""
+
+    def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                fd=listener.fileno(),
-                http=_Protocol,
+                http=self.protocol,
+                ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -63,20 +66,13 @@ class Server(uvicorn.Server):
         await self.on_tick(0)
         await self._end_requested.wait()
 
-    async def listen_on(self, listener: socket.socket) -> None:
-        """Accept connections from this listener instead of the previous one; open ones stay."""
-        before = self.servers
-        await self.startup(sockets=[listener])
-        for server in before:
-            server.close()
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class _Protocol(HttpToolsProtocol):
-    """Refuses users other than ours and root, and requests that are too large or too slow."""
+class LimitedProtocol(HttpToolsProtocol):
+    """Refuses requests that are too large or too slow."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -101,13 +97,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # The socket's mode keeps other users out too, but it may be changed or not be enforced.
-        peer = peer_of(transport.get_extra_info("socket"))
-        self._refused = peer is not None and peer[1] not in (os.geteuid(), 0)
-        if self._refused:
-            transport.abort()
-        else:
-            self._begin()
+        self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -183,3 +173,30 @@ class _Protocol(HttpToolsProtocol):
             )
             self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.loop.call_later(_LINGER_S, self.transport.close)
+
+
+class _SocketProtocol(LimitedProtocol):
+    """Refuses users other than ours and root."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # The socket's mode keeps other users out too, but it may be changed or not be enforced.
+        peer = peer_of(transport.get_extra_info("socket"))
+        if peer is None or peer[1] in (os.geteuid(), 0):
+            super().connection_made(transport)
+        else:
+            self._refused = True
+            HttpToolsProtocol.connection_made(self, transport)
+            transport.abort()
+
+
+class SocketServer(Server):
+    """Serves the socket of the home."""
+
+    protocol = _SocketProtocol
+
+    async def listen_on(self, listener: socket.socket) -> None:
+        """Accept connections from this listener instead of the previous one; open ones stay."""
+        before = self.servers
+        await self.startup(sockets=[listener])
+        for server in before:
+            server.close()

@@ -1,4 +1,4 @@
-"""Issues the API tokens of workers and maps tokens to workers."""
+"""Issues the tokens of worker processes and maps tokens to workers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class WorkerTokens:
 
     def __init__(self) -> None:
         self._by_token: dict[str, WorkerToken] = {}
+        self.stored: set[str] = set()
+        """Names of workers with a token in the database, which outlives the supervisor."""
 
     def issue(self, worker: int, name: str, kind: str) -> str:
         """Issues a token and revokes those of earlier processes of this worker."""
@@ -34,7 +36,7 @@ class WorkerTokens:
 
     def knows(self, name: str) -> bool:
         """Whether a worker of this name has a token."""
-        return any(identity.name == name for identity in self._by_token.values())
+        return name in self.stored or any(identity.name == name for identity in self._by_token.values())
 
     def revoke(self, token: str) -> None:
         self._by_token.pop(token, None)

@@ -1,0 +1,1 @@
+"""Who calls the API: tokens, and the callers that they identify."""

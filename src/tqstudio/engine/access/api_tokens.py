@@ -1,0 +1,157 @@
+"""Creates, checks and revokes the tokens of the API.
+
+A token is `tq_<prefix>_<secret>`. The database has the prefix, by which it is found, and a salted scrypt hash
+of the secret: a copy of the database gives no access. A token that was checked once is known by its SHA-256
+until it is revoked, because scrypt takes 50 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+
+from tqstudio.engine.access.principal import Principal, of_worker
+from tqstudio.engine.access.worker_tokens import WorkerToken, WorkerTokens
+from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import tokens, workers
+from tqstudio.engine.store.machine.tokens import TokenRow
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol.roles import TOKEN_ACTOR, Role
+
+_TOKEN = re.compile(r"tq_([0-9a-f]{12})_([\w-]{43})", re.ASCII)
+_KNOWN = 1024
+"""Checked tokens that are remembered."""
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024, "dklen": 32}
+"""16 MiB and about 50 ms for each check, as RFC 7914 proposes for interactive logins."""
+
+
+class ApiTokens:
+    """The tokens of this supervisor: stored ones, and those of its worker processes."""
+
+    def __init__(self, db: Database, of_processes: WorkerTokens) -> None:
+        self._db, self._of_processes = db, of_processes
+        self._known: OrderedDict[bytes, Principal] = OrderedDict()
+        self._hashing = asyncio.Semaphore(1)
+        """Guessed tokens may keep one processor busy, not all."""
+        self.on_revoked: list[Callable[[int], None]] = []
+        """Called with the id of a token that was revoked."""
+
+    async def load(self) -> None:
+        """Read which workers have a stored token."""
+        rows = await self._db.read(tokens.listing)
+        self._of_processes.stored = {row.worker_name for row in rows if row.worker_name}
+
+    def known(self, token: str) -> Principal | None:
+        """The caller of a token that was checked before, or of a worker process; else None."""
+        if (worker := self._of_processes.of(token)) is not None:
+            return of_worker(worker)
+        found = self._known.get(_digest(token))
+        return found if found is None or not _expired(found.expires_at) else None
+
+    async def check(self, token: str) -> Principal | None:
+        """The caller of any token; None if it is wrong, expired or revoked."""
+        if (found := self.known(token)) is not None:
+            return found
+        parts = _TOKEN.fullmatch(token)
+        row = await self._db.read(tokens.by_prefix, parts[1]) if parts else None
+        if parts is None or row is None or _expired(row.expires_at):
+            return None
+        async with self._hashing:
+            hashed = await asyncio.to_thread(_hash, parts[2], row.salt)
+        # It may have been revoked meanwhile.
+        if not hmac.compare_digest(hashed, row.hash) or not await self._db.read(tokens.by_prefix, parts[1]):
+            return None
+        caller = _principal(row)
+        self._known[_digest(token)] = caller
+        if len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+        return caller
+
+    async def create(self, name: str, role: Role, *, kind: str, expires_at: int | None, actor: str) -> str:
+        """Create a token and return it; it cannot be read again.
+
+        Args:
+            name: of a token with the role worker, also the name of that worker.
+            kind: of that worker: cpu or gpu.
+
+        Raises:
+            TqError: REFUSED if a token of that name exists.
+        """
+        prefix, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
+        hashed = await asyncio.to_thread(_hash, secret, salt)
+        now = now_us()
+
+        def store(db: Connection) -> None:
+            worker = workers.ensure(db, name, kind, device=None).id if role is Role.WORKER else None
+            stored = tokens.create(
+                db,
+                name=name,
+                role=role,
+                prefix=prefix,
+                salt=salt,
+                secret_hash=hashed,
+                worker=worker,
+                expires_at=expires_at,
+                now=now,
+                actor=actor,
+            )
+            if not stored:
+                raise TqError(
+                    ErrorCode.REFUSED,
+                    f"there is a token {name} already",
+                    f"choose another name, or revoke it first: tqstudio token revoke {name}",
+                )
+
+        await self._db.write(store)
+        if role is Role.WORKER:
+            self._of_processes.stored.add(name)
+        return f"tq_{prefix}_{secret}"
+
+    async def revoke(self, name: str, *, actor: str) -> None:
+        """Revoke a token: it is refused from now on, and its open requests end.
+
+        Raises:
+            TqError: NOT_FOUND.
+        """
+        number = await self._db.write(tokens.remove, name, now=now_us(), actor=actor)
+        if number is None:
+            raise TqError(
+                ErrorCode.NOT_FOUND, f"there is no token {name}", "list tokens with: tqstudio token list"
+            )
+        for digest in [digest for digest, caller in self._known.items() if caller.token == number]:
+            del self._known[digest]
+        self._of_processes.stored.discard(name)
+        for end_requests in self.on_revoked:
+            end_requests(number)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _hash(secret: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(secret.encode(), salt=salt, **_SCRYPT)
+
+
+def _expired(expires_at: int | None) -> bool:
+    return expires_at is not None and expires_at <= now_us()
+
+
+def _principal(row: TokenRow) -> Principal:
+    worker = None
+    if row.worker is not None and row.worker_name and row.worker_kind:
+        worker = WorkerToken(row.worker, row.worker_name, row.worker_kind)
+    return Principal(
+        worker.name if worker else f"{TOKEN_ACTOR}{row.name}",
+        row.role,
+        worker,
+        token=row.id,
+        expires_at=row.expires_at,
+    )

@@ -1,0 +1,62 @@
+"""Endpoints of the tokens by which callers from the network are known."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from tqstudio.engine.api.dependencies import TheActor, TheStudio
+from tqstudio.engine.api.views import fill, parse_time
+from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.store.machine import tokens
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol.answers import NewTokenView, TokenView
+from tqstudio.protocol.requests import TokenRequest
+from tqstudio.protocol.roles import Role
+
+router = APIRouter(prefix="/tokens")
+
+
+@router.get("")
+async def listing(studio: TheStudio) -> dict[str, list[TokenView]]:
+    rows = await studio.db.read(tokens.listing)
+    now = now_us()
+    return {
+        "tokens": [
+            fill(
+                TokenView,
+                row,
+                role=row.role.value,
+                worker=row.worker_name,
+                expired=row.expires_at is not None and row.expires_at <= now,
+            )
+            for row in rows
+        ]
+    }
+
+
+@router.post("")
+async def create(studio: TheStudio, actor: TheActor, request: TokenRequest) -> NewTokenView:
+    """Create a token. It is answered once: the database has only its hash."""
+    if request.role is Role.WORKER and studio.pool.has(request.name):
+        raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
+    expires_at = None
+    if request.expires_at is not None:
+        try:
+            expires_at = parse_time(request.expires_at)
+        except (ValueError, OverflowError):
+            raise TqError(
+                ErrorCode.BAD_REQUEST, f"{request.expires_at!r} is not a time", "write it as 2027-01-31"
+            ) from None
+        if expires_at <= now_us():
+            raise TqError(ErrorCode.BAD_REQUEST, "the token would be expired", "give a later time")
+    token = await studio.tokens.create(
+        request.name, request.role, kind=request.kind.value, expires_at=expires_at, actor=actor
+    )
+    return {"name": request.name, "role": request.role.value, "token": token}
+
+
+@router.delete("/{name}")
+async def revoke(studio: TheStudio, actor: TheActor, name: str) -> dict[str, str]:
+    """Revoke a token at once; its open event streams end."""
+    await studio.tokens.revoke(name, actor=actor)
+    return {"revoked": name}

@@ -1,0 +1,98 @@
+"""Stores the tokens of the API: a lookup prefix and a salted hash of each secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, select
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import upsert
+from tqstudio.events import EventKind
+from tqstudio.protocol.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token; times are µs since 1970 in UTC."""
+
+    id: int
+    name: str
+    role: Role
+    prefix: str
+    salt: bytes
+    hash: bytes
+    worker: int | None
+    """The worker in whose name it acts."""
+    worker_name: str | None
+    worker_kind: str | None
+    created_at: int
+    expires_at: int | None
+
+
+_ROWS = (
+    select(
+        *tables.token.c["id", "name", "role", "prefix", "salt", "hash", "worker_id"],
+        *tables.worker.c["name", "kind"],
+        *tables.token.c["created_at", "expires_at"],
+    )
+    .join_from(tables.token, tables.worker, isouter=True)
+    .order_by(tables.token.c.id)
+)
+_BY_PREFIX = _ROWS.where(tables.token.c.prefix == bindparam("given"))
+
+
+def create(
+    db: Connection,
+    *,
+    name: str,
+    role: Role,
+    prefix: str,
+    salt: bytes,
+    secret_hash: bytes,
+    worker: int | None,
+    expires_at: int | None,
+    now: int,
+    actor: str,
+) -> bool:
+    """Stores a token; False if one of that name exists."""
+    values = {
+        "name": name,
+        "role": role,
+        "prefix": prefix,
+        "salt": salt,
+        "hash": secret_hash,
+        "worker_id": worker,
+        "created_at": now,
+        "expires_at": expires_at,
+    }
+    new = upsert(tables.token).on_conflict_do_nothing(index_elements=["name"])
+    if not db.execute(new, values).rowcount:
+        return False
+    events.append(db, EventKind.TOKEN_CREATED, now=now, actor=actor, code=role.value, detail=name)
+    return True
+
+
+def remove(db: Connection, name: str, *, now: int, actor: str) -> int | None:
+    """Deletes a token; returns its id, None if there is none of that name."""
+    gone = delete(tables.token).where(tables.token.c.name == name).returning(tables.token.c.id)
+    number: int | None = db.execute(gone).scalar()
+    if number is not None:
+        events.append(db, EventKind.TOKEN_REVOKED, now=now, actor=actor, detail=name)
+    return number
+
+
+def listing(db: Connection) -> list[TokenRow]:
+    return [_row(row) for row in db.execute(_ROWS)]
+
+
+def by_prefix(db: Connection, prefix: str) -> TokenRow | None:
+    row = db.execute(_BY_PREFIX, {"given": prefix}).first()
+    return None if row is None else _row(row)
+
+
+def _row(values: tuple) -> TokenRow:  # type: ignore[type-arg]
+    number, name, role, *rest = values
+    return TokenRow(number, name, Role(role), *rest)

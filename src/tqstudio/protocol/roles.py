@@ -1,0 +1,82 @@
+"""Defines who may call which endpoint of the API. `docs/api.md` has the same table; `make docs` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Role(StrEnum):
+    """What a caller may do. Each of view, operate, admin and owner includes the ones before."""
+
+    VIEW = "view"
+    """See the queue, jobs, workers, folders and history."""
+    OPERATE = "operate"
+    """Also upload files and control jobs, workers and the queue."""
+    ADMIN = "admin"
+    """Also manage tokens, delete the history and shut down."""
+    WORKER = "worker"
+    """Encode jobs in the name of one worker, and nothing else."""
+    OWNER = "owner"
+    """Also name paths of this machine. Only callers on the socket have it; no token does."""
+
+
+TOKEN_ACTOR = "token:"
+"""In events, the actor is this and the name of the token."""
+_RANKS = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.OWNER)
+GRANTABLE = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER)
+"""Roles of tokens."""
+
+
+def allows(role: Role, needed: Role) -> bool:
+    """Whether a caller with a role may call an endpoint that needs another."""
+    if role is Role.WORKER or needed is Role.WORKER:
+        return role is needed
+    return _RANKS.index(role) >= _RANKS.index(needed)
+
+
+ROLE_OF: Mapping[str, Role] = MappingProxyType(
+    {
+        "GET /v1/status": Role.VIEW,
+        "GET /v1/jobs": Role.VIEW,
+        "GET /v1/jobs/{job}": Role.VIEW,
+        "GET /v1/jobs/{job}/log": Role.VIEW,
+        "GET /v1/batches/{batch}": Role.VIEW,
+        "GET /v1/videos": Role.VIEW,
+        "GET /v1/videos/{video}": Role.VIEW,
+        "GET /v1/workers": Role.VIEW,
+        "GET /v1/folders": Role.VIEW,
+        "GET /v1/events": Role.VIEW,
+        "GET /v1/events/stream": Role.VIEW,
+        "GET /v1/profiles": Role.VIEW,
+        "GET /v1/doctor": Role.VIEW,
+        "POST /v1/jobs/actions": Role.OPERATE,
+        "POST /v1/queue/pause": Role.OPERATE,
+        "POST /v1/queue/resume": Role.OPERATE,
+        "POST /v1/queue/retry": Role.OPERATE,
+        "POST /v1/workers/{name}/{verb}": Role.OPERATE,
+        "POST /v1/queue/clear": Role.ADMIN,
+        "POST /v1/workers": Role.ADMIN,
+        "GET /v1/tokens": Role.ADMIN,
+        "POST /v1/tokens": Role.ADMIN,
+        "DELETE /v1/tokens/{name}": Role.ADMIN,
+        "POST /v1/shutdown": Role.ADMIN,
+        "POST /v1/videos": Role.OWNER,
+        "POST /v1/folders": Role.OWNER,
+        "PATCH /v1/folders/{folder}": Role.OWNER,
+        "DELETE /v1/folders/{folder}": Role.OWNER,
+        "POST /v1/backup": Role.OWNER,
+        "POST /v1/commands": Role.OWNER,
+        "POST /v1/commands/leave": Role.OWNER,
+        "POST /v1/worker/register": Role.WORKER,
+        "POST /v1/worker/claim": Role.WORKER,
+        "POST /v1/worker/tested": Role.WORKER,
+        "POST /v1/worker/heartbeat": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/progress": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/complete": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/fail": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/release": Role.WORKER,
+    }
+)
+"""The role that an endpoint needs, by method and path."""
