@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 import commands_page
 import fault_matrix
 from tqstudio.config import Settings
+from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, EVERY, LISTS, SCROLLED, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,17 +60,27 @@ def _keys() -> str:
     return "\n".join(rows)
 
 
+def _roles() -> str:
+    """The calls that each role adds."""
+    rows = ["| role | calls |", "|---|---|"]
+    for role in Role:
+        calls = [f"`{call}`" for call, needed in ROLE_OF.items() if needed is role]
+        rows.append(f"| {role} | {', '.join(calls)} |")
+    return "\n".join(rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/settings.md", _settings),
     "commands": ("docs/commands.md", commands_page.commands),
     "keys": ("docs/ui.md", _keys),
     "errors": ("docs/api.md", commands_page.errors),
+    "roles": ("docs/api.md", _roles),
     "warnings": ("docs/api.md", commands_page.warnings),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
-MAX_WORDS = 12_000
+MAX_WORDS = 13_500
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
 

@@ -19,6 +19,7 @@ import pytest
 from harness import LiveSupervisor, MakeSupervisor, Worker
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import RunningClock, now_us, since_boot
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard
@@ -26,7 +27,6 @@ from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
-from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.api.views import iso, parse_time
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.queue import worker_pool
-from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow

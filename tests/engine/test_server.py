@@ -14,7 +14,7 @@ import pytest
 
 from harness import LiveSupervisor
 from tqstudio.engine.door import server as serving
-from tqstudio.engine.door.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, Server
+from tqstudio.engine.door.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, SocketServer
 from tqstudio.protocol import calls
 
 HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\n"
@@ -69,8 +69,8 @@ def test_a_large_body_is_read_in_one_pass(standing: LiveSupervisor) -> None:
     worker = standing.worker("large")
     body = b"[" + b" " * (MAX_BODY_BYTES - 2) + b"]"
     headers = {"Authorization": f"Bearer {worker.token}"}
-    for path in ("/v1/worker/claim", "/v1/videos"):
-        status, answer = standing.raw("POST", path, body, headers=headers)
+    for path, sent in (("/v1/worker/claim", headers), ("/v1/videos", {})):
+        status, answer = standing.raw("POST", path, body, headers=sent)
         assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
         assert "more than" not in answer["error"]["message"]
 
@@ -97,7 +97,7 @@ async def served(path: Path) -> AsyncIterator[Callable[[bytes], Awaitable[Line]]
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
-    server = Server(listener, app)
+    server = SocketServer(app)
     task = asyncio.create_task(server.serve(sockets=[listener]))
 
     async def connect(first: bytes) -> Line:

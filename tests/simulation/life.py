@@ -357,7 +357,7 @@ class _Prober:
 class _Door:
     """In the place of the HTTP server: requests are answered while it serves."""
 
-    def __init__(self, _listener: Any, _app: Any) -> None:
+    def __init__(self, _app: Any) -> None:
         self._closed = asyncio.Event()
 
     def end(self) -> None:
@@ -417,7 +417,7 @@ def _reach(name: str) -> None:
 def outside_replaced(world: World) -> Iterator[None]:
     """Sockets, processes, signals, the scheduler's clock and the disk's size are the simulation's."""
     with patched(
-        (supervisor, "Server", _Door),
+        (supervisor, "SocketServer", _Door),
         (services, "Intake", _Intake),
         (supervisor, "Prober", _Prober),
         (supervisor, "make_app", lambda _studio: None),

@@ -239,25 +239,25 @@ class People:
 
     async def _set_gate(self, life: Life, *, shut: bool) -> None:
         if shut:
-            await job_api.pause(life.studio, QueuePause())
+            await job_api.pause(life.studio, "user", QueuePause())
         else:
-            await job_api.resume(life.studio)
+            await job_api.resume(life.studio, "user")
 
     def _steer_worker(self, life: Life) -> None:
         rng = self.world.rng
         name = rng.choice(["cpu-0", "cpu-1", "cpu-2", "cpu-3", "far-0", "far-1", "far-2"])
         verb = rng.choice(["enable", "enable", "enable", "disable", "drain", "drain"])
         self.world.step("operator", f"{verb} {name}")
-        self._ask(life, worker_api.intent(life.studio, name, verb))
+        self._ask(life, worker_api.intent(life.studio, "user", name, verb))
 
     def _tidy(self, life: Life) -> None:
         """A user lets every failed job go again, or clears the list."""
         if self.world.rng.random() < 0.5:
             self.world.step("user", "retries all that failed")
-            self._ask(life, job_api.retry(life.studio, QueueRetry()))
+            self._ask(life, job_api.retry(life.studio, "user", QueueRetry()))
         else:
             self.world.step("user", "clears the list")
-            self._ask(life, job_api.clear(life.studio, QueueClear()))
+            self._ask(life, job_api.clear(life.studio, "user", QueueClear()))
 
     def _remote_worker(self, life: Life) -> None:
         """Start a worker that the supervisor does not spawn; a GPU one among them."""
@@ -287,7 +287,7 @@ class People:
         self._gate_shut = False
         self._ask(life, self._set_gate(life, shut=False))
         for number in range(self.world.settings.workers):
-            self._ask(life, worker_api.intent(life.studio, f"cpu-{number}", "enable"))
+            self._ask(life, worker_api.intent(life.studio, "user", f"cpu-{number}", "enable"))
         known = self.world.audit.known
         paused = [job for job in sorted(self.world.audit.open) if known[job]["status"] == "paused"]
         if paused:

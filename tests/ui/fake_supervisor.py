@@ -548,6 +548,7 @@ class FakeSupervisor:
                 "cleanup_partial": self.cleanup_partial,
                 "ffmpeg": "/usr/bin/ffmpeg",
                 "ffmpeg_version": "9.0.2",
+                "listen": None,
             },
             "jobs": dict(self._counts),
             "workers": self.workers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
 from typing import Any, cast
 
@@ -81,6 +82,14 @@ VERBS: Verbs = {
             "new": "studio.profiles:new",
         },
     ),
+    "token": (
+        "Manage the tokens by which callers from the network are known.",
+        {
+            "create": "studio.tokens:create",
+            "list": "studio.tokens:list_tokens",
+            "revoke": "studio.tokens:revoke",
+        },
+    ),
     "verify": "jobs.verify:verify",
     "backup": "studio.backup:backup",
     "doctor": "studio.doctor:doctor",
@@ -88,6 +97,29 @@ VERBS: Verbs = {
 }
 
 HIDDEN = frozenset({"studio.workers:run"})
+LOCAL = frozenset(
+    {
+        "studio.demo:demo",
+        "studio.up_down:up",
+        "studio.up_down:down",
+        "jobs.add:add",
+        "jobs.process:process",
+        "jobs.plan:plan",
+        "jobs.queue:process",
+        "studio.folders:add",
+        "studio.folders:edit",
+        "studio.folders:remove",
+        "studio.workers:run",
+        "studio.profiles:show",
+        "studio.profiles:check",
+        "studio.profiles:new",
+        "jobs.verify:verify",
+        "studio.backup:backup",
+        "studio.doctor:doctor",
+        "studio.drill:drill",
+    }
+)
+"""Commands that need the files of the studio's machine, so they cannot be used with `--connect`."""
 # Commands whose arguments may begin with a dash: `job priority 7 -5`.
 DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 
@@ -109,10 +141,28 @@ def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
         return _group(name, about, verbs, _help_alone, add_completion=False)
     module, _, function = verb.partition(":")
     callback = getattr(import_module(f"tqstudio.cli.commands.{module}"), function)
+    if verb in LOCAL:
+        callback = _refused_elsewhere(callback)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"ignore_unknown_options": True} if verb in DASHED_ARGUMENTS else {}
     app.command(name, hidden=verb in HIDDEN, context_settings=settings)(callback)
     return typer.main.get_command(app)
+
+
+def _refused_elsewhere(command: Callable[..., int]) -> Callable[..., int]:
+    """A command that is refused with `--connect`."""
+
+    @wraps(command)
+    def checked(*arguments: Any, **options: Any) -> int:
+        if os.environ.get("TQSTUDIO_CONNECT"):
+            raise TqError(
+                ErrorCode.BAD_REQUEST,
+                "this command uses the files of the machine that the studio runs on",
+                "run it there, without --connect and TQSTUDIO_CONNECT",
+            )
+        return command(*arguments, **options)
+
+    return checked
 
 
 def _group(name: str | None, about: str, verbs: Verbs, alone: Callable[..., Any], **more: Any) -> TyperGroup:
@@ -144,6 +194,14 @@ def _root(
     home: str = typer.Option(
         "", metavar="PATH", help="Folder of the supervisor's files; overrides TQSTUDIO_HOME."
     ),
+    connect: str = typer.Option(
+        "",
+        metavar="URL|NAME",
+        help="Use the studio at a URL, or at one of connections.toml; overrides TQSTUDIO_CONNECT.",
+    ),
+    token_file: str = typer.Option(
+        "", metavar="FILE", help="File with the token for it; overrides TQSTUDIO_TOKEN_FILE."
+    ),
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version."
     ),
@@ -152,6 +210,10 @@ def _root(
     if home:
         # In the environment, so that the supervisor and its workers use the same home.
         os.environ["TQSTUDIO_HOME"] = os.path.abspath(os.path.expanduser(home))
+    if connect:
+        os.environ["TQSTUDIO_CONNECT"] = connect
+    if token_file:
+        os.environ["TQSTUDIO_TOKEN_FILE"] = os.path.abspath(os.path.expanduser(token_file))
     if ctx.invoked_subcommand is not None:
         return 0
     from tqstudio.cli.commands.studio.ui import open_screen

@@ -17,7 +17,7 @@ from tqstudio import path_checks
 from tqstudio.cli import printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, remote
 from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
@@ -111,15 +111,15 @@ def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
 
 
 def client() -> Client:
-    """A client of the current home's supervisor, whether or not one is running."""
-    return Client(current_home().socket)
+    """A client of the supervisor that `--connect` names, else of that in the home, running or not."""
+    return Client(remote.chosen() or current_home().socket)
 
 
 def listening() -> bool:
-    """Whether a supervisor runs in the current home."""
+    """Whether a supervisor runs in the current home, or one of another machine is used."""
     from tqstudio.protocol import launch
 
-    return launch.listening(current_home())
+    return remote.is_chosen() or launch.listening(current_home())
 
 
 def session(
@@ -127,7 +127,7 @@ def session(
 ) -> SupervisorSession:
     """Connect to the supervisor; starts and reports one in the background if none is running.
 
-    Until this command ends it does not shut down when idle.
+    That of another machine is only connected to. Until this command ends it does not shut down when idle.
 
     Args:
         flags: options of `tqstudio up`, if one is started.
@@ -138,6 +138,8 @@ def session(
     """
     from tqstudio.protocol import launch
 
+    if remote.is_chosen():
+        return SupervisorSession(client())
     home = current_home()
     process = None
     while (running := launch.join(home, stay=stay)) is None:
@@ -184,7 +186,7 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     from tqstudio.protocol import launch
 
     home = current_home()
-    if launch.holder(home) is not None:
+    if remote.is_chosen() or launch.holder(home) is not None:
         return True
     if not path_checks.is_there(home.database):
         return False

@@ -65,6 +65,8 @@ class Services:
         self.started_at = now_us()
         """µs since 1970 in UTC."""
         self.draining = False
+        self.listen: str | None = None
+        """URL of the TCP listener."""
         lease_us = int(settings.lease_s * MICROSECOND)
         row, self.uuid = db.write_now(
             supervisors.begin, pid=os.getpid(), version=__version__, now=self.started_at, lease_us=lease_us

@@ -174,8 +174,10 @@ class _Supervisor:
         serving = [asyncio.create_task(server.serve(sockets=[listener]))]
         if network is not None:
             callers = TcpCallers(app, self.studio.tokens, tcp.host_names(self._settings))
-            servers.append(TcpServer(callers, *network))
-            serving.append(asyncio.create_task(servers[1].serve()))
+            network_server = TcpServer(callers, *network)
+            self.studio.listen = network_server.url
+            servers.append(network_server)
+            serving.append(asyncio.create_task(network_server.serve()))
         snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())

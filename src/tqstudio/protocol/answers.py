@@ -426,6 +426,8 @@ class SupervisorView(TypedDict):
     """Whether deleting a failed or cancelled job removes its partial output."""
     ffmpeg: str
     ffmpeg_version: str
+    listen: str | None
+    """URL of the TCP listener; None without one."""
 
 
 class JoinAnswer(TypedDict):

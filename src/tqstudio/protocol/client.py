@@ -1,4 +1,4 @@
-"""Sends calls to the supervisor over its unix socket, blocking or with asyncio.
+"""Sends calls to the supervisor over its unix socket or over TCP, blocking or with asyncio.
 
 The blocking client uses http.client, because importing httpx takes 190 ms, more than a whole command may. The
 terminal UI, which must never block, loads httpx after its first paint.
@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 from tqstudio.protocol.calls import Call, StreamEvent
+from tqstudio.protocol.remote import Remote
 
 if TYPE_CHECKING:
     import httpx
@@ -30,10 +31,10 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class Client:
-    """Sends blocking calls over a unix socket.
+    """Sends blocking calls.
 
     Args:
-        socket_path: the supervisor's socket.
+        at: the supervisor's socket, or a studio on TCP.
         token: a worker's token.
         keep_alive: use one connection for many calls. A call whose connection broke is sent again on a new
             one, so this is only for workers, whose calls are all idempotent.
@@ -44,16 +45,18 @@ class Client:
             the error that the supervisor answers.
     """
 
-    def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
-        self._path = socket_path
+    def __init__(self, at: Path | Remote, *, token: str | None = None, keep_alive: bool = False) -> None:
+        self._at = at
+        if isinstance(at, Remote):
+            token = at.token
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._keep_alive = keep_alive
-        self._kept: _UnixConnection | None = None
+        self._kept: HTTPConnection | None = None
 
     def send(self, call: Call[T], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
         reused, self._kept = self._kept, None
-        connection = reused or _UnixConnection(self._path)
-        connection.set_timeout(timeout_s)
+        connection = reused or self._new_connection()
+        _set_timeout(connection, timeout_s)
         try:
             try:
                 response = self._ask(connection, call)
@@ -61,35 +64,38 @@ class Client:
                 if reused is None:
                     raise
                 connection.close()
-                connection = _UnixConnection(self._path)
-                connection.set_timeout(timeout_s)
+                connection = self._new_connection()
+                _set_timeout(connection, timeout_s)
                 response = self._ask(connection, call)
             decoded: T = _decode(response.status, response.reason, response.read())
             if self._keep_alive and not response.will_close:
-                self._kept, connection = connection, _UnixConnection(self._path)
+                self._kept, connection = connection, self._new_connection()
             return decoded
         except TimeoutError:
-            raise silent(connection.peer) from None
-        except (HTTPException, OSError):
-            raise _hung_up(self._path) from None
+            raise silent(_peer(connection)) from None
+        except (HTTPException, OSError) as error:
+            raise _broken(self._at, error) from None
         finally:
             connection.close()
+
+    def _new_connection(self) -> HTTPConnection:
+        return self._at.connection() if isinstance(self._at, Remote) else _UnixConnection(self._at)
 
     def stream(self, after: int | None = None) -> Iterator[StreamEvent]:
         """Yield events until the supervisor ends the stream; blocks between events."""
         headers = {} if after is None else {"Last-Event-ID": str(after)}
-        connection = _UnixConnection(self._path)
-        connection.set_timeout(DEFAULT_TIMEOUT_S)
+        connection = self._new_connection()
+        _set_timeout(connection, DEFAULT_TIMEOUT_S)
         try:
             try:
                 response = self._ask(connection, Call("GET", "/v1/events/stream"), headers)
             except TimeoutError:
-                raise silent(connection.peer) from None
-            except (HTTPException, OSError):
-                raise _hung_up(self._path) from None
+                raise silent(_peer(connection)) from None
+            except (HTTPException, OSError) as error:
+                raise _broken(self._at, error) from None
             if response.status != 200:
                 _decode(response.status, response.reason, response.read())
-            connection.set_timeout(None)
+            _set_timeout(connection, None)
             parser = StreamParser()
             while line := response.readline():
                 if event := parser.feed(line.decode("utf-8", "replace").rstrip("\r\n")):
@@ -100,7 +106,7 @@ class Client:
             connection.close()
 
     def _ask(
-        self, connection: _UnixConnection, call: Call[Any], headers: dict[str, str] | None = None
+        self, connection: HTTPConnection, call: Call[Any], headers: dict[str, str] | None = None
     ) -> HTTPResponse:
         try:
             path = f"{call.path}?{urlencode(dict(call.params))}" if call.params else call.path
@@ -131,11 +137,6 @@ class _UnixConnection(HTTPConnection):
         self.peer = 0
         """Pid of the listening process; 0 where the system does not report it."""
 
-    def set_timeout(self, seconds: float | None) -> None:
-        self.timeout = seconds
-        if self.sock is not None:
-            self.sock.settimeout(seconds)
-
     def connect(self) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -164,11 +165,25 @@ class _UnixConnection(HTTPConnection):
         self.sock = sock
 
 
-class AsyncClient:
-    """Sends calls with asyncio: a `calls.ApiClient`."""
+def _set_timeout(connection: HTTPConnection, seconds: float | None) -> None:
+    connection.timeout = seconds
+    if connection.sock is not None:
+        connection.sock.settimeout(seconds)
 
-    def __init__(self, socket_path: Path) -> None:
-        self._path = socket_path
+
+def _peer(connection: HTTPConnection) -> int:
+    return connection.peer if isinstance(connection, _UnixConnection) else 0
+
+
+class AsyncClient:
+    """Sends calls with asyncio: a `calls.ApiClient`.
+
+    Args:
+        at: the supervisor's socket, or a studio on TCP.
+    """
+
+    def __init__(self, at: Path | Remote) -> None:
+        self._at = at
         self._http: httpx.AsyncClient | None = None
         self._hooks = {"trace": self._on_progress}
 
@@ -177,7 +192,8 @@ class AsyncClient:
         if stage == "connection.connect_unix_socket.complete":
             stream = info["return_value"]
             try:
-                require_trusted(self._path, stream.get_extra_info("socket"))
+                assert isinstance(self._at, Path)
+                require_trusted(self._at, stream.get_extra_info("socket"))
             except TqError:
                 await stream.aclose()
                 raise
@@ -186,8 +202,17 @@ class AsyncClient:
         if self._http is None:
             import httpx
 
+            if isinstance(at := self._at, Remote):
+                self._http = httpx.AsyncClient(
+                    base_url=at.url,
+                    headers={"Authorization": f"Bearer {at.token}"},
+                    timeout=DEFAULT_TIMEOUT_S,
+                    verify=at.context or False,
+                    trust_env=False,
+                )
+                return self._http
             # A unix socket needs no TLS store; loading one costs 35 ms.
-            transport = httpx.AsyncHTTPTransport(uds=str(self._path), verify=False)
+            transport = httpx.AsyncHTTPTransport(uds=str(at), verify=False)
             self._http = httpx.AsyncClient(
                 transport=transport, base_url="http://tqstudio", timeout=DEFAULT_TIMEOUT_S, verify=False
             )
@@ -201,10 +226,10 @@ class AsyncClient:
             response = await http.request(
                 call.method, call.path, params=call.params, json=call.body, extensions=self._hooks
             )
-        except httpx.ConnectError:
-            raise no_supervisor(self._path) from None
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            raise _hung_up(self._path) from None
+        except httpx.ConnectError as error:
+            raise _absent(self._at, error) from None
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+            raise _broken(self._at, error) from None
         except httpx.TimeoutException:
             raise silent() from None
         decoded: T = _decode(response.status_code, response.reason_phrase, response.content)
@@ -230,8 +255,8 @@ class AsyncClient:
                 async for line in response.aiter_lines():
                     if event := parser.feed(line):
                         yield event
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise no_supervisor(self._path) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise _absent(self._at, error) from None
         except (httpx.RemoteProtocolError, httpx.ReadError):
             return
 
@@ -286,13 +311,19 @@ def silent(pid: int = 0) -> TqError:
     )
 
 
-def _hung_up(path: Path) -> TqError:
-    """Find out why a connection ended without an answer, by connecting again.
+def _absent(at: Path | Remote, error: Exception) -> TqError:
+    return at.unreachable(str(error)) if isinstance(at, Remote) else no_supervisor(at)
+
+
+def _broken(at: Path | Remote, error: Exception) -> TqError:
+    """Find out why a connection to a socket ended without an answer, by connecting again.
 
     A supervisor that still listens is alive, but may have run out of file descriptors.
     """
-    retry = _UnixConnection(path)
-    retry.set_timeout(CONNECT_TIMEOUT_S)
+    if isinstance(at, Remote):
+        return at.unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    retry = _UnixConnection(at)
+    _set_timeout(retry, CONNECT_TIMEOUT_S)
     try:
         retry.connect()
     except TqError as error:

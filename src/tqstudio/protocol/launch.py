@@ -26,7 +26,7 @@ ANSWER_TIMEOUT_S = 10.0
 """A busy supervisor answers within a second."""
 _POLL_S = 0.03
 # Settings that name files. They are made absolute, because the supervisor runs in another directory.
-_PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT")
+_PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT", "TQSTUDIO_TLS_CERT", "TQSTUDIO_TLS_KEY")
 
 
 def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | None:

@@ -28,6 +28,7 @@ def run(
     home: Home,
     notice: str = "",
     started: Popen[bytes] | None = None,
+    remote: str = "",
     exit_message: str = EXIT_MESSAGE,
 ) -> int:
     """Run the UI until the user quits; returns the exit code.
@@ -36,6 +37,7 @@ def run(
         client_factory: creates the connection to the supervisor; called again after a lost connection.
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
+        remote: name of the studio on another machine; empty for that of the home.
         exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:
@@ -53,7 +55,9 @@ def run(
     # Imported here, so that a missing terminal is reported without loading Textual.
     from tqstudio.ui.app import StudioApp
 
-    app = StudioApp(client_factory, home=home, notice=notice, started=started, painted=_collect_garbage)
+    app = StudioApp(
+        client_factory, home=home, notice=notice, started=started, remote=remote, painted=_collect_garbage
+    )
     with app.signals:
         app.run()
     runs = app.studio.model.up or (started is not None and started.poll() is None)

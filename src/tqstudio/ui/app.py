@@ -89,6 +89,7 @@ class StudioApp(App[None]):
         notice: str = "",
         view: str = "queue",
         started: Popen[bytes] | None = None,
+        remote: str = "",
         now: Callable[[], datetime] = _utc_now,
         glyphs: Glyphs | None = None,
         theme: str | None = None,
@@ -96,10 +97,12 @@ class StudioApp(App[None]):
         start_timeout_s: float = START_TIMEOUT_S,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: `started` is a supervisor that was just started; `painted` is called after first painting."""
+        """Args: `started` is a supervisor that was just started, `remote` the name of one on another machine;
+        `painted` is called after first painting."""
         super().__init__()
         self.painter = Painter(self, home, theme)
         model = Model(now)
+        model.remote = remote
         model.notes = list(self.painter.problems)
         self._notice = notice
         self._started = started
@@ -277,12 +280,15 @@ class StudioApp(App[None]):
         self.studio.feed.refresh_soon()
 
     def _listening(self) -> bool:
-        return launch.listening(self.studio.home)
+        return not self.studio.model.remote and launch.listening(self.studio.home)
 
     async def do_start(self, _: str) -> None:
         """Start a supervisor; if another one is already running, the UI connects to that."""
         if self.studio.model.up:
             self.toast("the supervisor is already running")
+            return
+        if self.studio.model.remote:
+            self.toast("start the supervisor on its own machine: tqstudio up --detach", problem=True)
             return
         process = launch.start(self.studio.home)
         self.studio.feed.start_expected()

@@ -132,6 +132,12 @@ class ApiTokens:
             end_requests(number)
 
 
+def prefix_of(token: str) -> str:
+    """The prefix by which a token is looked up; empty if it has none."""
+    parts = _TOKEN.fullmatch(token)
+    return parts[1] if parts else ""
+
+
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 

@@ -13,7 +13,6 @@ from tqstudio.engine.services import Services
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
 
-
 PREFIX = "/v1"
 """Of all paths; routes know only the rest."""
 

@@ -100,6 +100,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
             "cleanup_partial": studio.settings.cleanup_partial,
             "ffmpeg": studio.ffmpeg.path,
             "ffmpeg_version": studio.ffmpeg.version,
+            "listen": studio.listen,
         },
         "jobs": counts,
         "workers": views,

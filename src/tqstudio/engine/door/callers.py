@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tqstudio.engine.access.api_tokens import ApiTokens
+from tqstudio.engine.access.api_tokens import ApiTokens, prefix_of
 from tqstudio.engine.access.principal import OWNER, Principal
 from tqstudio.engine.api.errors import Refusal, refusal
 from tqstudio.engine.door import relative_paths
@@ -19,10 +19,13 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 
 MAX_FAILURES = 10
-"""Wrong tokens of one address within `FAILURES_S`; then it is refused unless its token is known already."""
+"""Wrong tokens with one prefix from one address within `FAILURES_S`; further ones are not checked.
+
+Not of an address alone: behind a proxy all callers have the same.
+"""
 FAILURES_S = 60.0
-_ADDRESSES = 4096
-"""Addresses whose failures are counted."""
+_COUNTED = 4096
+"""Pairs of address and prefix whose failures are counted."""
 _REWRITTEN_AT_ONCE = 64 * 1024
 """Larger answers are rewritten on a thread."""
 
@@ -79,7 +82,7 @@ class TcpCallers(SocketCallers):
     def __init__(self, app: ASGIApp, tokens: ApiTokens, hosts: Iterable[str]) -> None:
         super().__init__(app, tokens)
         self._hosts = {host.lower() for host in hosts}
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._failures: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -121,23 +124,23 @@ class TcpCallers(SocketCallers):
             TqError: UNAUTHORIZED; TOO_MANY_FAILURES.
         """
         token = _bearer(scope)
-        address = (scope.get("client") or ("", 0))[0]
-        if token is not None and (caller := self._tokens.known(token)) is not None:
+        if token is None:
+            raise unauthorized()
+        if (caller := self._tokens.known(token)) is not None:
             return caller
+        source = (scope["client"] or ("", 0))[0], prefix_of(token)
         now = asyncio.get_running_loop().time()
-        recent = [at for at in self._failures.get(address, []) if at > now - FAILURES_S]
+        recent = [at for at in self._failures.get(source, []) if at > now - FAILURES_S]
         if len(recent) >= MAX_FAILURES:
             raise TqError(
                 ErrorCode.TOO_MANY_FAILURES,
                 f"{MAX_FAILURES} wrong tokens came from this address within {FAILURES_S:g} s",
             )
-        caller = None if token is None else await self._tokens.check(token)
-        if caller is None:
-            if token is not None:
-                self._failures[address] = [*recent, now]
-                self._failures.move_to_end(address)
-                if len(self._failures) > _ADDRESSES:
-                    self._failures.popitem(last=False)
+        if (caller := await self._tokens.check(token)) is None:
+            self._failures[source] = [*recent, now]
+            self._failures.move_to_end(source)
+            if len(self._failures) > _COUNTED:
+                self._failures.popitem(last=False)
             raise unauthorized()
         return caller
 

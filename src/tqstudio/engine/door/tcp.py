@@ -119,6 +119,11 @@ class TcpServer(Server):
         self._opening: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
 
+    @property
+    def url(self) -> str:
+        host, port = self._listener.getsockname()[:2]
+        return f"http{'s' if self._context else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         del sockets
         self.servers = []

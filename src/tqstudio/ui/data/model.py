@@ -44,6 +44,8 @@ class Model:
         self.now = now
         self.version = 0
         self.connection = Connection()
+        self.remote = ""
+        """Name of the studio if it runs on another machine."""
         self.status: answers.StatusView | None = None
         self.jobs = JobWindow()
         self.marks = Marks()

@@ -24,8 +24,9 @@ COUNTS = (
 class Header(LineView):
     """`tqstudio ● up 3d  ▸2 running ·14 pending …  3.2× real time  ETA 41m  disk 812 GB`.
 
-    Counts are clickable filters. A narrow terminal drops the words and the least important parts first.
-    Without a supervisor it shows for how long, and no live figures.
+    The name of a studio on another machine follows the first word. Counts are clickable filters. A narrow
+    terminal drops the words and the least important parts first. Without a supervisor it shows for how long,
+    and no live figures.
     """
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
@@ -33,6 +34,8 @@ class Header(LineView):
         palette = studio.palette
         line = self.start(width, palette.bar)
         line.add(" tqstudio ", palette.strong)
+        if studio.model.remote:
+            line.add(f"at {studio.model.remote} ", palette.dim)
         sign, word, style = self._engine()
         line.add(f"{sign} {word}", style).gap(3 if width >= 80 else 2)
         status = studio.model.status

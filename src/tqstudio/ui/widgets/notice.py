@@ -80,6 +80,8 @@ def _lost(model: Model) -> list[str]:
     if model.connection.silent:
         what = "the supervisor is running but does not answer"
         return [f"{what}{ago} – ctrl+r tries again now", f"{what}; ctrl+r tries again"]
+    if model.remote:
+        return [f"no studio answers at {model.remote}{ago}: nothing below is updated – ctrl+r retries now"]
     what = "no supervisor is running"
     return [
         f"{what}{ago}: nothing below is updated – S starts one, ctrl+r retries now",

@@ -52,6 +52,8 @@ def _print(view: StatusView) -> None:
         f"supervisor  {state} {printing.age(of['started_at'])}, pid {of['pid']}, version {of['version']}"
     )
     printing.out(f"home        {of['home']}")
+    if of["listen"]:
+        printing.out(f"listening   {of['listen']}")
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:

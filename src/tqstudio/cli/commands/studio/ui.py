@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.protocol.client import AsyncClient
+    from tqstudio.protocol.remote import Remote
 
 
 _ANSWER_S = 3.0
@@ -36,9 +37,11 @@ def open_screen() -> int:
             "the terminal UI needs a terminal, which stdin or stdout is not",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
-    from tqstudio.protocol import launch
+    from tqstudio.protocol import launch, remote
 
     home = current_home()
+    if (at := remote.chosen()) is not None:
+        return show(home, at=at)
     started = None
     try:
         # It keeps running after the UI, even if it was started for a single run.
@@ -50,10 +53,18 @@ def open_screen() -> int:
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
 
 
-def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, stops: bool = False) -> int:
+def show(
+    home: Home,
+    notice: str = "",
+    *,
+    at: Remote | None = None,
+    started: Popen[bytes] | None = None,
+    stops: bool = False,
+) -> int:
     """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
+        at: a studio on another machine; None for that of the home.
         started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
     """
@@ -62,8 +73,13 @@ def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, s
     def client() -> AsyncClient:
         from tqstudio.protocol.client import AsyncClient
 
-        return AsyncClient(home.socket)
+        return AsyncClient(at or home.socket)
 
     return ui.run(
-        client, home=home, notice=notice, started=started, exit_message="" if stops else ui.EXIT_MESSAGE
+        client,
+        home=home,
+        notice=notice,
+        started=started,
+        remote=at.name if at else "",
+        exit_message="" if stops or at else ui.EXIT_MESSAGE,
     )

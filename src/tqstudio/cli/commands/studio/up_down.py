@@ -40,6 +40,10 @@ def up(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="Default output folder.")
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="IP:PORT", help="Also listen on TCP, for callers with a token."),
+    ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", hidden=True)] = False,
     as_json: JsonFlag = False,
 ) -> int:
@@ -50,7 +54,7 @@ def up(
     from tqstudio.protocol import launch
 
     home = current_home()
-    flags = _flags(workers, gpu, profile, output)
+    flags = _flags(workers, gpu, profile, output, listen)
     if launch.running(home) and (running := launch.join(home, stay=not until_idle)):
         _report_running(running["pid"], flags, as_json=as_json)
         return 0
@@ -71,7 +75,12 @@ def up(
     from tqstudio.engine import supervisor
 
     settings = load_settings(
-        home, workers=workers, gpu=gpu, profile=profile, output=absolute(output) if output else None
+        home,
+        workers=workers,
+        gpu=gpu,
+        profile=profile,
+        output=absolute(output) if output else None,
+        listen=listen,
     )
     read = not launch.in_background(home)
     if read:
@@ -118,7 +127,7 @@ def remaining_summary(of: Remainder) -> str:
 
 
 def _flags(
-    workers: int | None, gpu: bool | None, profile: str | None, output: str | None
+    workers: int | None, gpu: bool | None, profile: str | None, output: str | None, listen: str | None
 ) -> dict[str, list[str]]:
     """The given start options by name, each as its words on a command line."""
     flags = {}
@@ -131,6 +140,8 @@ def _flags(
         flags["--profile"] = ["--profile", profile]
     if output is not None:
         flags["--output"] = ["--output", absolute(output)]
+    if listen is not None:
+        flags["--listen"] = ["--listen", listen]
     return flags
 
 

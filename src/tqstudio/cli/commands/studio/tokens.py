@@ -1,0 +1,81 @@
+"""`token create|list|revoke`: the tokens by which callers from the network are known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.supervisor_session import session
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
+from tqstudio.protocol.roles import GRANTABLE
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", show_default=False)]
+_ROLES = "|".join(GRANTABLE)
+
+
+def create(
+    name: Name,
+    role: Annotated[str, typer.Option("--role", metavar=_ROLES, help="What it allows.", show_default=False)],
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="DAYS|DATE", help="When it expires, such as 90 or 2027-01-31."),
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="cpu|gpu", help="Of the worker, with --role worker.")
+    ] = "cpu",
+    as_json: JsonFlag = False,
+) -> int:
+    """Create a token and print it, once: only its hash is stored.
+
+    A token with the role worker acts for one worker, which has the token's name.
+    """
+    at = session().client
+    answer = at.send(calls.create_token(name, role, expires_at=_expiry(expires), kind=kind))
+    return printing.answer(answer, answer["token"], as_json)
+
+
+def _expiry(text: str | None) -> str | None:
+    """The time at which a token expires, from a number of days or a date.
+
+    Raises:
+        TqError: BAD_REQUEST.
+    """
+    if text is None or not text.isdecimal():
+        return text
+    try:
+        return (datetime.now(UTC) + timedelta(days=int(text))).isoformat(timespec="seconds")
+    except OverflowError:
+        raise TqError(ErrorCode.BAD_REQUEST, f"{text} days are too many", "leave --expires out") from None
+
+
+def list_tokens(as_json: JsonFlag = False) -> int:
+    """List the tokens, without their secrets."""
+    tokens = session().client.send(calls.tokens())["tokens"]
+    if as_json:
+        printing.out_json({"tokens": tokens})
+        return 0
+    printing.table(
+        ("TOKEN", "ROLE", "PREFIX", "CREATED", "EXPIRES"),
+        [
+            (
+                token["name"],
+                token["role"],
+                f"tq_{token['prefix']}",
+                token["created_at"][:10],
+                "expired" if token["expired"] else (token["expires_at"] or "never")[:10],
+            )
+            for token in tokens
+        ],
+    )
+    return 0
+
+
+def revoke(name: Name, as_json: JsonFlag = False) -> int:
+    """Revoke a token at once; its open connections end."""
+    answer = session().client.send(calls.revoke_token(name))
+    return printing.answer(answer, f"the token {name} is revoked", as_json)

@@ -1,0 +1,156 @@
+"""Finds the studio of another machine that a command shall use: its URL, token and certificate.
+
+`--connect` names a URL, or an entry of `connections.toml` in the home:
+
+    [nas]
+    url = "https://nas.example:8750"
+    token_file = "~/.config/nas.token"
+    ca = "~/.config/nas.pem"        # for a certificate of one's own
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
+
+CONNECT, TOKEN_FILE = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE"
+"""Environment variables that the options `--connect` and `--token-file` set."""
+_KEYS = {"url", "token_file", "ca", "insecure"}
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A studio that is reached over TCP."""
+
+    name: str
+    """As the user named it: the entry or the URL."""
+    host: str
+    port: int
+    token: str
+    context: ssl.SSLContext | None
+    """None without TLS."""
+
+    @property
+    def url(self) -> str:
+        scheme = "http" if self.context is None else "https"
+        return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def connection(self) -> HTTPConnection:
+        if self.context is None:
+            return HTTPConnection(self.host, self.port)
+        return HTTPSConnection(self.host, self.port, context=self.context)
+
+    def unreachable(self, why: str = "") -> TqError:
+        return TqError(
+            ErrorCode.NO_SUPERVISOR,
+            f"no studio answers at {self.url}{f': {why}' if why else ''}",
+            "check the address, and that its supervisor runs there with the setting listen",
+        )
+
+
+def is_chosen() -> bool:
+    """Whether this command shall use the studio of another machine."""
+    return bool(os.environ.get(CONNECT))
+
+
+def chosen() -> Remote | None:
+    """The studio named by `--connect` or TQSTUDIO_CONNECT; None for that of the home.
+
+    Raises:
+        TqError: BAD_CONFIG or PERMISSION: the entry, the URL or the token file cannot be used.
+    """
+    name = os.environ.get(CONNECT, "")
+    if not name:
+        return None
+    entry = {"url": name} if "://" in name else _entry(name)
+    token_file = os.environ.get(TOKEN_FILE) or entry.get("token_file", "")
+    url = urlsplit(str(entry.get("url", "")))
+    try:
+        host, port = url.hostname, url.port
+    except ValueError:
+        host = port = None
+    if url.scheme not in ("http", "https") or not host or url.path.strip("/") or url.query or url.username:
+        raise _unusable(f"{name} has no URL such as https://nas.example:8750")
+    if url.scheme == "http" and not _is_loopback(host) and not entry.get("insecure"):
+        raise _unusable(
+            f"{url.geturl()} would send the token unencrypted",
+            "use https://, or set insecure = true for it in connections.toml",
+        )
+    return Remote(
+        name=name,
+        host=host,
+        port=port or (443 if url.scheme == "https" else 80),
+        token=_token(token_file),
+        context=_context(str(entry.get("ca", ""))) if url.scheme == "https" else None,
+    )
+
+
+def _entry(name: str) -> dict[str, object]:
+    # Imported only when needed, as each command loads this module.
+    from tqstudio import toml_files
+
+    path = current_home().root / "connections.toml"
+    try:
+        entries = toml_files.read(path)
+    except FileNotFoundError:
+        entries = {}
+    except (OSError, toml_files.Unusable) as error:
+        raise _unusable(f"{path} cannot be read: {error}") from None
+    entry = entries.get(name)
+    if not isinstance(entry, dict):
+        known = ", ".join(sorted(entries)) or "none"
+        raise _unusable(
+            f"{path} has no connection {name} (it has: {known})", f"add [{name}] with url and token_file"
+        )
+    if unknown := sorted(set(entry) - _KEYS):
+        raise _unusable(f"the connection {name} in {path} has the unknown key {unknown[0]}")
+    return entry
+
+
+def _token(given: object) -> str:
+    if not given:
+        raise _unusable(
+            "no token for this studio is given",
+            "give --token-file FILE, or set token_file in connections.toml",
+        )
+    path = Path(os.path.expanduser(str(given)))
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise TqError(
+                    ErrorCode.PERMISSION,
+                    f"other users may read the token in {path}",
+                    f"run: chmod 600 {path}",
+                )
+            return file.read(1000).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds no token"
+        raise _unusable(f"the token file {path} cannot be read: {why}") from None
+
+
+def _context(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=os.path.expanduser(ca) if ca else None)
+    except OSError as error:
+        raise _unusable(f"the certificate {ca} cannot be used: {error.strerror or error}") from None
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _unusable(message: str, hint: str = "correct it") -> TqError:
+    return TqError(ErrorCode.BAD_CONFIG, message, hint)

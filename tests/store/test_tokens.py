@@ -1,0 +1,82 @@
+"""Tokens: found by their prefix, unique by name, deleted alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.engine.store.machine import tokens
+from tqstudio.protocol.roles import Role
+
+from .conftest import NOW, Queue
+
+
+def create(
+    queue: Queue, name: str, prefix: str, *, worker: int | None = None, expires_at: int | None = None
+) -> bool:
+    return tokens.create(
+        queue.db,
+        name=name,
+        role=Role.WORKER if worker else Role.VIEW,
+        prefix=prefix,
+        salt=b"salt",
+        secret_hash=b"hash of " + name.encode(),
+        worker=worker,
+        expires_at=expires_at,
+        now=NOW,
+        actor="user",
+    )
+
+
+def test_a_token_is_found_by_its_prefix_with_its_worker(queue: Queue) -> None:
+    worker = queue.worker("far-0")
+    queue.worker("far-1")
+    assert create(queue, "phone", "aa", expires_at=NOW + 1)
+    assert create(queue, "far-0", "bb", worker=worker.id)
+    phone, far = tokens.by_prefix(queue.db, "aa"), tokens.by_prefix(queue.db, "bb")
+    assert phone is not None
+    assert far is not None
+    assert (phone.name, phone.role, phone.hash, phone.expires_at) == (
+        *("phone", Role.VIEW, b"hash of phone", NOW + 1),
+    )
+    assert (phone.worker, phone.worker_name) == (None, None)
+    assert (far.worker, far.worker_name, far.worker_kind) == (worker.id, "far-0", "cpu")
+    assert tokens.by_prefix(queue.db, "cc") is None
+    assert [row.name for row in tokens.listing(queue.db)] == ["phone", "far-0"]
+
+
+def test_a_name_is_given_once(queue: Queue) -> None:
+    assert create(queue, "phone", "aa")
+    before = queue.history()
+    assert not create(queue, "phone", "bb")
+    assert tokens.by_prefix(queue.db, "bb") is None
+    assert queue.history() == before
+
+
+def test_one_token_is_deleted_and_its_name_is_free(queue: Queue) -> None:
+    for name, prefix in (("phone", "aa"), ("desk", "bb")):
+        assert create(queue, name, prefix)
+    phone = tokens.by_prefix(queue.db, "aa")
+    assert phone is not None
+    assert tokens.remove(queue.db, "phone", now=NOW, actor="token:desk") == phone.id
+    assert tokens.remove(queue.db, "phone", now=NOW, actor="token:desk") is None
+    assert [row.name for row in tokens.listing(queue.db)] == ["desk"]
+    assert [(event["trigger"], event["detail"], event["actor"]) for event in queue.history()][-3:] == [
+        ("token_created", "phone", "user"),
+        ("token_created", "desk", "user"),
+        ("token_revoked", "phone", "token:desk"),
+    ]
+    assert create(queue, "phone", "aa")
+
+
+@pytest.mark.parametrize("name", ["owner", "worker"])
+def test_roles_of_tokens(queue: Queue, name: str) -> None:
+    from sqlalchemy.exc import IntegrityError
+
+    from tqstudio.engine.store.db.tables import token
+
+    values = {"name": "x", "role": name, "prefix": "aa", "salt": b"", "hash": b"", "created_at": 1}
+    if name == "worker":
+        queue.db.execute(token.insert(), values)
+    else:
+        with pytest.raises(IntegrityError, match="ck_token_role"):
+            queue.db.execute(token.insert(), values)
