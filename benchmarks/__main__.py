@@ -26,6 +26,7 @@ NAMES = {
     "recovery": "killed workers, media made again, scans of a million jobs",
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
+    "network": "the TCP listener at rest and for each call, tokens",
     "hashes": "the hashes of a source's bytes",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",

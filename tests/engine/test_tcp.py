@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import random
 import re
 import socket
 import ssl
@@ -16,6 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
 from harness import LiveSupervisor, Program
 from tqstudio.engine.door import callers, tcp
@@ -387,8 +393,70 @@ def test_what_is_no_tls_ends_nothing(studio: Studio, sent: bytes) -> None:
     assert studio.raw("GET", "/v1/status", **bearer(studio.token(f"after-{len(sent)}")))[0] == 200
 
 
+def test_random_bytes_end_nothing(studio: Studio) -> None:
+    """After the handshake: noise, requests cut anywhere, and requests with a flipped byte."""
+    chance = random.Random(16)
+    whole = (
+        b"POST /v1/jobs/actions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+        + studio.token("noise", "operate").encode()
+        + b"\r\nContent-Type: application/json\r\nContent-Length: 35\r\n\r\n"
+        + b'{"operation": "pause", "ids": [99]}'
+    )
+    for number in range(120):
+        match number % 3:
+            case 0:
+                sent = chance.randbytes(chance.randrange(1, 4000))
+            case 1:
+                sent = whole[: chance.randrange(1, len(whole))]
+            case _:
+                at = chance.randrange(len(whole))
+                sent = whole[:at] + chance.randbytes(1) + whole[at + 1 :]
+        line = socket.create_connection(("127.0.0.1", studio.port), 60)
+        with studio.context.wrap_socket(line, server_hostname="localhost") as wrapped, suppress(OSError):
+            wrapped.sendall(sent)
+            wrapped.settimeout(0.02)
+            wrapped.recv(4000)
+    log = studio.live.home.supervisor_log.read_text()
+    assert "Traceback" not in log, log[-2000:]
+    assert studio.raw("GET", "/v1/status", **bearer(studio.token("after-noise")))[0] == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.NEGATIVE, GenerationMode.POSITIVE])
+def test_every_call_over_tcp_answers_as_its_schema_says(studio: Studio, mode: GenerationMode) -> None:
+    headers = bearer(studio.token(f"fuzz-{mode.value}", "operate"))
+    schema = schemathesis.openapi.from_dict(json.loads(studio.raw("GET", "/openapi.json", **headers)[2]))
+    asked = set()
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=4,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: Case) -> None:
+            label = case.operation.label
+            response = case.call(
+                base_url=studio.url, headers=headers, verify=str(studio.cert), timeout=60, stream=True
+            )
+            assert response.status_code < 500, (label, response.status_code)
+            if label != "GET /v1/events/stream":
+                case.validate_response(response, checks=[status_code_conformance, content_type_conformance])
+            asked.add(label)
+
+        with suppress(Unsatisfiable):
+            ask()
+    assert len(asked) > 20
+    assert studio.live.process.poll() is None
+
+
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("given", "says"),
     [
         ({"TQSTUDIO_LISTEN": "0.0.0.0:0"}, "unencrypted"),
         ({"TQSTUDIO_LISTEN": "localhost:1"}, "IP address"),
@@ -402,10 +470,8 @@ def test_what_is_no_tls_ends_nothing(studio: Studio, sent: bytes) -> None:
         ),
     ],
 )
-def test_a_listener_that_cannot_be_stops_the_start(
-    tmp_path: Path, settings: dict[str, str], says: str
-) -> None:
-    answer = Program(tmp_path / "home", TQSTUDIO_GPU="false", **settings)("up")
+def test_a_listener_that_cannot_be_stops_the_start(tmp_path: Path, given: dict[str, str], says: str) -> None:
+    answer = Program(tmp_path / "home", TQSTUDIO_GPU="false", **given)("up")
     assert answer.code == 2
     assert "BAD_CONFIG" in answer.err
     assert says in answer.err

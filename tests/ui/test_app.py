@@ -22,7 +22,7 @@ from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.job_pane import JobPane
 from tqstudio.ui.widgets.line_view import LineView
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import job_live, job_row, rendition, sample_jobs
 from .test_queue import text_of
@@ -207,6 +207,21 @@ async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
         assert [call for call in door.sent[before:] if call.method != "GET"] == []
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running or app._exit)
+
+
+async def test_a_studio_on_another_machine_is_named_and_not_started(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
+    app = make_app(remote="nas", backoff_s=(0.05,))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        assert " tqstudio at nas ● up" in app.screen.query_one("#header").render_line(0).text
+        door.down = True
+        door.drop()
+        await until(pilot, lambda: "no studio answers at nas" in notice_of(app))
+        assert "start it" not in app.screen.query_one("#footer").render_line(0).text
+        await pilot.press("S")
+        await until(pilot, lambda: "on its own machine" in messages(app))
 
 
 async def test_too_small_a_terminal_can_be_left_from_below_a_dialog(
