@@ -187,4 +187,6 @@ def test_duplicates_are_a_rule(up: Program, drop: Path) -> None:
     assert "duplicates are skipped" in up("folder", "list").out
     edit = ("folder", "edit", str(drop), "--json", "--duplicates")
     assert up(*edit, "often").code == 2
+    assert up(*edit, "link").json()["duplicates"] == "link"
+    assert "duplicates share the segments of the first" in up("folder", "list").out
     assert up(*edit, "encode").json()["duplicates"] == "encode"

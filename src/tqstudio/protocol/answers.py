@@ -341,7 +341,7 @@ class FolderView(TypedDict):
     """Where they are moved to."""
     done_dir_b64: str | None
     duplicates: str
-    """encode or skip: what becomes of new files with the content of a published source."""
+    """encode, skip or link: what becomes of new files with the content of a published source."""
     template: str
     """Where ladders of new videos lie below the output."""
     audio: str

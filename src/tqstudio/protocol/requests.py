@@ -152,7 +152,7 @@ class FolderRequest(Message):
     """What becomes of sources whose ladder is published and complete."""
     done_dir_b64: PathB64 | None = None
     """Where they are moved to."""
-    duplicates: Literal["encode", "skip"] = "encode"
+    duplicates: Literal["encode", "skip", "link"] = "encode"
     """What becomes of new files with the content of a source that is published with the same settings."""
     template: Template = "{slug}"
     """Where ladders of new videos lie below the output: names, `{relative_dir}`, `{date}` and `{slug}`."""
@@ -173,7 +173,7 @@ class FolderChange(Message):
     exclude: Exclude | None = None
     after_done: Literal["keep", "move", "delete"] | None = None
     done_dir_b64: PathB64 | None = None
-    duplicates: Literal["encode", "skip"] | None = None
+    duplicates: Literal["encode", "skip", "link"] | None = None
     template: Template | None = None
     audio: Literal["encode", "skip"] | None = None
     settle_s: Settle | None = None
@@ -367,6 +367,8 @@ class ManifestRendition(Message):
     surround_of: ShortText | None = None
     """Name of the rendition with the same sound in fewer channels."""
     video_range: Literal["SDR", "PQ", "HLG"] = "SDR"
+    linked_from: Count | None = None
+    """Id of the video that had published its segments."""
 
     @model_validator(mode="after")
     def _has_init(self) -> ManifestRendition:

@@ -14,6 +14,18 @@ class FileDescriptor(TypedDict):
     path_b64: str
 
 
+class PublishedTwin(TypedDict):
+    """The ladder of another video whose source probably has the same content."""
+
+    video: int
+    folder_b64: str
+    """The folder of its generation."""
+    full_hash: str | None
+    """Hash of its whole source."""
+    keys: dict[str, tuple[str, str]]
+    """Its renditions: name → settings_hash and stream_key."""
+
+
 class ClaimedJob(TypedDict):
     """A claimed job, with all that its worker needs to know."""
 
@@ -39,6 +51,8 @@ class ClaimedJob(TypedDict):
     """Renditions to leave out, whatever is requested."""
     kept: dict[str, str]
     """Renditions of the current generation: name → settings_hash; equal ones need not be encoded."""
+    twins: list[PublishedTwin]
+    """Where equal renditions may be linked from, by the rule of the drop folder."""
     facts: dict[str, Any] | None
     content_id: str | None
     full_hash: str | None

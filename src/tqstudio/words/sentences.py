@@ -255,6 +255,8 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
         rules.append("sources are deleted when they are done")
     if folder["duplicates"] == "skip":
         rules.append("duplicates are skipped")
+    if folder["duplicates"] == "link":
+        rules.append("duplicates share the segments of the first")
     if folder["template"] != "{slug}":
         rules.append(f"ladders lie at {folder['template']}")
     if folder["audio"] == "encode":

@@ -114,7 +114,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         publication.token,
         now=now,
         worker=row.worker,
-        detail=f"generation {row.number}",
+        detail=f"generation {row.number}{_linked(manifest)}",
         warnings=warnings,
         silent=settled,
     ):
@@ -139,6 +139,15 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
     if manifest.source is not None:
         removals.plan(db, row.job, manifest.source)
     return True
+
+
+def _linked(manifest: Manifest) -> str:
+    """Which renditions have the segments of another video, for the history."""
+    linked: dict[int, list[str]] = {}
+    for rendition in manifest.renditions:
+        if rendition.linked_from is not None:
+            linked.setdefault(rendition.linked_from, []).append(rendition.name)
+    return "".join(f"; {', '.join(names)} linked from video {video}" for video, names in linked.items())
 
 
 def forget(db: Connection, publication: Publication, why: str | None) -> None:

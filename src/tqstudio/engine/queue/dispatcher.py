@@ -32,7 +32,7 @@ from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.library import generations
-from tqstudio.engine.store.library.generations import GenerationRow
+from tqstudio.engine.store.library.generations import GenerationRow, TwinRow
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
@@ -40,7 +40,7 @@ from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
 from tqstudio.protocol.requests import ClaimRequest
-from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob
+from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob, PublishedTwin
 from tqstudio.source_files import is_audio_name
 
 _MAX_DEFERRED = 50
@@ -242,6 +242,7 @@ class Dispatch:
             "requested": None if asked.requested is None else list(asked.requested),
             "dropped": list(asked.dropped),
             "kept": kept,
+            "twins": [_offered(twin) for twin in generations.twins(db, lease.job)],
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,
             "full_hash": asked.full_hash,
@@ -249,6 +250,16 @@ class Dispatch:
             "lease_s": self._settings.lease_s,
         }
         return _Claimed(lease, job, published, asked.starts_over)
+
+
+def _offered(twin: TwinRow) -> PublishedTwin:
+    folder = Place.below(twin.output_root, twin.slug).generation(twin.generation.number)
+    return {
+        "video": twin.video,
+        "folder_b64": encode(os.fsencode(folder)),
+        "full_hash": twin.full_hash,
+        "keys": {row.name: (row.settings_hash, row.stream_key) for row in twin.generation.renditions},
+    }
 
 
 def _wait_alone(db: Connection, refused: Refused) -> None:

@@ -44,7 +44,7 @@ DoneDir = Annotated[
 Duplicates = Annotated[
     str | None,
     typer.Option(
-        "--duplicates", metavar="encode|skip", help="New files with the content of a published source."
+        "--duplicates", metavar="encode|skip|link", help="New files with the content of a published source."
     ),
 ]
 Template = Annotated[

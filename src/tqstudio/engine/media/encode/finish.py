@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tqstudio.engine.media.check.rendition import check_end, check_sound, verify_rendition
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
@@ -32,29 +33,35 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
     failures: dict[str, TqError] = {}
     passed: dict[str, RenditionCheck] = {}
     for state in states:
-        grid = spec.grid if state.kind == "video" else None
         try:
-            passed[state.name] = verify_rendition(state.directory, grid, name=state.name)
-            if grid is None:
-                check_sound(spec.facts, spec.grid, passed[state.name], state.name)
+            passed[state.name] = _verify(spec, state)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise  # the stream itself may be valid
             spec.require_ownership()
             # The next run must not continue an invalid stream.
             SegmentStore(state.directory).discard()
-            passed.pop(state.name, None)
             failures[state.name] = error
     whole = [state for state in states if state.name in passed]
     if mismatch := _end_mismatch(spec, whole, passed):
         return Finish(failures=failures, end_mismatch=mismatch)
     for state in whole:
         try:
-            complete = Complete(state.encoder, passed[state.name], state.warning)
+            complete = Complete(state.encoder, passed[state.name], state.warning, state.twin)
             SegmentStore(state.directory).mark_complete(complete)
         except OSError as error:
             raise from_output_error(error, f"{state.name}: cannot record the finished stream") from error
     return Finish(passed, failures)
+
+
+def _verify(spec: EncodeSpec, state: RenditionState) -> RenditionCheck:
+    if state.kind == "subtitles":
+        names = SegmentStore(state.directory).listing()
+        return webvtt.inspect(state.directory, names, webvtt.durations(spec.grid))
+    check = verify_rendition(state.directory, spec.grid if state.kind == "video" else None, name=state.name)
+    if state.kind == "audio":
+        check_sound(spec.facts, spec.grid, check, state.name)
+    return check
 
 
 def _end_mismatch(

@@ -16,12 +16,14 @@ from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
 from tqstudio.engine.media.encode.subtitles import changed_sidecars
+from tqstudio.engine.media.encode.twin import take_over
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
     OwnershipLostError,
     RenditionState,
     RunRecord,
     State,
+    Twin,
 )
 from tqstudio.engine.media.ffmpeg.command import is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
@@ -82,6 +84,10 @@ class LadderEncode:
         self._board.look_up()
         if self.spec.linear_mark.exists():
             self._become_linear()
+
+    def take_over(self, twin: Twin, check: Callable[[], None]) -> None:
+        """As `twin.take_over`; call it between `look_up` and `start`."""
+        self.notes += take_over(self.spec, self._board, twin, check)
 
     def start(self) -> None:
         """Start encoding the missing parts. Stored segments are not encoded again."""

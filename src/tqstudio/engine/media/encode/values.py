@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -132,8 +132,21 @@ class RenditionState:
     """Of audio, once measured."""
     warning: str = ""
     """Why its audio is less loud than the profile asks for; empty if it is not."""
+    twin: int | None = None
+    """Id of the video that it was linked from, see `Twin`."""
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A ladder that another video published of a source with the same bytes."""
+
+    video: int
+    folder: Path
+    """Of its generation."""
+    keys: Mapping[str, tuple[str, str]]
+    """Its renditions: name → settings hash and stream key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +229,7 @@ def _look_up(
         check=complete.check if complete else None,
         weight=weight,
         warning=complete.warning if complete else "",
+        twin=complete.twin if complete else None,
         prefix=prefix,
     )
 

@@ -32,6 +32,8 @@ class Complete:
     check: RenditionCheck
     warning: str = ""
     """Why it is less loud than its profile asks for; empty if it is not."""
+    twin: int | None = None
+    """Id of the video that it was linked from."""
 
 
 class SegmentStore:
@@ -108,7 +110,12 @@ class SegmentStore:
 
     def mark_complete(self, complete: Complete) -> None:
         """Record that the stream is complete."""
-        record = {"encoder": complete.encoder, "check": complete.check.to_json(), "warning": complete.warning}
+        record = {
+            "encoder": complete.encoder,
+            "check": complete.check.to_json(),
+            "warning": complete.warning,
+            "twin": complete.twin,
+        }
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
         # A worker that lost its lease may have left fragments that are part of segments now.
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
@@ -118,7 +125,10 @@ class SegmentStore:
         try:
             record = json.loads((self.root / COMPLETE_NAME).read_bytes())
             complete = Complete(
-                record["encoder"], RenditionCheck.from_json(record["check"]), record.get("warning", "")
+                record["encoder"],
+                RenditionCheck.from_json(record["check"]),
+                record.get("warning", ""),
+                record.get("twin"),
             )
             has_init = not complete.check.has_init or self.init_path.stat().st_size > 0
             whole = has_init and all(

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from tqstudio.engine.files import durable
@@ -64,8 +65,7 @@ def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> Rendi
     `shift_ms` is added to all times; then 0 is the start of the grid. What lies outside is left out. Raises
     OUTPUT_EMPTY if no cue is left, OUTPUT_INVALID if the files are too large.
     """
-    frames = [*range(0, grid.total_frames, grid.seg_frames), grid.total_frames]
-    edges = [round(frame / grid.fps * 1000) for frame in frames]
+    edges = [round(frame / grid.fps * 1000) for frame in _edges(grid)]
     within: list[list[str]] = [[] for _ in edges[1:]]
     count = size = 0
     for cue in cues:
@@ -81,22 +81,31 @@ def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> Rendi
     if not count:
         raise TqError(ErrorCode.OUTPUT_EMPTY, "it has no text within the length of the video")
     segments = []
-    for number, blocks in enumerate(within):
+    for number, (blocks, length) in enumerate(zip(within, durations(grid), strict=True)):
         content = "\n".join([HEADER, *blocks]).encode()
         name = SUBTITLE_PATTERN % number
         durable.write(folder / name, content)
-        length = float((frames[number + 1] - frames[number]) / grid.fps)
         segments.append(CheckedSegment(name, len(content), length, len(blocks)))
     return _check(segments, count)
 
 
-def inspect(folder: Path, names: Sequence[str], durations: Sequence[float]) -> RenditionCheck:
+def durations(grid: Grid) -> list[float]:
+    """The lengths of the segments of the video, in seconds."""
+    return [float((end - begin) / grid.fps) for begin, end in pairwise(_edges(grid))]
+
+
+def _edges(grid: Grid) -> list[int]:
+    """The frames at which the segments of the video begin, and its end."""
+    return [*range(0, grid.total_frames, grid.seg_frames), grid.total_frames]
+
+
+def inspect(folder: Path, names: Sequence[str], lengths: Sequence[float]) -> RenditionCheck:
     """Check the files of a subtitle rendition against the durations in seconds that its playlist states.
 
     Raises OUTPUT_INVALID with the segment: the header is wrong, it is no UTF-8, or a cue lies outside.
     """
     at, segments, cues = 0.0, [], set()
-    for name, duration in zip(names, durations, strict=True):
+    for name, duration in zip(names, lengths, strict=True):
         content = (folder / name).read_bytes()
         text = content.decode("utf-8", "ignore")
         within = parse(text)

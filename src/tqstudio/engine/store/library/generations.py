@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.events import EventKind
 
 
@@ -81,6 +82,8 @@ class GenerationRow:
     retired_at: int | None = None
 
 
+_MOST_TWINS = 3
+"""Of which the next is tried where the one before is damaged, or has other settings."""
 _COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 
 
@@ -128,6 +131,51 @@ def current(db: Connection, video: int) -> GenerationRow | None:
     """Returns the current generation of a video."""
     found = db.execute(_CURRENT, {"video": video}).scalar()
     return None if found is None else get(db, found)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinRow:
+    """The published ladder of another video with the size and samples of a job's source."""
+
+    video: int
+    output_root: bytes
+    slug: str
+    full_hash: str | None
+    generation: GenerationRow
+
+
+_OWN = tables.video.alias("own")
+_TWINS = (
+    select(*tables.video.c["id", "output_root", "slug", "full_hash", "generation_id"])
+    .join_from(tables.job, _OWN, _OWN.c.id == tables.job.c.video_id)
+    .join(tables.folder, tables.folder.c.id == _OWN.c.folder_id)
+    .join(
+        tables.video,
+        and_(tables.video.c.size == _OWN.c.size, tables.video.c.quick_hash == _OWN.c.quick_hash),
+    )
+    .with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
+    .where(
+        tables.job.c.id == bindparam("job"),
+        tables.job.c.from_folder == 1,
+        # After a failure, or two crashes, the job does without.
+        tables.job.c.attempts == 0,
+        tables.job.c.crashes < 2,
+        tables.folder.c.duplicates == "link",
+        tables.video.c.generation_id.is_not(None),
+        tables.video.c.id != _OWN.c.id,
+    )
+    .order_by(tables.video.c.id.desc())
+    .limit(_MOST_TWINS)
+)
+
+
+def twins(db: Connection, job: int) -> list[TwinRow]:
+    """Returns the ladders that a job may link from by the rule of its drop folder, newest video first."""
+    return [
+        TwinRow(row.id, row.output_root, row.slug, row.full_hash, generation)
+        for row in db.execute(_TWINS, {"job": job})
+        if (generation := get(db, row.generation_id)) is not None
+    ]
 
 
 def exists(db: Connection, video: int, number: int) -> bool:

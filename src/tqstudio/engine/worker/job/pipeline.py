@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from tqstudio.engine.files.dir_fd import hold
 from tqstudio.engine.host import memory
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
-from tqstudio.engine.media.encode.values import EncodeSpec
+from tqstudio.engine.media.encode.values import EncodeSpec, OwnershipLostError, Twin
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan import warnings
@@ -164,6 +164,7 @@ class _Work:
             full_hash = SourceHash(self.path)
             try:
                 with self._step(Step.TRANSCODE):
+                    self._take_over(encode, lambda: full_hash.wait(self.lease, deadline, self.config.stall_s))
                     config = self.config
                     reserve, factor = config.disk_reserve_bytes, config.disk_factor
                     require_space(
@@ -184,6 +185,19 @@ class _Work:
             finally:
                 full_hash.stop()
         return Done(listed, digest)
+
+    def _take_over(self, encode: LadderEncode, full_hash: Callable[[], str]) -> None:
+        """Link what twins have published of the same bytes, as far as it is missing."""
+        for twin in self.job["twins"]:
+            if all(state.status == "completed" for state in encode.renditions):
+                break
+            if full_hash() != twin["full_hash"]:
+                continue
+            folder = Path(os.fsdecode(paths.decode(twin["folder_b64"])))
+            try:
+                encode.take_over(Twin(twin["video"], folder, twin["keys"]), self.lease.check)
+            except OwnershipLostError as gone:
+                raise StopWork(Lost(str(gone))) from None
 
     def failed(self, error: Exception) -> Failed:
         """Describe an error for the supervisor; the log gets the traceback."""
@@ -360,9 +374,11 @@ def _profile(job: ClaimedJob) -> Profile:
 
 def _outcome_line(outcome: Outcome) -> str:
     if isinstance(outcome, Done):
-        encoded = [rendition["name"] for rendition in outcome.manifest["renditions"]]
-        kept = outcome.manifest["keep"]
-        return f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
+        made, kept = outcome.manifest["renditions"], outcome.manifest["keep"]
+        encoded = [each["name"] for each in made if each["linked_from"] is None]
+        linked = [f"{each['name']} from video {each['linked_from']}" for each in made if each["linked_from"]]
+        line = f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
+        return f"{line}; linked {', '.join(linked)}" if linked else line
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
     return f"stopped: {outcome.reason if isinstance(outcome, Stopped) else outcome.why}"

@@ -146,8 +146,8 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
         return row
     return row | {
         "status": state.status,
-        "reason": _fallback(rung, state, gpu),
-        "encoder": state.encoder,
+        "reason": _remark(rung, state, gpu),
+        "encoder": None if state.twin else state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
         "kept": round(min(100.0, state.kept * 100), 2),
         "segments_done": state.segments_done,
@@ -159,6 +159,8 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
     }
 
 
-def _fallback(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
+def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
+    if state.twin:
+        return f"linked from video {state.twin}"
     intended = state.encoder if gpu is None or rung.is_sound else encoder_for(rung.codec, gpu, hdr=rung.hdr)
     return None if state.encoder == intended else f"encoded with {state.encoder} instead of {intended}"
