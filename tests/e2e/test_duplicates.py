@@ -104,13 +104,16 @@ def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, f
 
 def test_only_with_the_rule_and_the_same_bytes(drop: Drop, film: Path) -> None:
     studio = drop.studio
-    first = studio.done(drop.job()) if drop.put(film, "first.mp4") else None
+    drop.put(film, "first.mp4")
+    first = studio.done(drop.job())
     with film.open("r+b") as file:
         file.seek(film.stat().st_size - 8_000_000)
         file.write(b"x" * 350)
     drop.put(film, "other.mp4")
     other = studio.done(drop.job(1))
     assert len(video_runs(other["attempts_log"][0])) == 1, "it differs between the samples"
+    log = (studio.home.job_logs(other["id"]) / "1.log").read_text()
+    assert f"video {first['video']} has the same samples and other bytes" in log
     studio.client.send(calls.edit_folder(drop.id, duplicates="encode"))
     drop.put(film, "copy.mp4")
     copy = studio.done(drop.job(2))

@@ -192,6 +192,7 @@ class _Work:
             if all(state.status == "completed" for state in encode.renditions):
                 break
             if full_hash() != twin["full_hash"]:
+                self.log.line(f"video {twin['video']} has the same samples and other bytes")
                 continue
             folder = Path(os.fsdecode(paths.decode(twin["folder_b64"])))
             try:
