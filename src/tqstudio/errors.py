@@ -171,8 +171,8 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
         ErrorCode.SOURCE_DAMAGED: Meaning(
             _FATAL,
-            "the source has holes or errors, and the profile is strict about them",
-            "copy the whole file again, or add it with --set on_damage=refuse to publish what is there",
+            "the source has holes or errors, and the profile refuses any damage",
+            "copy the whole file again, or add it with --set on_damage=accept to publish what is there",
         ),
         ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video or sound", "remove or replace it"),
         ErrorCode.PERMISSION: Meaning(

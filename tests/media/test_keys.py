@@ -35,6 +35,7 @@ def test_keys_are_short_hex_and_stable() -> None:
         {"poster_position": 0.5},
         {"poster_height": 99},
         {"encoder": "cpu"},
+        {"on_damage": "accept"},
         {"audio_bitrate_kbps": 64},
         {"rungs": WEB.rungs[:4]},
     ],

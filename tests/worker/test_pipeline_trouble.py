@@ -153,10 +153,11 @@ def test_a_cut_source_is_refused_unless_that_is_accepted(
     ]
     subprocess.run([*command, str(source)], check=True, timeout=60)
     os.truncate(source, source.stat().st_size // 2)
-    refused = run(make_job(source), bench, RecordingReport())
-    assert isinstance(refused, Failed)
-    assert refused.code is ErrorCode.SOURCE_TRUNCATED
-    assert re.search(r"cut\.mp4 breaks off at 0:\d\d of \d:\d\d$", refused.text)
+    for profile in (small, override(small, {"on_damage": "refuse"})):
+        refused = run(make_job(source, profile=profile.to_json()), bench, RecordingReport())
+        assert isinstance(refused, Failed)
+        assert refused.code is ErrorCode.SOURCE_TRUNCATED
+        assert re.search(r"cut\.mp4 breaks off at 0:\d\d of \d:\d\d$", refused.text)
     accepts = override(small, {"on_damage": "accept"})
     done = run(make_job(source, epoch=2, profile=accepts.to_json()), bench, RecordingReport())
     assert isinstance(done, Done)
@@ -181,10 +182,10 @@ def _with_wrong_bits(source: Path) -> None:
 @pytest.mark.parametrize(("name", "harm"), [("hole.ts", _without_a_second), ("bits.mp4", _with_wrong_bits)])
 @pytest.mark.fault(
     "A source has holes or errors",
-    'Warning `SOURCE_DAMAGED`, or with `on_damage = "strict"` refused with the time',
+    'Warning `SOURCE_DAMAGED`, or with `on_damage = "refuse"` refused with the time',
     area="resume",
 )
-def test_a_strict_profile_refuses_damage_within(
+def test_a_profile_that_refuses_damage_refuses_it_within(
     long_clip: Path,
     make_job: MakeJob,
     bench: WorkerConfig,
@@ -197,8 +198,8 @@ def test_a_strict_profile_refuses_damage_within(
     command = [bench.ffmpeg.path, "-v", "error", "-i", str(long_clip), "-t", "4", "-c", "copy", str(source)]
     subprocess.run(command, check=True, timeout=60)
     harm(source)
-    strict, report = override(small, {"on_damage": "strict"}), RecordingReport()
-    refused = run(make_job(source, profile=strict.to_json()), bench, report)
+    refusing, report = override(small, {"on_damage": "refuse"}), RecordingReport()
+    refused = run(make_job(source, profile=refusing.to_json()), bench, report)
     assert isinstance(refused, Failed)
     assert refused.code is ErrorCode.SOURCE_DAMAGED
     assert re.search(rf"{name}: .* at (about )?0:0\d", refused.text)

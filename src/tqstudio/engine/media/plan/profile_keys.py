@@ -107,7 +107,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "encoder": ("encoder", *_one_of("auto", "cpu")),
     "storyboard": ("storyboard", *_FLAG),
     "dash": ("dash", *_FLAG),
-    "source.on_damage": ("on_damage", *_one_of("refuse", "accept", "strict")),
+    "source.on_damage": ("on_damage", *_one_of("refuse", "refuse-truncated", "accept")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),
     "video.crf": ("crf", *_whole(1, 63)),

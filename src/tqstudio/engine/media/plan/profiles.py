@@ -75,9 +75,9 @@ class Profile:
     """Whether small pictures for seeking are published. Not part of the settings hash."""
     dash: bool = False
     """Whether an MPD of DASH is published over the same segments. Not part of the settings hash."""
-    on_damage: str = "refuse"
-    """Which damage is refused: with `refuse` an end before the declared length, with `strict` any, with
-    `accept` none. The rest is a warning."""
+    on_damage: str = "refuse-truncated"
+    """Which damage is refused: with `refuse` any, with `refuse-truncated` an end before the declared length,
+    with `accept` none. What is published is marked by warnings. Not part of the settings hash."""
 
     @property
     def prefer_gpu(self) -> bool:

@@ -37,16 +37,17 @@ class ExaminedSource:
     def require_accepted(self, profile: Profile, found: Sequence[Damage] = ()) -> None:
         """Refuse damage of the facts or found by decoding that the profile does not accept.
 
-        Raises SOURCE_TRUNCATED or SOURCE_DAMAGED, with the time of the first damage.
+        Raises SOURCE_TRUNCATED, else SOURCE_DAMAGED, with the time of the first damage.
         """
-        for damage in sorted((*self.facts.damage, *found), key=lambda each: each.at_s):
+        # The packet at which a source breaks off cannot be read either.
+        for damage in sorted((*self.facts.damage, *found), key=lambda each: (each.kind != "cut", each.at_s)):
             if damage.kind == "cut" and damage.length_s and profile.on_damage != "accept":
                 declared = clock_of(damage.at_s + damage.length_s)
                 raise TqError(
                     ErrorCode.SOURCE_TRUNCATED,
                     f"{display(self.path)} breaks off at {clock_of(damage.at_s)} of {declared}",
                 )
-            if profile.on_damage == "strict":
+            if profile.on_damage == "refuse":
                 raise TqError(ErrorCode.SOURCE_DAMAGED, f"{display(self.path)}: {of_damage(damage).text}")
 
 
