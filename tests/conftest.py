@@ -43,6 +43,13 @@ def make_supervisor(tmp_path: Path) -> Iterator[MakeSupervisor]:
         supervisor.clear_away()
 
 
+@pytest.fixture(scope="session")
+def vulkan() -> None:
+    """Skips where Vulkan has no driver for the CPU, `make vulkan` installs it."""
+    if not any(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")):
+        pytest.skip("Vulkan has no driver for the CPU: make vulkan installs it")
+
+
 @pytest.fixture
 def supervisor(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     """A running supervisor in an empty home."""

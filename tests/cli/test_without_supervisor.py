@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness import Program
+from media.dolby_vision import ipt_source, without_vulkan
 from tqstudio.cli.command_tree import VERBS
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.store.db.schema import migrate
 
 Here = Callable[..., int]
@@ -423,6 +425,15 @@ def test_a_plan_needs_a_video(
     (tmp_path / "empty.mp4").touch()
     assert here("plan", str(tmp_path / name)) == 2
     assert capsys.readouterr().err.startswith(f"error: {code}: ")
+
+
+def test_a_plan_of_what_needs_vulkan_refuses_it_as_the_job_would(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_vulkan(monkeypatch)
+    source = ipt_source(locate(), tmp_path / "film.mp4", [(50.0, 50.0, 50.0)], 1, (320, 180))
+    assert here("plan", str(source)) == 2
+    assert "mesa-vulkan-drivers" in capsys.readouterr().err
 
 
 def test_a_broken_profile_does_not_hide_the_others(

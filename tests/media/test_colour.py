@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +28,6 @@ from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .test_resume import kill_behind, streams
@@ -452,100 +450,6 @@ def test_a_poster_of_sdr_has_its_colours(make: Make, encode: MakeEncode, name: s
         assert_like(patches_of(next(container.decode(video=0))), expected, within=5)
 
 
-def _with_dolby_vision(source: Path, target: Path, profile: int, compatibility: int) -> Path:
-    """The same MP4 (`moov` last) with a Dolby Vision configuration record in its first track."""
-    record = struct.pack(">BBHB19x", 1, 0, profile << 9 | 1 << 3 | 0b101, compatibility << 4)
-    box = struct.pack(">I4s", 8 + len(record), b"dvcC" if profile <= 7 else b"dvvC") + record
-    data = bytearray(source.read_bytes())
-    at, around = 0, []
-    for kind in (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd", b"hvc1"):
-        while data[at + 4 : at + 8] != kind:
-            at += struct.unpack_from(">I", data, at)[0]
-        around.append(at)
-        end = at + struct.unpack_from(">I", data, at)[0]
-        at += 16 if kind == b"stsd" else 8
-    for place in around:
-        struct.pack_into(">I", data, place, struct.unpack_from(">I", data, place)[0] + len(box))
-    data[end:end] = box
-    target.write_bytes(data)
-    return target
-
-
-@pytest.fixture
-def hdr10(make: Make) -> Path:
-    return ten_bit(make, "hdr10.mp4", [_pq(patch) for patch in SOFT], HDR10)
-
-
-@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
-@pytest.mark.parametrize("profile", [5, 10])
-def test_dolby_vision_without_a_base_layer_is_refused(
-    hdr10: Path, ffmpeg: FFmpeg, tmp_path: Path, profile: int, suffix: str
-) -> None:
-    source = _with_dolby_vision(hdr10, tmp_path / "dv.mp4", profile, 0)
-    if suffix != "mp4":
-        copy = tmp_path / f"dv.{suffix}"
-        run_ffmpeg(ffmpeg, "-i", str(source), "-c", "copy", "-strict", "unofficial", str(copy))
-        source = copy
-    with pytest.raises(TqError) as refused:
-        probe(str(source).encode())
-    assert refused.value.code is ErrorCode.UNSUPPORTED
-    assert f"{source} is Dolby Vision profile {profile}" in refused.value.message
-    assert "profile 8" in refused.value.hint
-
-
-def _rpu(profile: int) -> bytes:
-    """A NAL unit with the metadata of one picture: a curve that changes nothing."""
-
-    def ue(value: int) -> str:
-        bits = f"{value + 1:b}"
-        return "0" * (len(bits) - 1) + bits
-
-    head = (
-        f"{2:06b}{18:011b}{profile:04b}{0:04b}1" + f"000{ue(23)}011" + ue(2) + ue(2) + ue(4) + "0" * 5 + "1"
-    )
-    pivots = ue(0) + f"{0:010b}{1023:010b}"
-    curve = ue(0) + ue(0) + "0" + ue(0) + f"{0:023b}" + ue(1) + f"{0:023b}"
-    bits = head + "00" + ue(0) * 3 + pivots * 3 + ue(0) * 2 + curve * 3
-    bits += "0" * (-len(bits) % 8)
-    data = b"\x19" + int(bits, 2).to_bytes(len(bits) // 8) + bytes(4) + b"\x80"
-    # Emulation prevention.
-    data = re.sub(rb"\x00\x00(?=[\x00-\x03])", b"\x00\x00\x03", data)
-    return struct.pack(">IH", 2 + len(data), 62 << 9 | 1) + data
-
-
-@pytest.mark.parametrize(("profile", "refused"), [(0, True), (1, False)])
-def test_dolby_vision_is_recognised_without_its_record(
-    hdr10: Path, tmp_path: Path, profile: int, refused: bool
-) -> None:
-    """As in files that were copied by a program that does not know the record."""
-    bare = tmp_path / "bare.mkv"
-    with av.open(str(hdr10)) as source, av.open(str(bare), "w") as target:
-        stream = target.add_stream_from_template(source.streams.video[0], opaque=True)
-        for packet in source.demux(source.streams.video[0]):
-            if packet.size:
-                copy = av.Packet(bytes(packet) + _rpu(profile))
-                copy.pts, copy.dts, copy.time_base = packet.pts, packet.dts, packet.time_base
-                copy.is_keyframe, copy.stream = packet.is_keyframe, stream
-                target.mux(copy)
-    with av.open(str(bare)) as container:
-        assert next(container.decode(video=0)).side_data.get("DOVI_RPU_BUFFER")
-    if refused:
-        with pytest.raises(TqError, match="Dolby Vision profile 5"):
-            probe(str(bare).encode())
-    else:
-        assert probe(str(bare).encode()).video.color_transfer == 16
-
-
-@pytest.mark.parametrize(("profile", "compatibility"), [(8, 1), (7, 6)])
-def test_the_base_layer_of_dolby_vision_is_shown(
-    hdr10: Path, encode: MakeEncode, tmp_path: Path, profile: int, compatibility: int
-) -> None:
-    source = _with_dolby_vision(hdr10, tmp_path / "dv.mp4", profile, compatibility)
-    video = probe(str(source).encode()).video
-    assert (video.dv_profile, video.dv_compatibility) == (profile, compatibility)
-    assert_like(patches_of(first_frame(published(encode, source), tmp_path)), SOFT)
-
-
 @pytest.fixture
 def facts(make: Make) -> SourceFacts:
     return probe(str(make("a.mp4", *X264, "-pix_fmt", "yuv420p", matrix=6)).encode())
@@ -579,6 +483,7 @@ def test_a_silent_source_is_read_by_its_size(
             {"color_transfer": 16, "dv_profile": 8, "dv_compatibility": 1},
             [("HDR_TONE_MAPPED", "Dolby Vision 8: its base layer (PQ)")],
         ),
+        ({"dv_profile": 5}, [("HDR_TONE_MAPPED", "Dolby Vision 5 (PQ)")]),
         ({"pix_fmt": "yuva444p10le"}, [("ALPHA_LEFT_OUT", "transparency is left out")]),
     ],
 )

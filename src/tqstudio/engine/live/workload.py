@@ -10,6 +10,7 @@ from tqstudio.engine.media.plan.grid import picture_rate
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.video_codecs import encoder_for
+from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.facts import SourceFacts
 
 _SOURCE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
@@ -74,6 +75,8 @@ def workload(
     left = max((1 - min(1.0, done.get(piece.key.rpartition(" ")[2], 0.0)) for piece in encode), default=0.0)
     coded = 1 if sound else facts.video.coded_width * facts.video.coded_height
     codec = "sound" if sound else facts.video.codec
+    if needs_vulkan(facts.video):
+        codec += "-vulkan"
     decode = Piece(f"decode {codec} {source}", coded * count * left / 1e6)
     return Workload(decode, tuple(encode))
 

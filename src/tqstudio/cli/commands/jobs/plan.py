@@ -30,16 +30,22 @@ def plan(
 
     Nothing is queued or encoded. The whole file is read once.
     """
+    from tqstudio.engine.media.ffmpeg.binary import locate
+    from tqstudio.engine.media.ffmpeg.hardware import require_vulkan
     from tqstudio.engine.media.plan import profiles
     from tqstudio.engine.media.plan.warnings import of_source
+    from tqstudio.engine.media.source.colour import needs_vulkan
     from tqstudio.engine.media.source.probe import probe
 
     home = current_home()
-    chosen = profiles.load(profile or load_settings(home).profile, home.profiles)
+    set_up = load_settings(home)
+    chosen = profiles.load(profile or set_up.profile, home.profiles)
     if changes := options.overrides(settings):
         chosen = profiles.override(chosen, changes)
     source = absolute(path)
     facts = probe(os.fsencode(source))
+    if needs_vulkan(facts.video):
+        require_vulkan(locate(set_up.ffmpeg or None), facts.video, display(os.fsencode(source)))
     made, above = _renditions(facts, chosen)
     view: dict[str, Any] = {
         "source": display(os.fsencode(source)),

@@ -26,7 +26,13 @@ from tqstudio.engine.media.ffmpeg.command_line import (
     read_all_streams,
     start_of,
 )
-from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options, input_filters, open_gpu
+from tqstudio.engine.media.ffmpeg.output_options import (
+    encoder_options,
+    hls_options,
+    input_filters,
+    open_gpu,
+    open_vulkan,
+)
 from tqstudio.engine.media.plan.file_names import (
     FRAGMENT_PATTERN,
     KEY_FRAMES_NAME,
@@ -138,7 +144,7 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    options = (*open_gpu(encoder, device), *(TOLERANT if burnt else ()))
+    options = (*open_gpu(encoder, device), *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
     argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
     return argv + read_all_streams(facts)
 
@@ -182,7 +188,8 @@ def poster_command(
     output = _filtered(opened[str(facts.video.index)], shown).output(
         POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
     )
-    return compile_command(ffmpeg, source, [output], progress=False, threads=1)
+    options = open_vulkan(facts.video)
+    return compile_command(ffmpeg, source, [output], progress=False, threads=1, before=options)
 
 
 def storyboard_command(ffmpeg: FFmpeg, size: tuple[int, int], tiles: tuple[int, int]) -> list[str]:

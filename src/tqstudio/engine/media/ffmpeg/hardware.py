@@ -1,4 +1,4 @@
-"""Detects usable GPU encoders with a test encode, because a compiled-in encoder may have no device."""
+"""Detects usable GPU encoders and Vulkan with a test run, because what is compiled in may have no device."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
 from tqstudio.engine.media.ffmpeg.errors import classify_exit
-from tqstudio.engine.media.ffmpeg.output_options import encoder_options, input_filters, open_gpu
-from tqstudio.engine.media.ffmpeg.process import start
+from tqstudio.engine.media.ffmpeg.output_options import (
+    encoder_options,
+    input_filters,
+    open_gpu,
+    open_vulkan,
+)
+from tqstudio.engine.media.ffmpeg.process import can_be_confined, start
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
+from tqstudio.engine.media.source import colour
+from tqstudio.engine.media.source.facts import VideoTrack
+from tqstudio.errors import ErrorCode, TqError
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
+_WITHOUT_VULKAN = (ErrorCode.ENCODER_EXIT, ErrorCode.ENCODER_SIGNAL, ErrorCode.FFMPEG_MISSING)
 _VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
 
 
@@ -97,25 +106,64 @@ def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> s
     """
     options = encoder_options(profiles.load("web"), Rung("test", 256, 256, 1000), 30, encoder, node)
     filters = ",".join("=".join(each) for each in input_filters(encoder, "yuv420p"))
+    encoding = [word for name, value in options.items() for word in (f"-{name}", str(value))]
+    failed = _test(ffmpeg, open_gpu(encoder, node), filters, encoding, f"the test encode with {encoder}")
+    return failed.message if failed is not None else ""
+
+
+def require_vulkan(ffmpeg: FFmpeg, video: VideoTrack, name: str) -> None:
+    """Refuse a source that needs Vulkan, as UNSUPPORTED, if a confined test run shows that it does not work.
+
+    Raises TqError also if the test run itself lacked something, such as memory.
+    """
+    if not colour.needs_vulkan(video):
+        return
+    filter_name, options = colour.RENDER
+    filters = f"{filter_name}={':'.join(f'{key}={value}' for key, value in options.items())}"
+    confined = can_be_confined(ffmpeg.path)
+    failed = _test(ffmpeg, open_vulkan(video), filters, [], "a test of Vulkan", confined=confined)
+    if failed is None:
+        return
+    if failed.code not in _WITHOUT_VULKAN:
+        raise failed
+    raise TqError(
+        ErrorCode.UNSUPPORTED,
+        f"{name} is Dolby Vision profile {video.dv_profile} without a base layer, whose colours only Vulkan"
+        f" converts, which does not work here: {failed.message}",
+        "install a Vulkan driver (Debian and Ubuntu: apt install mesa-vulkan-drivers), then retry; or export"
+        " the video with a base layer (profile 8) and add that file",
+    )
+
+
+def _test(
+    ffmpeg: FFmpeg,
+    before: Sequence[str],
+    filters: str,
+    output: Sequence[str],
+    what: str,
+    *,
+    confined: bool = False,
+) -> TqError | None:
+    """Run 0.1 s of pictures through filters and encoder; return why it failed, None if it did not."""
     argv = [
         ffmpeg.path,
         *("-hide_banner", "-nostdin", "-nostats", "-progress", "pipe:1"),
-        *open_gpu(encoder, node),
+        *before,
         *("-f", "lavfi", "-i", "color=size=256x256:rate=30:duration=0.1", "-vf", filters),
-        *(word for name, value in options.items() for word in (f"-{name}", str(value))),
+        *output,
         *("-f", "null", "-"),
     ]
     with tempfile.TemporaryDirectory(prefix="tqstudio-probe-") as scratch:
-        run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0)
+        run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0, confined=confined)
         try:
             status = run.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return f"the test encode with {encoder} took longer than {PROBE_TIMEOUT_S:g} s"
+            return TqError(ErrorCode.STALLED, f"{what} took longer than {PROBE_TIMEOUT_S:g} s")
         finally:
             run.kill()
         if status != 0:
-            return classify_exit(status, run.log_tail()).message
-        return "" if run.progress.frame else f"{encoder} encoded no frame"
+            return classify_exit(status, run.log_tail())
+        return None if run.progress.frame else TqError(ErrorCode.ENCODER_EXIT, f"{what} gave no picture")
 
 
 def cpu_capabilities() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Options of the encoders, of their GPUs and of the HLS muxer."""
+"""Options of the encoders, of their GPUs, of Vulkan and of the HLS muxer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, PRESETS
+from tqstudio.engine.media.source import colour
+from tqstudio.engine.media.source.facts import VideoTrack
 
 # NVENC's legacy preset names, which are names of x264 presets too.
 _NVENC_PRESETS = {
@@ -113,6 +115,11 @@ def open_gpu(encoder: str, device: str | None) -> list[str]:
     if encoder.endswith("_qsv"):
         return ["-init_hw_device", f"qsv={_GPU}:hw_any" + (f",child_device={device}" if device else "")]
     return []
+
+
+def open_vulkan(video: VideoTrack) -> list[str]:
+    """The global options with which a command opens Vulkan, on the CPU too, for a source that needs it."""
+    return ["-init_hw_device", "vulkan"] if colour.needs_vulkan(video) else []
 
 
 def input_filters(encoder: str, pixel_format: str) -> list[tuple[str, ...]]:

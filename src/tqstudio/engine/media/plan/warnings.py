@@ -77,7 +77,9 @@ def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
     found = []
     if colour.colour_of(video).hdr and not any(rung.hdr for rung in profile.rungs):
         kind = "HLG" if colour.colour_of(video).transfer == colour.HLG else "PQ"
-        named = f"Dolby Vision {video.dv_profile}: its base layer" if video.dv_profile else "HDR"
+        named = f"Dolby Vision {video.dv_profile}" if video.dv_profile else "HDR"
+        if video.dv_profile and not colour.needs_vulkan(video):
+            named += ": its base layer"
         text = f"{named} ({kind}) is mapped to SDR: highlights are compressed and wide colours clipped"
         found.append(JobWarning(WarningCode.HDR_TONE_MAPPED, text))
     if colour.has_alpha(video):

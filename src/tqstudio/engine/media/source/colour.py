@@ -35,6 +35,25 @@ _CONVERTED_TRANSFERS = frozenset({PQ, HLG, 8, 9, 10})
 _DOLBY_VISION_TRANSFERS = {1: PQ, 4: HLG, 6: PQ}
 # Profiles whose only layer is IPT-C2, which cannot be displayed without the metadata of each frame.
 _DOLBY_VISION_IPT = frozenset({5, 10, 20})
+RENDER: tuple[str, dict[str, Any]] = (
+    "libplacebo",
+    {
+        "colorspace": "bt2020nc",
+        "color_primaries": "bt2020",
+        "color_trc": "smpte2084",
+        "range": "limited",
+        "format": "yuv444p16le",
+        # All values stay what they are: the tone mapping is that of all HDR.
+        "tonemapping": "clip",
+        "gamut_mode": "clip",
+        "peak_detect": "false",
+        "extra_opts": "tone_map_metadata=none",
+        "dithering": "none",
+        # Half the time of the default, and what zscale does.
+        "upscaler": "bilinear",
+    },
+)
+"""The filter that turns IPT-C2 into PQ of BT.2020 by the metadata of each frame. It needs Vulkan."""
 
 # Untagged pictures above this size are read as BT.709, as players do.
 _SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
@@ -49,6 +68,7 @@ _KNEE = 0.45
 
 # Of frames; encoders would write it into SDR too.
 _HDR_METADATA = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
+_DOLBY_VISION_METADATA = "DOVI_METADATA"
 
 _RGB_FORMAT = re.compile(r"rgb|bgr|gbr|pal8|bayer|xyz")
 _GREY_FORMAT = re.compile(r"gray|ya\d|mono")
@@ -78,7 +98,9 @@ class Colour:
 
 
 def colour_of(video: VideoTrack) -> Colour:
-    """Complete the colour tags of a source."""
+    """Complete the colour tags of a source; those of IPT-C2 are what it is rendered to."""
+    if needs_vulkan(video):
+        return Colour(BT2020, BT2020, PQ, full_range=False)
     transfer = video.color_transfer
     if transfer == UNSPECIFIED:
         transfer = _DOLBY_VISION_TRANSFERS.get(video.dv_compatibility, BT709)
@@ -108,6 +130,11 @@ def colour_of(video: VideoTrack) -> Colour:
 def range_of(video: VideoTrack) -> str:
     """The transfer of a source as playlists name it: `SDR`, `PQ` or `HLG`."""
     return {PQ: "PQ", HLG: "HLG"}.get(colour_of(video).transfer, "SDR")
+
+
+def needs_vulkan(video: VideoTrack) -> bool:
+    """Whether the pictures are IPT-C2 of Dolby Vision, which only `RENDER` converts."""
+    return video.dv_profile in _DOLBY_VISION_IPT and not video.dv_compatibility
 
 
 def is_rgb(video: VideoTrack) -> bool:
@@ -170,7 +197,8 @@ def peak_of(metadata: Any) -> int:
     """The luminance of the brightest pixel by the metadata of a frame, in cd/m²; 0 if it does not state it.
 
     They are ffmpeg's structs: MaxCLL and MaxFALL; eight chromaticities, the least and the most luminance of
-    the display as fractions, and whether the two groups are stated.
+    the display as fractions, and whether the two groups are stated; three offsets, to the third of which
+    follows what Dolby Vision states of the display, after 190 bytes the most luminance in 12 bits of PQ.
     """
     display, light = (metadata.get(kind) for kind in _HDR_METADATA)
     if light is not None and (most := int(struct.unpack_from("=I", bytes(light))[0])):
@@ -179,18 +207,29 @@ def peak_of(metadata: Any) -> int:
         numerator, denominator, _, stated = struct.unpack_from("=iiii", bytes(display), 72)
         if stated and denominator:
             return int(numerator / denominator)
+    if (dolby_vision := metadata.get(_DOLBY_VISION_METADATA)) is not None:
+        *_, at = struct.unpack_from("@NNN", content := bytes(dolby_vision))
+        return round(_nits(struct.unpack_from("=H", content, at + 190)[0] / 4095))
     return 0
 
 
-def require_mappable(video: VideoTrack, name: str) -> None:
-    """Refuse a source whose colours ffmpeg cannot convert correctly, as UNSUPPORTED."""
-    if video.dv_profile in _DOLBY_VISION_IPT and not video.dv_compatibility:
-        raise TqError(
-            ErrorCode.UNSUPPORTED,
-            f"{name} is Dolby Vision profile {video.dv_profile}, which has no HDR10, HLG or SDR base layer",
-            "export it with such a base layer (profile 8), or as HDR10, HLG or SDR, and add that file",
-        )
-    if video.color_space in _MATRICES_WITHOUT_FILTER and not is_rgb(video):
+def _nits(signal: float) -> float:
+    """The luminance of a signal of PQ (SMPTE ST 2084), 0 … 1."""
+    root = signal ** (32 / 2523)
+    return float(_MOST_NITS * (max(0, root - 107 / 128) / (2413 / 128 - 2392 / 128 * root)) ** (8192 / 1305))
+
+
+def require_mappable(video: VideoTrack, metadata: Any, name: str) -> None:
+    """Refuse a source whose colours ffmpeg cannot convert correctly, as UNSUPPORTED; by the metadata of its
+    first picture."""
+    if needs_vulkan(video):
+        if metadata.get(_DOLBY_VISION_METADATA) is None:
+            raise TqError(
+                ErrorCode.UNSUPPORTED,
+                f"{name} is Dolby Vision profile {video.dv_profile}, but lost the metadata of its pictures",
+                "export it again with that metadata (RPU), or as HDR10, HLG or SDR, and add that file",
+            )
+    elif video.color_space in _MATRICES_WITHOUT_FILTER and not is_rgb(video):
         raise TqError(
             ErrorCode.UNSUPPORTED,
             f"the colours of {name} are in matrix {video.color_space} of H.273, which cannot be converted",
@@ -220,6 +259,7 @@ def to_bt709(video: VideoTrack, *, ten_bits: bool = False) -> Filters:
     if (video.bit_depth > 8 or read.wide) and not ten_bits:
         target["dither"] = "ordered"
     return (
+        *_rendered(video),
         *((("setparams", {"range": "full"}), *whole) if grey else ()),
         described,
         *(whole if odd and not rgb and not grey else ()),
@@ -237,7 +277,7 @@ def to_hdr(video: VideoTrack) -> Filters:
     read = colour_of(video)
     odd = bool(video.coded_width % 2 or video.coded_height % 2)
     if (read.matrix, read.primaries) == (BT2020, BT2020) and not read.full_range:
-        return (_described(read), *_without_dolby_vision(video))
+        return (*_rendered(video), _described(read), *_without_dolby_vision(video))
     return (
         _described(read),
         *_without_dolby_vision(video),
@@ -252,9 +292,13 @@ def _without(*kinds: str) -> Filters:
     return tuple(("sidedata", {"mode": "delete", "type": kind}) for kind in kinds)
 
 
+def _rendered(video: VideoTrack) -> Filters:
+    return (RENDER,) if needs_vulkan(video) else ()
+
+
 def _without_dolby_vision(video: VideoTrack) -> Filters:
     """The filters that remove what describes the pictures of the source, not those of its base layer."""
-    return _without("DOVI_RPU_BUFFER", "DOVI_METADATA") if video.dv_profile else ()
+    return _without("DOVI_RPU_BUFFER", _DOLBY_VISION_METADATA) if video.dv_profile else ()
 
 
 def _described(read: Colour) -> tuple[str, dict[str, Any]]:

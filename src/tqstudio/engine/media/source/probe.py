@@ -140,7 +140,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     if facts.container == "avi" and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
     video = _video_track(stream, frame, first_pts, facts, stated)
-    colour.require_mappable(video, display(path))
+    colour.require_mappable(video, frame.side_data, display(path))
     return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
 
 
@@ -164,7 +164,7 @@ def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoT
         for picture in filter(_codec, opened.streams.video[:1]):
             for frame in itertools.islice(_frames(path, opened, picture), 1):
                 found = _video_track(picture, frame, None, facts, _colours(picture))
-                colour.require_mappable(found, display(path))
+                colour.require_mappable(found, frame.side_data, display(path))
                 cover = replace(found, still=True, fps=NO_PICTURE.fps, vfr=False)
     first_s, length_s, own = _times(stream, None, facts)
     if facts.container == "mp3":

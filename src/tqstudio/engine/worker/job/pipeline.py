@@ -27,10 +27,12 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec, OwnershipLostError, Twin
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.ffmpeg.hardware import require_vulkan
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, uses_gpu
+from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.job import manifest
@@ -66,7 +68,7 @@ class WorkerConfig:
 
     ffmpeg: FFmpeg
     encoder: str = CPU_ENCODER
-    """Used unless the profile requires the CPU."""
+    """Used unless the profile or the source requires the CPU."""
     device: str | None = None
     nice: int = 10
     stall_s: float = 120
@@ -131,6 +133,7 @@ class _Work:
             source = self.source = examine(self.job, self.path, self.lease.check)
             profile = _profile(self.job)
             source.require_accepted(profile)
+            require_vulkan(self.config.ffmpeg, source.facts.video, paths.display(self.path))
             choice = choose(
                 source.facts,
                 profile,
@@ -335,7 +338,12 @@ class _Work:
             store_root=self._video_store,
             scratch=self._scratch_dir,
             log_dir=self.log.run_dir,
-            encoder=CPU_ENCODER if profile.encoder == "cpu" else config.encoder,
+            # ffmpeg gives its filters one device, which would be that of the GPU encoder.
+            encoder=(
+                CPU_ENCODER
+                if profile.encoder == "cpu" or needs_vulkan(source.facts.video)
+                else config.encoder
+            ),
             device=config.device,
             memory_limit=memory_limit(memory.total()),
             nice=config.nice,
