@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow corpus players mutants check docs simulate chaos powercut bench lock clean
+.PHONY: demo test test-slow corpus players vulkan mutants check docs simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -39,6 +39,14 @@ players: $(STAMP) $(PLAYERS)
 $(PLAYERS): tests/players/package-lock.json
 	command -v npm >/dev/null || { echo "install npm (Node.js 20 or newer) and try again" >&2; exit 2; }
 	cd tests/players && npm ci --ignore-scripts --no-audit --no-fund
+
+# Publish Dolby Vision without a base layer. Debian's driver for the CPU is installed if there is none, for which it
+# needs root; without one the tests are skipped.
+vulkan: $(STAMP)
+	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 \
+	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers >/dev/null; } \
+	  || echo "install the package mesa-vulkan-drivers and try again" >&2
+	$(BIN)/python -m pytest -n 2 -rs $(ARGS) tests/media/test_dolby_vision.py tests/worker/test_dolby_vision.py
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 # Break the engine in other ways too, so that each invariant of the simulated worlds has to notice its own.

@@ -133,7 +133,10 @@ def rpu(metadata: Metadata) -> bytes:
     offsets = f"{0:032b}{1 << 27:032b}{1 << 27:032b}"
     display = ue(0) * 2 + ue(1) + signed(RGB_OF_IPT) + offsets + signed(LMS_OF_RGB)
     display += f"{0xFFFF:016b}{0:064b}{12:05b}{2:02b}{0:02b}{1:02b}{62:012b}{metadata.most_pq:012b}{42:010b}"
-    bits = head + "10" + mapping + display + ue(0)
+    bits = head + "10" + mapping + display + ue(1)
+    bits += "0" * (-len(bits) % 8)
+    # Level 1, for the dynamic tone mapping of Dolby's displays: the least, most and mean of the picture.
+    bits += ue(5) + f"{1:08b}{0:012b}{2081:012b}{1500:012b}" + "0" * 4
     bits += "0" * (-len(bits) % 8)
     content = int(bits, 2).to_bytes(len(bits) // 8)
     checksum = 0xFFFFFFFF

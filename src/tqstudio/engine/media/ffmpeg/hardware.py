@@ -28,7 +28,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
-_WITHOUT_VULKAN = (ErrorCode.ENCODER_EXIT, ErrorCode.ENCODER_SIGNAL, ErrorCode.FFMPEG_MISSING)
+_WITHOUT_VULKAN = (ErrorCode.ENCODER_EXIT, ErrorCode.ENCODER_SIGNAL)
 _VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
 
 
@@ -114,7 +114,7 @@ def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> s
 def require_vulkan(ffmpeg: FFmpeg, video: VideoTrack, name: str) -> None:
     """Refuse a source that needs Vulkan, as UNSUPPORTED, if a confined test run shows that it does not work.
 
-    Raises TqError also if the test run itself lacked something, such as memory.
+    Raises TqError also if the test run lacked something else, such as memory or the filter.
     """
     if not colour.needs_vulkan(video):
         return
@@ -128,10 +128,9 @@ def require_vulkan(ffmpeg: FFmpeg, video: VideoTrack, name: str) -> None:
         raise failed
     raise TqError(
         ErrorCode.UNSUPPORTED,
-        f"{name} is Dolby Vision profile {video.dv_profile} without a base layer, whose colours only Vulkan"
-        f" converts, which does not work here: {failed.message}",
-        "install a Vulkan driver (Debian and Ubuntu: apt install mesa-vulkan-drivers), then retry; or export"
-        " the video with a base layer (profile 8) and add that file",
+        f"{name} is Dolby Vision profile {video.dv_profile}: its colours need Vulkan, which fails here",
+        "install a Vulkan driver for the CPU (Debian, Ubuntu: apt install mesa-vulkan-drivers), then retry;"
+        " or add a copy with a base layer (profile 8)",
     )
 
 

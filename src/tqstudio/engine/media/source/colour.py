@@ -43,12 +43,9 @@ RENDER: tuple[str, dict[str, Any]] = (
         "color_trc": "smpte2084",
         "range": "limited",
         "format": "yuv444p16le",
-        # All values stay what they are: the tone mapping is that of all HDR.
-        "tonemapping": "clip",
-        "gamut_mode": "clip",
-        "peak_detect": "false",
+        # By no metadata: values stay what they are, and the tone mapping is that of all HDR.
         "extra_opts": "tone_map_metadata=none",
-        "dithering": "none",
+        "peak_detect": "false",
         # Half the time of the default, and what zscale does.
         "upscaler": "bilinear",
     },
