@@ -27,6 +27,7 @@ NAMES = {
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
     "network": "the TCP listener at rest and for each call, tokens",
+    "scrape": "metrics of a million jobs",
     "hashes": "the hashes of a source's bytes",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -42,3 +43,28 @@ class HungMount:
         if self._server >= 0:
             os.close(self._server)
             self._server = -1
+
+
+class HungDatabase:
+    """A database that another process keeps locked: whoever reads or writes it waits, until `end`.
+
+    SQLite gives up after 10 s and reports an error; the next call waits again.
+    """
+
+    _LOCKS = 120, 8
+    """Where the locks of SQLite's write-ahead log are in its shared memory, and how many they are."""
+
+    def __init__(self, database: Path) -> None:
+        self._file = os.open(f"{database}-shm", os.O_RDWR | os.O_CLOEXEC)
+        start, count = self._LOCKS
+        fcntl.lockf(self._file, fcntl.LOCK_EX, count, start)
+
+    def end(self) -> None:
+        # Closing it releases the locks.
+        os.close(self._file)
+
+    def __enter__(self) -> HungDatabase:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

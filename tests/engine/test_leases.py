@@ -22,6 +22,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import RunningClock, now_us, since_boot
 from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -344,9 +345,9 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     # What looks at files is left out.
     nothing: Any = None
     endings = LeaseEnd(opened, board, nothing, quarantine_after=0)
-    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing)
+    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics())
     recovery = Recovery(home, settings, opened, board, endings, results)
-    return Parts(opened, board, Reports(opened, board, nothing), endings, recovery, boot)
+    return Parts(opened, board, Reports(opened, board, nothing, Metrics()), endings, recovery, boot)
 
 
 def begin(parts: Parts) -> list[tuple[Token, Claimant]]:

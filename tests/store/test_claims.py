@@ -408,6 +408,25 @@ def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> 
     assert claims.held(queue.db, Token(**(good | wrong))) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_a_claim_knows_how_long_its_job_was_claimable(queue: Queue, kind: str) -> None:
+    who = queue.worker(f"{kind}-0", kind)
+    queue.job(gpu=kind == "gpu")
+    queue.now += 3 * SECOND
+    lease = queue.claim(who)
+    assert lease is not None
+    assert lease.waited_us == 3 * SECOND
+    again = queue.claim(who)
+    assert again == lease
+    assert again.waited_us is None, "it is counted once"
+    queue.now += 100 * SECOND
+    queue.release(lease)
+    queue.now += SECOND
+    lease = queue.claim(who)
+    assert lease is not None
+    assert lease.waited_us == SECOND, "not the time in which it ran"
+
+
 def test_the_leases_of_a_process_are_found(queue: Queue) -> None:
     first, second = queue.claimed(queue.worker("cpu-0")), queue.claimed(queue.worker("cpu-1"))
     assert claims.granted(queue.db, queue.supervisor) == [first, second]

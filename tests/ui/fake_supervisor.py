@@ -550,6 +550,7 @@ class FakeSupervisor:
                 "ffmpeg_version": "9.0.2",
                 "listen": None,
             },
+            "ready": {"ready": True, "reasons": []},
             "jobs": dict(self._counts),
             "workers": self.workers,
             "gates": self.gates,

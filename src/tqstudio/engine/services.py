@@ -17,6 +17,7 @@ from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.outputs.after_done import AfterDone
@@ -77,18 +78,21 @@ class Services:
             Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
+        self.metrics = metrics = Metrics()
         self.bounded_io = io = BoundedIO()
         self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
         self.forecasts = forecasts = Forecasts(db, board)
         self.retention = retention = Retention(settings, db, workspace, io)
         reader = VolumeReader(db, workspace, io)
         self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
-        self.reports = Reports(db, board, forecasts)
-        self.dispatch = Dispatch(home, settings, db, board, workspace, volumes)
+        self.reports = Reports(db, board, forecasts, metrics)
+        self.dispatch = Dispatch(home, settings, db, board, workspace, volumes, metrics)
         volumes.on_ready = self.dispatch.wake
         self.publisher = publisher = Publisher(db, board, workspace, io)
         endings = LeaseEnd(db, board, publisher, quarantine_after=settings.quarantine_after)
-        self.results = results = Results(settings, db, workspace, endings, publisher, forecasts, volumes)
+        self.results = results = Results(
+            settings, db, workspace, endings, publisher, forecasts, volumes, metrics
+        )
         self.recovery = Recovery(home, settings, db, board, endings, results)
         self.identities = WorkerTokens()
         self.tokens = ApiTokens(db, self.identities)

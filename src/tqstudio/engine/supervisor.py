@@ -278,6 +278,7 @@ class _Supervisor:
 
     def _on_events(self, events: list[EventRow]) -> None:
         self.studio.broadcast.events(events)
+        self.studio.metrics.events(events)
         self.studio.volumes.hint(events)
         self.studio.dispatch.hint(events)
         self.studio.workspace.hint(events)

@@ -446,8 +446,29 @@ class LeaveAnswer(TypedDict):
     """None: it shuts down."""
 
 
+class Reason(TypedDict):
+    """Why the supervisor is not healthy or not ready."""
+
+    kind: str
+    """`database`, `draining`, `workers`, or the kind of a gate."""
+    reason: str
+
+
+class HealthView(TypedDict):
+    healthy: bool
+    reasons: list[Reason]
+
+
+class ReadyView(TypedDict):
+    """Whether a new job would be processed now."""
+
+    ready: bool
+    reasons: list[Reason]
+
+
 class StatusView(TypedDict):
     supervisor: SupervisorView
+    ready: ReadyView
     jobs: dict[str, int]
     """Count by status, without deleted jobs."""
     workers: list[WorkerView]

@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 
 class Role(StrEnum):
-    """What a caller may do. Each of view, operate, admin and owner includes the ones before."""
+    """What a caller may do. Each of anyone, view, operate, admin and owner includes the ones before."""
 
+    ANYONE = "anyone"
+    """Ask whether the supervisor is well, without a token."""
     VIEW = "view"
     """See the queue, jobs, workers, folders and history."""
     OPERATE = "operate"
@@ -24,7 +26,7 @@ class Role(StrEnum):
 
 TOKEN_ACTOR = "token:"
 """In events, the actor is this and the name of the token."""
-_RANKS = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.OWNER)
+_RANKS = (Role.ANYONE, Role.VIEW, Role.OPERATE, Role.ADMIN, Role.OWNER)
 GRANTABLE = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER)
 """Roles of tokens."""
 
@@ -32,12 +34,15 @@ GRANTABLE = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER)
 def allows(role: Role, needed: Role) -> bool:
     """Whether a caller with a role may call an endpoint that needs another."""
     if role is Role.WORKER or needed is Role.WORKER:
-        return role is needed
+        return needed in (role, Role.ANYONE)
     return _RANKS.index(role) >= _RANKS.index(needed)
 
 
 ROLE_OF: Mapping[str, Role] = MappingProxyType(
     {
+        "GET /health": Role.ANYONE,
+        "GET /ready": Role.ANYONE,
+        "GET /metrics": Role.VIEW,
         "GET /v1/status": Role.VIEW,
         "GET /v1/jobs": Role.VIEW,
         "GET /v1/jobs/{job}": Role.VIEW,
@@ -80,3 +85,5 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
     }
 )
 """The role that an endpoint needs, by method and path."""
+OPEN = frozenset(call for call, role in ROLE_OF.items() if role is Role.ANYONE)
+"""The calls that need no token. Their answers have no names and no paths."""

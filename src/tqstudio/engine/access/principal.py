@@ -25,6 +25,8 @@ class Principal:
 
 OWNER = Principal("user", Role.OWNER)
 """The user on the socket, without a token."""
+ANYONE = Principal("anyone", Role.ANYONE)
+"""The caller of an open endpoint; a token, if there is one, is not checked."""
 
 
 def of_worker(worker: WorkerToken) -> Principal:

@@ -9,12 +9,13 @@ from fastapi.routing import APIRoute
 
 from tqstudio.engine.access.principal import Principal
 from tqstudio.engine.access.worker_tokens import WorkerToken
+from tqstudio.engine.monitoring.monitor import Monitor
 from tqstudio.engine.services import Services
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
 
 PREFIX = "/v1"
-"""Of all paths; routes know only the rest."""
+"""Of all paths but those for monitoring; routes know only the rest."""
 
 
 async def _studio(request: Request) -> Services:
@@ -23,6 +24,14 @@ async def _studio(request: Request) -> Services:
 
 
 TheStudio = Annotated[Services, Depends(_studio)]
+
+
+async def _monitor(request: Request) -> Monitor:
+    monitor: Monitor = request.app.state.monitor
+    return monitor
+
+
+TheMonitor = Annotated[Monitor, Depends(_monitor)]
 
 
 async def _caller(request: Request) -> Principal:
@@ -52,7 +61,8 @@ async def require_role(request: Request) -> None:
         TqError: UNAUTHORIZED without a worker's token where one is needed; PERMISSION.
     """
     caller = await _caller(request)
-    needed = ROLE_OF[f"{request.method} {PREFIX}{request.scope['route'].path_format}"]
+    prefix = PREFIX if request.url.path.startswith(f"{PREFIX}/") else ""
+    needed = ROLE_OF[f"{request.method} {prefix}{request.scope['route'].path_format}"]
     if allows(caller.role, needed):
         return
     if needed is Role.WORKER:

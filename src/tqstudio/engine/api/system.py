@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import shutil
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -19,9 +16,10 @@ from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
+from tqstudio.engine.monitoring import disks
+from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
-from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.engine.store.machine.gates import GateRow
@@ -102,6 +100,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
             "ffmpeg_version": studio.ffmpeg.version,
             "listen": studio.listen,
         },
+        "ready": _readiness(studio, views, shut),
         "jobs": counts,
         "workers": views,
         "gates": shut + await _no_worker(studio, views, counts),
@@ -114,6 +113,12 @@ async def status(studio: TheStudio) -> answers.StatusView:
             "jobs": studio.forecasts.estimates.judged,
         },
     }
+
+
+def _readiness(
+    studio: Services, views: list[answers.WorkerView], shut: list[answers.GateView]
+) -> answers.ReadyView:
+    return readiness(studio, [worker["status"] for worker in views], [gate["kind"] for gate in shut])
 
 
 async def _shut_gates(studio: Services) -> list[answers.GateView]:
@@ -148,42 +153,17 @@ async def _no_worker(
     ]
 
 
-async def _outputs(studio: Services) -> list[Path]:
-    rows = await studio.db.read(folders.listing)
-    at_work = await studio.db.read(gates.outputs_in_use)
-    roots = {studio.admission.output_root(None), *(row.output_root for row in rows)} | at_work
-    return [Path(os.fsdecode(root)) for root in sorted(roots)]
-
-
 async def _disks(studio: Services) -> list[answers.DiskView]:
-    """The file systems of the outputs in use, each once, without those that do not answer."""
-    found: dict[int, answers.DiskView] = {}
-    for path in await _outputs(studio):
-        with contextlib.suppress(OSError):
-            disk = await studio.bounded_io.run(os.fsencode(path), partial(_disk, path))
-            if disk is not None:
-                device, total, free = disk
-                reserve = studio.settings.disk_reserve_bytes
-                found.setdefault(
-                    device,
-                    {
-                        "path": data(path),
-                        "path_b64": encode(path),
-                        "free": free,
-                        "total": total,
-                        "reserve": reserve,
-                    },
-                )
-    return list(found.values())
-
-
-def _disk(path: Path) -> tuple[int, int, int] | None:
-    """Device, total and free bytes of the file system where a path is or will be."""
-    existing = next((p for p in (path, *path.parents) if p.exists()), None)
-    if existing is None:
-        return None
-    usage = shutil.disk_usage(existing)
-    return existing.stat().st_dev, usage.total, usage.free
+    return [
+        {
+            "path": data(disk.path),
+            "path_b64": encode(disk.path),
+            "free": disk.free,
+            "total": disk.total,
+            "reserve": studio.settings.disk_reserve_bytes,
+        }
+        for disk in await disks.of_outputs(studio)
+    ]
 
 
 @router.get("/profiles")
@@ -196,7 +176,12 @@ async def profile_list(studio: TheStudio) -> dict[str, list[answers.ProfileView]
 async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
     """Checks that only the supervisor can do."""
     checks: list[answers.CheckView] = []
-    for worker in await worker_views(studio):
+    views, shut = await worker_views(studio), await _shut_gates(studio)
+    ready = _readiness(studio, views, shut)
+    why = "; ".join(each["reason"] for each in ready["reasons"])
+    hint = "see the checks of workers and gates below"
+    checks.append(line("ready", "warn" if why else "ok", why or "new jobs would be processed", hint))
+    for worker in views:
         name = worker["name"]
         level: answers.CheckLevel = "ok"
         detail = f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}"
@@ -206,7 +191,7 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
             if studio.pool.announced(name):
                 level, hint = "warn", "start its program again, or restart the supervisor to remove it"
         checks.append(line(f"worker {name}", level, detail, hint))
-    for gate in await _shut_gates(studio):
+    for gate in shut:
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
     return {"checks": checks}
 

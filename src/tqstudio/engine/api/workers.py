@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from tqstudio.engine.api.dependencies import TheActor, TheStudio
 from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.monitoring.workers import is_gone, status_of
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import worker_status
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker
 
@@ -29,25 +29,16 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     beat = board.heartbeats.get(row.id) if row.instance else None
     heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
     note = studio.pool.note_of(row.name)
-    if note is None and row.registered_at is None and not studio.pool.has(row.name):
+    if note is None and is_gone(studio, row):
         note = "no process of this worker is registered"
-    alive = note is None and (row.instance is not None or row.registered_at is None)
     sound = row.quarantine_reason is None
     if not sound and note is None:
         advice = f"check their logs, then: tqstudio worker enable {row.name}"
         note = f"in quarantine: {row.quarantine_reason}; {advice}"
-    status = worker_status(
-        enabled=row.enabled and sound,
-        draining=row.draining,
-        beat_age_s=(0.0 if row.registered_at is None else board.silent_s(row.id)) if alive else None,
-        offline_s=studio.settings.offline_s,
-        registered=row.registered_at is not None,
-        busy=live is not None,
-    )
     return fill(
         WorkerView,
         row,
-        status=status.value,
+        status=status_of(studio, row).value,
         enabled=row.enabled and sound and (live is not None or not row.draining),
         draining=row.draining and live is not None,
         last_heartbeat_at=iso(heard),

@@ -11,12 +11,13 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tqstudio.engine.access.api_tokens import ApiTokens, prefix_of
-from tqstudio.engine.access.principal import OWNER, Principal
+from tqstudio.engine.access.principal import ANYONE, OWNER, Principal
 from tqstudio.engine.api.errors import Refusal, refusal
 from tqstudio.engine.door import relative_paths
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.protocol.roles import OPEN
 
 MAX_FAILURES = 10
 """Wrong tokens with one prefix from one address within `FAILURES_S`; further ones are not checked.
@@ -40,7 +41,7 @@ class SocketCallers:
         """Requests in progress by token."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        token = _bearer(scope)
+        token = None if _is_open(scope) else _bearer(scope)
         caller = OWNER if token is None else await self._tokens.check(token)
         if caller is None:
             await refuse(send, refusal(unauthorized()))
@@ -73,7 +74,9 @@ class SocketCallers:
 
 
 class TcpCallers(SocketCallers):
-    """Passes requests of the TCP listener to the API: each needs a token, and gets no absolute paths.
+    """Passes requests of the TCP listener to the API. Answers have no absolute paths.
+
+    Each request needs a token, except those of `roles.OPEN`.
 
     Args:
         hosts: names under which browsers and clients may address this listener, besides IP addresses.
@@ -89,7 +92,7 @@ class TcpCallers(SocketCallers):
             return
         try:
             self._require_addressed(scope)
-            caller = await self._caller(scope)
+            caller = ANYONE if _is_open(scope) else await self._caller(scope)
         except TqError as error:
             await refuse(send, refusal(error))
             return
@@ -179,6 +182,11 @@ class _Relative:
             text = logging_setup.roots().relative(message["body"].decode())
             message = {**message, "body": text.encode()}
         await self._send(message)
+
+
+def _is_open(scope: Scope) -> bool:
+    """Whether a request needs no token."""
+    return f"{scope['method']} {scope['path']}" in OPEN
 
 
 def _bearer(scope: Scope) -> str | None:

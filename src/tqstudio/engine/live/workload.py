@@ -13,8 +13,8 @@ from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.facts import SourceFacts
 
-_SOURCE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
-"""Short sides of source classes; the cost of decoding and scaling depends on the class."""
+_SIZE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
+"""Short sides of pictures; the cost of decoding and scaling a source depends on its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +83,9 @@ def workload(
 
 def source_class(facts: SourceFacts) -> str:
     """Returns the class of a source by its short side, such as `1080p`."""
-    short = facts.video.short_side
-    return f"{next((side for side in _SOURCE_CLASSES if short <= side), _SOURCE_CLASSES[-1])}p"
+    return size_class(facts.video.short_side)
+
+
+def size_class(short_side: int) -> str:
+    """Returns the class of pictures with this short side, such as `1080p`."""
+    return f"{next((side for side in _SIZE_CLASSES if short_side <= side), _SIZE_CLASSES[-1])}p"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.gates.monitor import BLOCKING, VolumeMonitor
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -38,9 +40,10 @@ class Results:
         publisher: Publisher,
         forecasts: Forecasts,
         volumes: VolumeMonitor,
+        metrics: Metrics,
     ) -> None:
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
-        self._forecasts, self._volumes = forecasts, volumes
+        self._forecasts, self._volumes, self._metrics = forecasts, volumes, metrics
         self._keep_completed = settings.keep_completed
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
@@ -71,7 +74,7 @@ class Results:
         if await self._publisher.settle(token):
             await self._forecasts.finished(token, None, steps)
             return JobStatus.DONE
-        run = self._forecasts.run_of(token)
+        run, arrived_at, began = self._forecasts.run_of(token), now_us(), time.monotonic()
         try:
             await self._publisher.publish(
                 token, caller.name, request, lambda db: self._endings.save_last(db, token, steps)
@@ -80,6 +83,7 @@ class Results:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
             return await self._failed(caller.name, token, error, steps)
+        self._metrics.published(request, run, arrived_at, time.monotonic() - began)
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
 

@@ -20,6 +20,7 @@ from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
@@ -91,9 +92,10 @@ class Dispatch:
         board: LiveBoard,
         workspace: Workspace,
         volumes: VolumeMonitor,
+        metrics: Metrics,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._workspace, self._volumes = workspace, volumes
+        self._workspace, self._volumes, self._metrics = workspace, volumes, metrics
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
@@ -147,7 +149,10 @@ class Dispatch:
                     if not self._board.leases.knows(lease.token):
                         self._board.begin(lease.token, caller.name, now_us(), lease.control, lease.progress)
                     elif not self._board.leases.heartbeat(request.instance, [lease.token]):
+                        self._metrics.claim_conflicts += 1
                         continue  # it has expired while this claim waited for the database
+                    if lease.waited_us is not None:
+                        self._metrics.claimed(lease.waited_us)
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
@@ -163,6 +168,10 @@ class Dispatch:
                 except TimeoutError:
                     continue
             return {"job": None, "test": False}
+        except TqError as error:
+            if error.code is ErrorCode.LOST_LEASE:
+                self._metrics.claim_conflicts += 1
+            raise
         finally:
             if gpu:
                 self._waiting_gpus[caller.worker] -= 1

@@ -6,6 +6,7 @@ from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -24,12 +25,13 @@ from tqstudio.protocol.worker_answers import HeartbeatAnswer
 class Reports:
     """Keeps what workers report about their jobs."""
 
-    def __init__(self, db: Database, board: LiveBoard, forecasts: Forecasts) -> None:
-        self._db, self._board, self._forecasts = db, board, forecasts
+    def __init__(self, db: Database, board: LiveBoard, forecasts: Forecasts, metrics: Metrics) -> None:
+        self._db, self._board, self._forecasts, self._metrics = db, board, forecasts, metrics
 
     async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
+        self._metrics.heartbeats += 1
         self._board.record_heartbeat(
             Heartbeat(caller.worker, now_us(), request.instance, request.cpu_percent, request.memory_bytes)
         )

@@ -51,6 +51,9 @@ def _print(view: StatusView) -> None:
     printing.out(
         f"supervisor  {state} {printing.age(of['started_at'])}, pid {of['pid']}, version {of['version']}"
     )
+    if not view["ready"]["ready"]:
+        why = "; ".join(each["reason"] for each in view["ready"]["reasons"])
+        printing.out(printing.painted(f"not ready   {why}", "paused"))
     printing.out(f"home        {of['home']}")
     if of["listen"]:
         printing.out(f"listening   {of['listen']}")
@@ -104,6 +107,7 @@ def _print_plain(view: StatusView) -> None:
         ("supervisor.version", of["version"]),
         ("supervisor.started_at", of["started_at"]),
         ("supervisor.home", of["home"]),
+        ("ready", str(view["ready"]["ready"]).lower()),
         ("supervisor.draining", str(of["draining"]).lower()),
         *((f"jobs.{name}", count) for name, count in sorted(view["jobs"].items())),
         *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),

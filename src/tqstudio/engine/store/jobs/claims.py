@@ -7,7 +7,7 @@ kept by the supervisor that granted it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -69,6 +69,8 @@ class HeldLease:
     max_crashes: int
     progress: float
     """0–100, as stored."""
+    waited_us: int | None = field(default=None, compare=False)
+    """How long the job had been claimable; None for a lease that was granted before."""
 
     @property
     def token(self) -> Token:
@@ -217,15 +219,16 @@ def claim(
     if db.execute(_MAY_WORK, {"worker": claimant.id, "instance": claimant.instance}).first() is None:
         return None
     candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
-    if candidate is None or not fits(db, candidate):
+    if candidate is None or not fits(db, candidate[0]):
         return None
+    number, waited_us = candidate
     values = {"holder": claimant.instance, "name": claimant.name, "now": now}
     row = db.execute(
-        _CLAIM, {**values, "candidate": candidate, "worker": claimant.id, "supervisor": supervisor}
+        _CLAIM, {**values, "candidate": number, "worker": claimant.id, "supervisor": supervisor}
     ).first()
     if row is None:
         return None
-    lease = _lease(row)
+    lease = replace(_lease(row), waited_us=waited_us)
     log = f"{lease.epoch}.log"
     db.execute(
         _ATTEMPT,
@@ -245,16 +248,24 @@ def claim(
     return lease
 
 
-def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
+def _pick(
+    db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int
+) -> tuple[int, int] | None:
+    """Returns the next job for a worker, and for how many µs it has been claimable."""
     if claimant.kind == "gpu":
-        row = db.execute(GPU_CANDIDATES).first()
-        return None if row is None else int(row[0])
+        first = db.execute(GPU_CANDIDATES).first()
+        return None if first is None else (int(first[0]), _waited_us(first, now))
     rows = _in_order(db.execute(CANDIDATES, {"gpu_jobs": idle_gpus + 1}))
-    for left_to_gpus, (number, _, created_at, ready_at, prefers_gpu) in enumerate(rows):
-        waited = now - (ready_at if ready_at is not None else created_at)
-        if not prefers_gpu or left_to_gpus >= idle_gpus or waited >= gpu_grace_us:
-            return int(number)
+    for left_to_gpus, row in enumerate(rows):
+        waited_us, prefers_gpu = _waited_us(row, now), row[4]
+        if not prefers_gpu or left_to_gpus >= idle_gpus or waited_us >= gpu_grace_us:
+            return int(row[0]), waited_us
     return None
+
+
+def _waited_us(candidate: Row, now: int) -> int:
+    _, _, created_at, ready_at, _ = candidate
+    return int(now - (created_at if ready_at is None else ready_at))
 
 
 def _in_order(candidates: Iterable[Row]) -> list[Row]:

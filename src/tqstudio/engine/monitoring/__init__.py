@@ -1,0 +1,1 @@
+"""Metrics, health and readiness of the supervisor, which wait for no disk."""

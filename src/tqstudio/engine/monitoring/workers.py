@@ -1,0 +1,34 @@
+"""Derives the status of a worker from its row, its process and its heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tqstudio.engine.services import Services
+from tqstudio.engine.store.machine.workers import WorkerRow
+from tqstudio.lifecycle import WorkerStatus, worker_status
+
+
+def is_gone(studio: Services, row: WorkerRow) -> bool:
+    """Whether no process of a worker is running or starting."""
+    if studio.pool.note_of(row.name) is not None:
+        return True
+    return row.registered_at is None and not studio.pool.has(row.name)
+
+
+def status_of(studio: Services, row: WorkerRow) -> WorkerStatus:
+    alive = not is_gone(studio, row) and (row.instance is not None or row.registered_at is None)
+    silent_s = 0.0 if row.registered_at is None else studio.board.silent_s(row.id)
+    return worker_status(
+        enabled=row.enabled and row.quarantine_reason is None,
+        draining=row.draining,
+        beat_age_s=silent_s if alive else None,
+        offline_s=studio.settings.offline_s,
+        registered=row.registered_at is not None,
+        busy=any(live.worker == row.name for live in studio.board.jobs.values()),
+    )
+
+
+def statuses(studio: Services, rows: Iterable[WorkerRow]) -> list[WorkerStatus]:
+    """Returns the statuses of all workers but those left over from an earlier, larger pool."""
+    return [status_of(studio, row) for row in rows if not studio.pool.is_obsolete(row.name)]
