@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 GB = 1_000_000_000
+STOP_MARGIN_S = 60.0
+"""How long a shutdown may take after `drain_s`: a fragment is stored, the last reports are written."""
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
 
