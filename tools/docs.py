@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from pydantic.fields import FieldInfo
 
@@ -40,6 +41,8 @@ def _allowed(field: FieldInfo) -> str:
         return "true, false"
     if field.annotation is str:
         return "text"
+    if choices := get_args(field.annotation):
+        return ", ".join(choices)
     bounds = {
         name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
     }

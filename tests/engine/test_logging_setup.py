@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from waiting import until
 
 _SAYS = """
 import sys
@@ -86,3 +89,30 @@ def test_no_root_is_named(tmp_path: Path) -> None:
     assert "No such file or directory: b'x'" in failed
     assert not re.search(r"/srv/caf|a home", home.supervisor_log.read_text())
     assert library == "in tmp"
+
+
+def test_the_level_changes_while_it_runs(make_supervisor: MakeSupervisor) -> None:
+    supervisor = make_supervisor(TQSTUDIO_LOG_LEVEL="warning").start()
+
+    def logged() -> str:
+        log = supervisor.home.supervisor_log
+        return log.read_text() if log.exists() else ""
+
+    changed = supervisor("log-level", "debug", "--json")
+    assert changed.json() == {"level": "debug", "before": "warning"}
+    supervisor.send(calls.workers())
+    until(lambda: "path=/v1/workers" in logged(), "requests are logged")
+    assert "level=info" not in logged(), "lines below the first level were not"
+    assert supervisor("log-level", "info").out == "the supervisor logs info (before: debug)\n"
+    before = logged().count("level=debug")
+    supervisor.send(calls.workers())
+    assert supervisor.stop() == 0
+    assert 'event="supervisor ended"' in logged()
+    assert logged().count("level=debug") <= before + 1, "the request that changed it may be the last"
+
+
+def test_an_unknown_level_is_refused(supervisor: LiveSupervisor) -> None:
+    assert supervisor("log-level", "loud").code == 2
+    assert supervisor("up", "--log-level", "loud").code == 2
+    status, answer = supervisor.raw("PUT", "/v1/log-level", {"level": "loud"})
+    assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")

@@ -20,6 +20,7 @@ VERBS: Verbs = {
     "demo": "studio.demo:demo",
     "up": "studio.up_down:up",
     "down": "studio.up_down:down",
+    "log-level": "studio.up_down:log_level",
     "status": "studio.status:status",
     "add": "jobs.add:add",
     "process": "jobs.process:process",

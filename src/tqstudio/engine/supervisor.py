@@ -83,7 +83,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     home_guard.require_private(home)
     held = home_lock.HomeLock(home)
     held.acquire()
-    log = logging_setup.configure(home)
+    log = logging_setup.configure(home, settings.log_level)
     try:
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))

@@ -387,6 +387,11 @@ class GateView(TypedDict):
     needed: NotRequired[int]
 
 
+class LogLevelAnswer(TypedDict):
+    level: str
+    before: str
+
+
 class DiskView(TypedDict):
     path: str
     path_b64: str

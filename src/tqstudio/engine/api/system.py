@@ -1,4 +1,4 @@
-"""Endpoints of the whole system: status, profiles, doctor, backup and shutdown."""
+"""Endpoints of the whole system: status, profiles, doctor, backup, log level and shutdown."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tqstudio.engine.api.views import iso, iso_time
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
+from tqstudio.engine.host import logging_setup
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
@@ -29,7 +30,13 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
 from tqstudio.protocol import answers
-from tqstudio.protocol.requests import BackupRequest, JoinRequest, LeaveRequest, ShutdownRequest
+from tqstudio.protocol.requests import (
+    BackupRequest,
+    JoinRequest,
+    LeaveRequest,
+    LogLevelRequest,
+    ShutdownRequest,
+)
 from tqstudio.units import size
 
 router = APIRouter()
@@ -219,6 +226,12 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.Back
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
     copied = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
     return {"path": data(target), "path_b64": encode(target), "size": copied}
+
+
+@router.put("/log-level")
+async def set_log_level(request: LogLevelRequest) -> answers.LogLevelAnswer:
+    """Change the log level of the supervisor until it shuts down."""
+    return {"level": request.level, "before": logging_setup.set_level(request.level)}
 
 
 @router.post("/shutdown")
