@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from harness import LiveSupervisor, MakeSupervisor
+from tqstudio.engine.host import logging_setup
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from waiting import until
@@ -116,3 +117,19 @@ def test_an_unknown_level_is_refused(supervisor: LiveSupervisor) -> None:
     assert supervisor("up", "--log-level", "loud").code == 2
     status, answer = supervisor.raw("PUT", "/v1/log-level", {"level": "loud"})
     assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
+
+
+def test_long_logs_of_workers_are_cut(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    long, short = (home.logs / f"worker-cpu-{index}.log" for index in range(2))
+    # As the supervisor opens it for a worker, which keeps it open.
+    with long.open("ab") as worker:
+        worker.write(b"x" * (logging_setup.MAX_LOG_BYTES + 1))
+        worker.flush()
+        short.write_bytes(b"short")
+        logging_setup.cut_long(home)
+        worker.write(b"next line")
+    assert long.read_bytes() == b"next line"
+    assert long.with_name("worker-cpu-0.log.1").stat().st_size == logging_setup.MAX_LOG_BYTES + 1
+    assert short.read_bytes() == b"short"

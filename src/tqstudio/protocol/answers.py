@@ -433,6 +433,8 @@ class SupervisorView(TypedDict):
     ffmpeg_version: str
     listen: str | None
     """URL of the TCP listener; None without one."""
+    damage: NotRequired[ErrorView]
+    """What the weekly check of the database found; absent if nothing."""
 
 
 class JoinAnswer(TypedDict):

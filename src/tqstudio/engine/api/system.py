@@ -98,17 +98,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
         workers=sum(1 for worker in views if worker["status"] in _WORKING),
     )
     return {
-        "supervisor": {
-            "pid": os.getpid(),
-            "version": __version__,
-            "started_at": iso(studio.started_at) or "",
-            "home": str(studio.home.root),
-            "draining": studio.draining,
-            "cleanup_partial": studio.settings.cleanup_partial,
-            "ffmpeg": studio.ffmpeg.path,
-            "ffmpeg_version": studio.ffmpeg.version,
-            "listen": studio.listen,
-        },
+        "supervisor": _supervisor(studio),
         "jobs": counts,
         "workers": views,
         "gates": shut + await _no_worker(studio, views, counts),
@@ -121,6 +111,23 @@ async def status(studio: TheStudio) -> answers.StatusView:
             "jobs": studio.forecasts.estimates.judged,
         },
     }
+
+
+def _supervisor(studio: Services) -> answers.SupervisorView:
+    view: answers.SupervisorView = {
+        "pid": os.getpid(),
+        "version": __version__,
+        "started_at": iso(studio.started_at) or "",
+        "home": str(studio.home.root),
+        "draining": studio.draining,
+        "cleanup_partial": studio.settings.cleanup_partial,
+        "ffmpeg": studio.ffmpeg.path,
+        "ffmpeg_version": studio.ffmpeg.version,
+        "listen": studio.listen,
+    }
+    if (damage := studio.weekly_check.damage) is not None:
+        view["damage"] = {"code": damage.code.value, "message": damage.message, "hint": damage.hint}
+    return view
 
 
 async def _shut_gates(studio: Services) -> list[answers.GateView]:

@@ -8,8 +8,11 @@ here; see `tqstudio events`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import logging.handlers
+import os
+import shutil
 import sys
 import time
 from queue import SimpleQueue
@@ -98,6 +101,15 @@ def set_level(level: LogLevel) -> LogLevel:
 def is_debug() -> bool:
     """Whether debug lines are logged. Cheaper than to build a line that is not."""
     return logging.getLogger().level <= logging.DEBUG
+
+
+def cut_long(home: Home) -> None:
+    """Cut the logs that other processes append to; the lines so far are kept once, as `NAME.1`."""
+    for log in (*home.logs.glob("worker-*.log"), home.probe_log):
+        with contextlib.suppress(OSError):
+            if log.stat().st_size > MAX_LOG_BYTES:
+                shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+                os.truncate(log, 0)
 
 
 class _Redacting(logging.Formatter):
