@@ -15,11 +15,13 @@ from pydantic.fields import FieldInfo
 
 import commands_page
 import fault_matrix
+import man_page
 from tqstudio.config import Settings
 from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, EVERY, LISTS, SCROLLED, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
+MANUAL = ROOT / "man" / "tqstudio.1"
 _VIEWS = {EVERY: "everywhere", SCROLLED: "everywhere", LISTS: "lists"}
 _BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
@@ -92,6 +94,8 @@ def main() -> int:
     """Write or check every part; returns the exit status."""
     check = "--check" in sys.argv[1:]
     stale = [name for name, (page, render) in PARTS.items() if not _update(name, ROOT / page, render, check)]
+    if not _update_manual(check):
+        stale.append("manual")
     counts = {page: _words(page.read_text()) for page in pages()}
     for page, count in counts.items():
         print(f"{count:>6} {page.relative_to(ROOT)}")
@@ -115,6 +119,17 @@ def _update(name: str, page: Path, render: Callable[[], str], check: bool) -> bo
     if new != text and not check:
         page.write_text(new)
     return new == text
+
+
+def _update_manual(check: bool) -> bool:
+    """Write the manual page; returns whether it was up to date."""
+    text = man_page.manual()
+    if MANUAL.exists() and MANUAL.read_text() == text:
+        return True
+    if not check:
+        MANUAL.parent.mkdir(exist_ok=True)
+        MANUAL.write_text(text)
+    return False
 
 
 def _inner(name: str, text: str) -> str:
