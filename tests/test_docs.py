@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def test_what_the_settings_page_allows_is_what_is_taken(key: str) -> None:
 def _tries(allowed: str) -> tuple[list[Any], list[Any]]:
     if allowed in ("text", "true, false"):
         return (["words"], [7]) if allowed == "text" else ([True, False], ["words"])
+    if re.fullmatch(r"[a-z]+(, [a-z]+)+", allowed):
+        return list(allowed.split(", ")), ["words", 7]
     bounds, _, whole = allowed.partition(", ")
     low, _, high = bounds.removeprefix("> ").removeprefix("≥ ").partition(" … ")
     within, beyond = [int(low) + 1], [int(low) - 1, "words"]
@@ -153,6 +156,24 @@ def test_generated_parts_are_up_to_date_and_the_rest_is_short() -> None:
         [sys.executable, str(ROOT / "tools" / "docs.py"), "--check"], capture_output=True, text=True
     )
     assert run.returncode == 0, f"run make docs\n{run.stdout}{run.stderr}"
+
+
+MANUAL = ROOT / "man" / "tqstudio.1"
+
+
+def test_every_command_is_in_the_manual() -> None:
+    """That the page is the current one is part of the test above."""
+    page = MANUAL.read_text().replace("\\-", "-")
+    heads = [_command_of(each)[0] for each in re.findall(r'^\.SS "tqstudio ([^"]+)"$', page, re.MULTILINE)]
+    assert heads == [name for name in COMMANDS if name]
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_is_formatted_without_a_warning() -> None:
+    run = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", str(MANUAL)], capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_every_fault_has_a_test() -> None:

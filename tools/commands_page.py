@@ -23,9 +23,9 @@ def commands() -> str:
     """Every command that is not hidden: synopsis, first sentence of its help, options."""
     parts = []
     for name, command in tree():
-        synopsis = " ".join(["tqstudio", *name.split(), *_arguments(command)])
+        synopsis = " ".join(["tqstudio", *name.split(), *arguments(command)])
         about = " ".join((command.help or "").split("\n\n")[0].split())
-        rows = [f"| {_signs(each)} | {_cell(each.help)} |" for each in _options(command)]
+        rows = [f"| {_signs(each)} | {_cell(each.help)} |" for each in options(command)]
         table = ["", "| option | |", "|---|---|", *rows] if rows else []
         parts.append("\n".join([f"### `{synopsis}`", "", about, *table]))
     return "\n\n".join(parts)
@@ -58,7 +58,8 @@ def warnings() -> str:
     return "\n".join(["| code | meaning |", "|---|---|", *rows])
 
 
-def _options(command: Any) -> list[Any]:
+def options(command: Any) -> list[Any]:
+    """The options of a command that are shown."""
     return [
         each
         for each in command.params
@@ -66,7 +67,8 @@ def _options(command: Any) -> list[Any]:
     ]
 
 
-def _arguments(command: Any) -> list[str]:
+def arguments(command: Any) -> list[str]:
+    """The arguments of a command, as in its synopsis."""
     return [
         each.metavar or each.name.upper() for each in command.params if each.param_type_name == "argument"
     ]

@@ -9,16 +9,19 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from pydantic.fields import FieldInfo
 
 import commands_page
 import fault_matrix
+import man_page
 from tqstudio.config import Settings
 from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, EVERY, LISTS, SCROLLED, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
+MANUAL = ROOT / "man" / "tqstudio.1"
 _VIEWS = {EVERY: "everywhere", SCROLLED: "everywhere", LISTS: "lists"}
 _BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
@@ -40,6 +43,8 @@ def _allowed(field: FieldInfo) -> str:
         return "true, false"
     if field.annotation is str:
         return "text"
+    if choices := get_args(field.annotation):
+        return ", ".join(choices)
     bounds = {
         name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
     }
@@ -80,7 +85,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
-MAX_WORDS = 13_500
+MAX_WORDS = 14_500
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
 
@@ -89,6 +94,8 @@ def main() -> int:
     """Write or check every part; returns the exit status."""
     check = "--check" in sys.argv[1:]
     stale = [name for name, (page, render) in PARTS.items() if not _update(name, ROOT / page, render, check)]
+    if not _update_manual(check):
+        stale.append("manual")
     counts = {page: _words(page.read_text()) for page in pages()}
     for page, count in counts.items():
         print(f"{count:>6} {page.relative_to(ROOT)}")
@@ -112,6 +119,17 @@ def _update(name: str, page: Path, render: Callable[[], str], check: bool) -> bo
     if new != text and not check:
         page.write_text(new)
     return new == text
+
+
+def _update_manual(check: bool) -> bool:
+    """Write the manual page; returns whether it was up to date."""
+    text = man_page.manual()
+    if MANUAL.exists() and MANUAL.read_text() == text:
+        return True
+    if not check:
+        MANUAL.parent.mkdir(exist_ok=True)
+        MANUAL.write_text(text)
+    return False
 
 
 def _inner(name: str, text: str) -> str:

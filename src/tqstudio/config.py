@@ -24,11 +24,14 @@ from pydantic_settings import (
 from tqstudio import path_checks, toml_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.lifecycle import LogLevel
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 GB = 1_000_000_000
+STOP_MARGIN_S = 60.0
+"""How long a shutdown may take after `drain_s`: a fragment is stored, the last reports are written."""
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
 
@@ -101,6 +104,7 @@ class Settings(BaseSettings):
     )
 
     drain_s: float = Field(15, ge=0, description="how long running jobs may continue after SIGTERM")
+    log_level: LogLevel = Field("info", description="least severe lines of logs/supervisor.log")
     workers: int = Field(0, ge=0, le=256, description="number of CPU workers; 0: by processors and memory")
     gpu: bool = Field(True, description="detect GPU encoders and start a worker for each device")
     ffmpeg: str = Field("", description="path of the ffmpeg to use; empty: the newest")

@@ -96,6 +96,10 @@ class WorkerKind(StrEnum):
     GPU = "gpu"
 
 
+LogLevel = Literal["debug", "info", "warning"]
+"""The least severe lines that the supervisor logs."""
+
+
 class Step(StrEnum):
     """The steps of a job, in their order."""
 

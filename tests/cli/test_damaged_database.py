@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from databases import committed
 from harness import Answer, Program
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.home import Home
+from waiting import until
 
 from .test_with_supervisor import QUICKER
 
@@ -131,3 +134,42 @@ def test_there_is_nothing_to_repair_without_a_database(tqstudio: Program) -> Non
     answer = tqstudio("doctor", "--repair")
     assert (answer.code, "NOT_FOUND" in answer.err) == (4, True)
     assert not tqstudio.home.root.exists()
+
+
+_CHECKS_AT_ONCE = """
+from tqstudio.engine import maintenance
+from tqstudio.engine.store.db import upkeep
+upkeep.FIRST_S = upkeep.INTERVAL_S = 0
+maintenance._RETENTION_S = 0.2
+from tqstudio.config import load_settings
+from tqstudio.engine import supervisor
+from tqstudio.home import current_home
+supervisor.run(current_home(), load_settings(current_home()))
+"""
+
+
+@pytest.mark.fault(
+    "The database is damaged while the supervisor runs",
+    "A weekly check finds it; `status`, the log and `doctor` report it",
+    area="database",
+)
+def test_the_weekly_check_of_a_running_supervisor_is_reported(home: Home, shell: Program) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-P", "-c", _CHECKS_AT_ONCE], env=shell.environment, stdin=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: shell("status").code == 0, "it answers")
+        log = home.supervisor_log
+        until(lambda: 'event="the database was checked"' in log.read_text(), "the check has passed")
+        assert "damage" not in shell("status", "--json").json()["supervisor"]
+        forget_in_indexes(home.database, (1,), "ix_job_ready")
+        until(lambda: "damage" in shell("status", "--json").json()["supervisor"], "the check has found it")
+        shown = shell("status").out
+        assert "database    DATABASE_DAMAGED: " in shown
+        assert "tqstudio doctor --repair" in shown
+        assert 'event="the database is damaged"' in log.read_text()
+        name, detail, _ = _database(shell("doctor", "--json"))
+        assert (name, "row 1 missing from index" in detail) == ("database", True)
+    finally:
+        program.terminate()
+        assert program.wait(60) == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -106,3 +108,42 @@ def test_nothing_else_is_in_it(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".log"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {"env.py", "versions/0001_initial.py"} <= {name.partition("migrations/")[2] for name in names}
+    assert "share/man/man1/tqstudio.1" in {name.partition(".data/data/")[2] for name in names}
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_sdist_installs_without_a_compiler(tmp_path: Path) -> None:
+    """With everything it needs, from the package index, as anyone installs it."""
+
+    def run(*command: str | Path, cwd: Path = tmp_path) -> str:
+        done = subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=170)
+        return done.stdout
+
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    run("tar", "xf", archive)
+    source = archive.with_name(archive.name.removesuffix(".tar.gz"))
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source)
+    (wheel,) = tmp_path.glob("*.whl")
+    run(sys.executable, "-m", "venv", "fresh")
+    run("fresh/bin/pip", "--disable-pip-version-check", "install", "--only-binary", ":all:", wheel)
+    assert run("fresh/bin/tqstudio", "--version").startswith("tqstudio ")
+    assert (tmp_path / "fresh" / "share" / "man" / "man1" / "tqstudio.1").is_file()
+
+
+def test_the_container_file_copies_what_the_wheel_is_built_from() -> None:
+    text = (ROOT / "Containerfile").read_text()
+    copied = {name for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for name in line.split()}
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    targets = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = [
+        "pyproject.toml",
+        "requirements.lock",
+        project["project"]["readme"],
+        *project["project"]["license-files"],
+        *targets["packages"],
+        *targets["force-include"],
+        *targets["shared-data"],
+    ]
+    assert {name.partition("/")[0] for name in needed} <= copied

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness import LiveSupervisor, MakeSupervisor
+from tqstudio.engine.host import logging_setup
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from waiting import until
 
 _SAYS = """
 import sys
@@ -86,3 +90,46 @@ def test_no_root_is_named(tmp_path: Path) -> None:
     assert "No such file or directory: b'x'" in failed
     assert not re.search(r"/srv/caf|a home", home.supervisor_log.read_text())
     assert library == "in tmp"
+
+
+def test_the_level_changes_while_it_runs(make_supervisor: MakeSupervisor) -> None:
+    supervisor = make_supervisor(TQSTUDIO_LOG_LEVEL="warning").start()
+
+    def logged() -> str:
+        log = supervisor.home.supervisor_log
+        return log.read_text() if log.exists() else ""
+
+    changed = supervisor("log-level", "debug", "--json")
+    assert changed.json() == {"level": "debug", "before": "warning"}
+    supervisor.send(calls.workers())
+    until(lambda: "path=/v1/workers" in logged(), "requests are logged")
+    assert "level=info" not in logged(), "lines below the first level were not"
+    assert supervisor("log-level", "info").out == "the supervisor logs info (before: debug)\n"
+    before = logged().count("level=debug")
+    supervisor.send(calls.workers())
+    assert supervisor.stop() == 0
+    assert 'event="supervisor ended"' in logged()
+    assert logged().count("level=debug") <= before + 1, "the request that changed it may be the last"
+
+
+def test_an_unknown_level_is_refused(supervisor: LiveSupervisor) -> None:
+    assert supervisor("log-level", "loud").code == 2
+    assert supervisor("up", "--log-level", "loud").code == 2
+    status, answer = supervisor.raw("PUT", "/v1/log-level", {"level": "loud"})
+    assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
+
+
+def test_long_logs_of_workers_are_cut(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    long, short = (home.logs / f"worker-cpu-{index}.log" for index in range(2))
+    # As the supervisor opens it for a worker, which keeps it open.
+    with long.open("ab") as worker:
+        worker.write(b"x" * (logging_setup.MAX_LOG_BYTES + 1))
+        worker.flush()
+        short.write_bytes(b"short")
+        logging_setup.cut_long(home)
+        worker.write(b"next line")
+    assert long.read_bytes() == b"next line"
+    assert long.with_name("worker-cpu-0.log.1").stat().st_size == logging_setup.MAX_LOG_BYTES + 1
+    assert short.read_bytes() == b"short"

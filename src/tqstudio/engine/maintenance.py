@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from tqstudio.engine.files.bounded_io import on_a_thread
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.monitor import TICK_S
-from tqstudio.engine.host import children
+from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.retry import longest_wait_s
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.machine import supervisors
@@ -74,6 +77,8 @@ class Maintenance:
         self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
         self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
+        self._every(_RETENTION_S, self.check_database)
+        self._every(_EXPIRY_S, self.cut_logs, at_once=True)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -139,6 +144,16 @@ class Maintenance:
         await self._studio.publisher.undo_leftovers()
         await self._studio.retention.remove_retired()
         await self._db.write(self._prune, now_us())
+        if await self._db.read(upkeep.has_spare_pages):
+            await self._db.write(upkeep.give_back_pages)
+
+    async def check_database(self) -> None:
+        """Checks the whole database weekly, when no job runs."""
+        await self._studio.weekly_check.tick(idle=not self._studio.board.jobs)
+
+    async def cut_logs(self) -> None:
+        """Cuts long logs of workers and probe."""
+        await on_a_thread(partial(logging_setup.cut_long, self._studio.home))
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)

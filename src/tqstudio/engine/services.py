@@ -35,6 +35,7 @@ from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.shutdown import Lifetime, Shutdown
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.home import Home
 
@@ -81,6 +82,7 @@ class Services:
         self.metrics = metrics = Metrics()
         self.bounded_io = io = BoundedIO()
         self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
+        self.weekly_check = WeeklyCheck(home.database)
         self.forecasts = forecasts = Forecasts(db, board)
         self.retention = retention = Retention(settings, db, workspace, io)
         reader = VolumeReader(db, workspace, io)

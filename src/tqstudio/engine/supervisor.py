@@ -19,7 +19,7 @@ from functools import partial
 import structlog
 import uvloop
 
-from tqstudio.config import Settings
+from tqstudio.config import STOP_MARGIN_S, Settings
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.views import event_view
@@ -38,6 +38,7 @@ from tqstudio.engine.host import (
 )
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.host.home_guard import HomeGuard
+from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
@@ -70,6 +71,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
             lost while it ran.
     """
     failpoints.arm()
+    manager = ServiceManager()
     # Files created from here on, by workers too, are not writable for other users.
     os.umask(os.umask(0o022) | 0o022)
     try:
@@ -81,7 +83,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     home_guard.require_private(home)
     held = home_lock.HomeLock(home)
     held.acquire()
-    log = logging_setup.configure(home)
+    log = logging_setup.configure(home, settings.log_level)
     try:
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
@@ -94,7 +96,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                supervisor = _Supervisor(home, settings, db, found, held, until_idle=until_idle)
+                supervisor = _Supervisor(home, settings, db, found, held, manager, until_idle=until_idle)
                 try:
                     return runner.run(supervisor.main())
                 finally:
@@ -125,10 +127,11 @@ class _Supervisor:
         db: Database,
         found: FFmpeg,
         held: home_lock.HomeLock,
+        manager: ServiceManager,
         *,
         until_idle: bool,
     ) -> None:
-        self._settings, self._db = settings, db
+        self._settings, self._db, self._manager = settings, db, manager
         self._log = structlog.get_logger()
         broadcast = Broadcast(event_view)
         self.studio = Services(home, settings, db, found, broadcast, until_idle=until_idle)
@@ -181,6 +184,7 @@ class _Supervisor:
         snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())
+        reporting = asyncio.create_task(self._manager.watch(self._status_line))
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
@@ -190,9 +194,10 @@ class _Supervisor:
             await asyncio.wait([waiting, *serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
+            self._manager.stopping()
             await self._end_parts(starting, snapshots)
-            guarding.cancel()
-            watching.cancel()
+            for task in (guarding, watching, reporting):
+                task.cancel()
             for each in servers:
                 each.end()
             await asyncio.gather(*serving)
@@ -272,7 +277,12 @@ class _Supervisor:
         await self.studio.shutdown.requested()
         self.studio.draining = True
         self.studio.dispatch.close()
+        self._manager.draining(self._settings.drain_s + STOP_MARGIN_S, self._status_line())
         await self.studio.shutdown.until_due()
+
+    def _status_line(self) -> str:
+        running = len(self.studio.board.jobs)
+        return f"{'draining' if self.studio.draining else 'ready'}, {running} running"
 
     # What happens
 

@@ -387,6 +387,11 @@ class GateView(TypedDict):
     needed: NotRequired[int]
 
 
+class LogLevelAnswer(TypedDict):
+    level: str
+    before: str
+
+
 class DiskView(TypedDict):
     path: str
     path_b64: str
@@ -428,6 +433,8 @@ class SupervisorView(TypedDict):
     ffmpeg_version: str
     listen: str | None
     """URL of the TCP listener; None without one."""
+    damage: NotRequired[ErrorView]
+    """What the weekly check of the database found; absent if nothing."""
 
 
 class JoinAnswer(TypedDict):

@@ -227,5 +227,9 @@ def leave(pid: int, *, ignores_jobs: bool) -> Call[answers.LeaveAnswer]:
     return Call("POST", "/v1/commands/leave", body={"pid": pid, "ignores_jobs": ignores_jobs})
 
 
+def log_level(level: str) -> Call[answers.LogLevelAnswer]:
+    return Call("PUT", "/v1/log-level", body={"level": level})
+
+
 def shutdown(*, drain: bool = False) -> Call[dict[str, Any]]:
     return Call("POST", "/v1/shutdown", body={"drain": drain})

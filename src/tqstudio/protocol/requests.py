@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
+from tqstudio.lifecycle import Control, LogLevel, Operation, RenditionStatus, Step, WorkerKind
 from tqstudio.paths import decode
 from tqstudio.protocol.roles import Role
 
@@ -205,6 +205,10 @@ class BackupRequest(Message):
 
 class ShutdownRequest(Message):
     drain: bool = False
+
+
+class LogLevelRequest(Message):
+    level: LogLevel
 
 
 class JoinRequest(Message):

@@ -17,7 +17,7 @@ class Role(StrEnum):
     OPERATE = "operate"
     """Also upload files and control jobs, workers and the queue."""
     ADMIN = "admin"
-    """Also manage tokens, delete the history and shut down."""
+    """Also manage tokens, delete the history, change the log level and shut down."""
     WORKER = "worker"
     """Encode jobs in the name of one worker, and nothing else."""
     OWNER = "owner"
@@ -66,6 +66,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/tokens": Role.ADMIN,
         "POST /v1/tokens": Role.ADMIN,
         "DELETE /v1/tokens/{name}": Role.ADMIN,
+        "PUT /v1/log-level": Role.ADMIN,
         "POST /v1/shutdown": Role.ADMIN,
         "POST /v1/videos": Role.OWNER,
         "POST /v1/folders": Role.OWNER,

@@ -1,4 +1,4 @@
-"""Endpoints of the whole system: status, profiles, doctor, backup and shutdown."""
+"""Endpoints of the whole system: status, profiles, doctor, backup, log level and shutdown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tqstudio.engine.api.views import iso, iso_time
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
+from tqstudio.engine.host import logging_setup
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.readiness import readiness
@@ -27,7 +28,13 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
 from tqstudio.protocol import answers
-from tqstudio.protocol.requests import BackupRequest, JoinRequest, LeaveRequest, ShutdownRequest
+from tqstudio.protocol.requests import (
+    BackupRequest,
+    JoinRequest,
+    LeaveRequest,
+    LogLevelRequest,
+    ShutdownRequest,
+)
 from tqstudio.units import size
 
 router = APIRouter()
@@ -89,17 +96,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
         workers=sum(1 for worker in views if worker["status"] in _WORKING),
     )
     return {
-        "supervisor": {
-            "pid": os.getpid(),
-            "version": __version__,
-            "started_at": iso(studio.started_at) or "",
-            "home": str(studio.home.root),
-            "draining": studio.draining,
-            "cleanup_partial": studio.settings.cleanup_partial,
-            "ffmpeg": studio.ffmpeg.path,
-            "ffmpeg_version": studio.ffmpeg.version,
-            "listen": studio.listen,
-        },
+        "supervisor": _supervisor(studio),
         "ready": _readiness(studio, views, shut),
         "jobs": counts,
         "workers": views,
@@ -113,6 +110,23 @@ async def status(studio: TheStudio) -> answers.StatusView:
             "jobs": studio.forecasts.estimates.judged,
         },
     }
+
+
+def _supervisor(studio: Services) -> answers.SupervisorView:
+    view: answers.SupervisorView = {
+        "pid": os.getpid(),
+        "version": __version__,
+        "started_at": iso(studio.started_at) or "",
+        "home": str(studio.home.root),
+        "draining": studio.draining,
+        "cleanup_partial": studio.settings.cleanup_partial,
+        "ffmpeg": studio.ffmpeg.path,
+        "ffmpeg_version": studio.ffmpeg.version,
+        "listen": studio.listen,
+    }
+    if (damage := studio.weekly_check.damage) is not None:
+        view["damage"] = {"code": damage.code.value, "message": damage.message, "hint": damage.hint}
+    return view
 
 
 def _readiness(
@@ -204,6 +218,12 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.Back
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
     copied = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
     return {"path": data(target), "path_b64": encode(target), "size": copied}
+
+
+@router.put("/log-level")
+async def set_log_level(request: LogLevelRequest) -> answers.LogLevelAnswer:
+    """Change the log level of the supervisor until it shuts down."""
+    return {"level": request.level, "before": logging_setup.set_level(request.level)}
 
 
 @router.post("/shutdown")

@@ -7,6 +7,7 @@ import ipaddress
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 
+import structlog
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +19,8 @@ from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.protocol.roles import OPEN
+
+_log = structlog.get_logger()
 
 MAX_FAILURES = 10
 """Wrong tokens with one prefix from one address within `FAILURES_S`; further ones are not checked.
@@ -55,6 +58,8 @@ class SocketCallers:
 
     async def _serve(self, caller: Principal, scope: Scope, receive: Receive, send: Send) -> None:
         scope["principal"] = caller
+        if logging_setup.is_debug():
+            _log.debug("request", method=scope.get("method"), path=scope.get("path"), actor=caller.actor)
         task = asyncio.current_task()
         if caller.token is None or task is None:
             await self._app(scope, receive, send)

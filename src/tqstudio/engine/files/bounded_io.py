@@ -61,7 +61,7 @@ class BoundedIO:
         try:
             await self._acquire(place, entry)
             try:
-                answer = _on_a_thread(function)
+                answer = on_a_thread(function)
             except BaseException:
                 entry.lock.release()
                 raise
@@ -116,9 +116,10 @@ class BoundedIO:
             raise NoAnswer(encoded)
 
 
-def _on_a_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
+def on_a_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `function` on a daemon thread, without a timeout; the process exits without waiting for it."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
+    answer: asyncio.Future[T] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if error is not None:

@@ -8,17 +8,21 @@ here; see `tqstudio events`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import logging.handlers
+import os
+import shutil
 import sys
 import time
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 from tqstudio import log_redaction
 from tqstudio.home import Home
+from tqstudio.lifecycle import LogLevel
 from tqstudio.log_redaction import Folder, Roots
 
 MAX_LOG_BYTES = 10_000_000
@@ -40,7 +44,7 @@ def roots() -> Roots:
     return _roots
 
 
-def configure(home: Home) -> logging.handlers.QueueListener:
+def configure(home: Home, level: LogLevel = "info") -> logging.handlers.QueueListener:
     """Log one line of key=value pairs per event; the file is rotated at 10 MB. `stop` flushes it."""
     global _roots
     _roots = Roots(home.root) | log_redaction.of_program()
@@ -56,7 +60,7 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     lines: SimpleQueue[Any] = SimpleQueue()
     writer = _Writer(lines, *handlers)
     logging.basicConfig(
-        level=logging.INFO,
+        level=level.upper(),
         format="%(message)s",
         handlers=[logging.handlers.QueueHandler(lines)],
         force=True,
@@ -84,6 +88,28 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     )
     writer.start()
     return writer
+
+
+def set_level(level: LogLevel) -> LogLevel:
+    """Change the least severe level that is logged; returns the former one."""
+    root = logging.getLogger()
+    before = cast(LogLevel, logging.getLevelName(root.level).lower())
+    root.setLevel(level.upper())
+    return before
+
+
+def is_debug() -> bool:
+    """Whether debug lines are logged. Cheaper than to build a line that is not."""
+    return logging.getLogger().level <= logging.DEBUG
+
+
+def cut_long(home: Home) -> None:
+    """Cut the logs that other processes append to; the lines so far are kept once, as `NAME.1`."""
+    for log in (*home.logs.glob("worker-*.log"), home.probe_log):
+        with contextlib.suppress(OSError):
+            if log.stat().st_size > MAX_LOG_BYTES:
+                shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+                os.truncate(log, 0)
 
 
 class _Redacting(logging.Formatter):

@@ -11,6 +11,7 @@ from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client
+from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
@@ -58,6 +59,10 @@ def _print(view: StatusView) -> None:
     if of["listen"]:
         printing.out(f"listening   {of['listen']}")
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
+    if damage := of.get("damage"):
+        problem = f"database    {in_one_line(damage['code'], damage['message'])}"
+        printing.out(printing.painted(problem, "failed"))
+        printing.out(f"            {printing.ARROW} {damage['hint']}")
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:
         queue += f"   {fmt.speed(view['speed'])} real time"

@@ -1,8 +1,8 @@
-"""`up` and `down`."""
+"""`up`, `down` and `log-level`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -11,13 +11,18 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client, home_command, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.lifecycle import LogLevel
 from tqstudio.paths import absolute
+from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tqstudio.engine.queue.shutdown_summary import Remainder
+
+
+_LEVELS = "|".join(get_args(LogLevel))
 
 
 def up(
@@ -44,6 +49,10 @@ def up(
         str | None,
         typer.Option("--listen", metavar="IP:PORT", help="Also listen on TCP, for callers with a token."),
     ] = None,
+    level: Annotated[
+        LogLevel | None,
+        typer.Option("--log-level", metavar=_LEVELS, help="Least severe lines of logs/supervisor.log."),
+    ] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", hidden=True)] = False,
     as_json: JsonFlag = False,
 ) -> int:
@@ -54,7 +63,7 @@ def up(
     from tqstudio.protocol import launch
 
     home = current_home()
-    flags = _flags(workers, gpu, profile, output, listen)
+    flags = _flags(workers, gpu, profile, output, listen, level)
     if launch.running(home) and (running := launch.join(home, stay=not until_idle)):
         _report_running(running["pid"], flags, as_json=as_json)
         return 0
@@ -81,6 +90,7 @@ def up(
         profile=profile,
         output=absolute(output) if output else None,
         listen=listen,
+        log_level=level,
     )
     read = not launch.in_background(home)
     if read:
@@ -127,7 +137,12 @@ def remaining_summary(of: Remainder) -> str:
 
 
 def _flags(
-    workers: int | None, gpu: bool | None, profile: str | None, output: str | None, listen: str | None
+    workers: int | None,
+    gpu: bool | None,
+    profile: str | None,
+    output: str | None,
+    listen: str | None,
+    level: str | None,
 ) -> dict[str, list[str]]:
     """The given start options by name, each as its words on a command line."""
     flags = {}
@@ -142,6 +157,8 @@ def _flags(
         flags["--output"] = ["--output", absolute(output)]
     if listen is not None:
         flags["--listen"] = ["--listen", listen]
+    if level is not None:
+        flags["--log-level"] = ["--log-level", level]
     return flags
 
 
@@ -165,3 +182,13 @@ def down(
         return printing.answer({"stopped": False, "home": home}, text, as_json)
     view = {"stopped": True, "pid": pid, "home": home}
     return printing.answer(view, f"the supervisor (pid {pid}) has stopped", as_json)
+
+
+def log_level(
+    level: Annotated[LogLevel, typer.Argument(metavar=_LEVELS, show_default=False)],
+    as_json: JsonFlag = False,
+) -> int:
+    """Change the log level of the running supervisor until it stops; the setting is log_level."""
+    answer = client().send(calls.log_level(level))
+    text = f"the supervisor logs {answer['level']} (before: {answer['before']})"
+    return printing.answer(answer, text, as_json)

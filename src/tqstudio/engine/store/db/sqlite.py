@@ -43,6 +43,12 @@ NOT_INDEXED = "NOT INDEXED"
 """The hint that makes a statement read the table alone."""
 OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master"))
 """The names of all tables, indexes and triggers."""
+PAGES = "PRAGMA page_count"
+FREE_PAGES = "PRAGMA freelist_count"
+AUTO_VACUUM = "PRAGMA auto_vacuum"
+INCREMENTAL = 2
+"""Mode of databases whose free pages can be given back one by one; of every new one."""
+FREE_ONE_PAGE = "PRAGMA incremental_vacuum(1)"
 FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
 REBUILD_INDEXES = "REINDEX"
 
@@ -95,6 +101,8 @@ def open_raw(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     )
     try:
         if not read_only:
+            if raw.execute(PAGES).fetchone() == (0,):
+                raw.execute(f"{AUTO_VACUUM}={INCREMENTAL}")
             raw.execute("PRAGMA journal_mode=WAL")
             raw.execute("PRAGMA synchronous=FULL")
         raw.execute("PRAGMA foreign_keys=ON")

@@ -1,0 +1,259 @@
+"""`service install|status|uninstall`: the supervisor as a systemd service of the user or of the system."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tqstudio.cli import printing, service_unit
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.service_unit import NAME
+from tqstudio.cli.supervisor_session import home_command
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home, current_home
+
+SYSTEM_UNITS = Path("/etc/systemd/system")
+_LINGERING = Path("/var/lib/systemd/linger")
+_SHOWN = ("ActiveState", "SubState", "UnitFileState", "MainPID", "Result", "NRestarts", "StatusText")
+INACTIVE = 3
+"""Exit code of `service status` for a service that does not run, as of systemctl."""
+
+System = Annotated[bool, typer.Option("--system", help="The unit of the system instead of the user's.")]
+
+
+def install(
+    system: System = False,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user", metavar="NAME", help="With --system: the user it runs as.", show_default=False
+        ),
+    ] = None,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the unit; install nothing.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Install the supervisor as a systemd service, enable and start it.
+
+    It starts at boot, is restarted after a crash or a hang, and has the settings of its home: options and
+    variables of this command line are not part of it.
+    """
+    from tqstudio.config import load_settings
+
+    home = _home(system, user)
+    unit = service_unit.text(sys.executable, home.root, load_settings(home).drain_s, user)
+    path = _unit_path(system)
+    if only_print:
+        return printing.answer({"path": str(path), "text": unit}, unit.rstrip("\n"), as_json)
+    _require_root(system)
+    _require_systemd(system)
+    _require_ours(path, home)
+    _require_stopped(home)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(unit, encoding="utf-8")
+    except OSError as error:
+        raise TqError(
+            ErrorCode.PERMISSION, f"{path} cannot be written: {error.strerror}", "use --print, and install it"
+        ) from None
+    _systemctl(system, "daemon-reload")
+    _systemctl(system, "enable", "--now", NAME)
+    hint = _until_boot(system)
+    left_out = sorted(name for name in os.environ if name.startswith("TQSTUDIO_") and name != "TQSTUDIO_HOME")
+    view = {
+        "installed": True,
+        "unit": NAME,
+        "path": str(path),
+        "home": str(home.root),
+        "user": user,
+        "without_effect": left_out,
+        "hint": hint,
+    }
+    if left_out:
+        printing.err(f"not part of the service: {', '.join(left_out)}; set them in {home.config}")
+    printing.answer(view, f"wrote {path}; enabled and started {NAME} (home {home.root})", as_json)
+    if hint and not as_json:
+        printing.out(f"  {printing.ARROW} {hint}")
+    return 0
+
+
+def status(system: System = False, as_json: JsonFlag = False) -> int:
+    """Show the service and its supervisor. Exit code 3 if it does not run."""
+    from tqstudio.protocol import launch
+
+    path = _unit_path(system)
+    root = _home_of(path)
+    if root is None:
+        text = f"no service is installed ({path}); install it with: tqstudio service install"
+        printing.answer({"installed": False, "path": str(path)}, text, as_json)
+        return INACTIVE
+    _require_systemd(system)
+    unit = _shown(system)
+    supervisor, problem = None, None
+    try:
+        supervisor = launch.running(Home(root))
+    except TqError as error:
+        problem = f"{error.code}: {error.message}"
+    view = {"installed": True, "path": str(path), "home": str(root), "unit": unit, "supervisor": supervisor}
+    active = unit.get("ActiveState") == "active"
+    if as_json:
+        printing.out_json(view)
+        return 0 if active else INACTIVE
+    state = f"{unit.get('ActiveState')} ({unit.get('SubState')}), {unit.get('UnitFileState')}"
+    printing.out(f"service     {state}, {unit.get('NRestarts') or 0} restarts")
+    if unit.get("Result") not in (None, "", "success"):
+        printing.out(f"            the last run ended with: {unit['Result']}")
+        printing.out(f"            {printing.ARROW} {_journal(system)}")
+    printing.out(f"unit        {path}")
+    printing.out(f"home        {root}")
+    by = ""
+    if supervisor is not None and str(supervisor["pid"]) != unit.get("MainPID"):
+        by = ", not of this service"
+    answer = f"pid {supervisor['pid']}{by}" if supervisor else problem or "none answers"
+    printing.out(f"supervisor  {answer}")
+    return 0 if active else INACTIVE
+
+
+def uninstall(system: System = False, as_json: JsonFlag = False) -> int:
+    """Stop and disable the service and remove its unit. Queue, settings and videos stay."""
+    _require_root(system)
+    path = _unit_path(system)
+    root = _home_of(path)
+    if root is None:
+        text = f"no service is installed ({path}); nothing to remove"
+        return printing.answer({"uninstalled": False, "path": str(path)}, text, as_json)
+    _require_systemd(system)
+    _systemctl(system, "disable", "--now", NAME)
+    path.unlink(missing_ok=True)
+    _systemctl(system, "daemon-reload")
+    view = {"uninstalled": True, "path": str(path), "home": str(root)}
+    text = f"stopped and disabled {NAME} and removed {path}; {root} is unchanged"
+    return printing.answer(view, text, as_json)
+
+
+# What has to be true first
+
+
+def _home(system: bool, user: str | None) -> Home:
+    """The home of the service.
+
+    Raises:
+        TqError: BAD_REQUEST for options that contradict each other; NOT_FOUND for an unknown user.
+    """
+    if system != (user is not None):
+        given, needed = ("--system", "--user NAME") if system else ("--user", "--system")
+        raise TqError(ErrorCode.BAD_REQUEST, f"{given} needs {needed}", "give both, or neither")
+    if user is None or os.environ.get("TQSTUDIO_HOME"):
+        return current_home()
+    try:
+        folder = pwd.getpwnam(user).pw_dir
+    except KeyError:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no user {user}", f"create it: useradd {user}") from None
+    return Home(Path(folder, ".local", "share", "tqstudio"))
+
+
+def _require_root(system: bool) -> None:
+    if system and os.geteuid() != 0:
+        raise TqError(ErrorCode.PERMISSION, "only root may change units of the system", "run this with sudo")
+
+
+def _require_systemd(system: bool) -> None:
+    """Raises TqError: REFUSED where systemd, or the user's manager, does not run."""
+    asked = _run(system, "is-system-running")
+    state = asked.stdout.strip()
+    if state in ("", "offline", "unknown"):
+        why = asked.stderr.strip() or "systemd does not run here"
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"no service can be installed: {why}",
+            "run `tqstudio up` in the foreground, as containers do, or start it by other means"
+            if system
+            else "log in as this user itself (not by su), or use --system; in a container run tqstudio up",
+        )
+
+
+def _require_ours(path: Path, home: Home) -> None:
+    """Raises TqError: REFUSED if the unit there is of another home, or was not made by `install`."""
+    if not path.exists():
+        return
+    there = _home_of(path)
+    if there != home.root:
+        whose = f"of the home {there}" if there else "not made by tqstudio"
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"{path} exists and is {whose}",
+            "remove it with: tqstudio service uninstall" if there else "move that file away",
+        )
+
+
+def _require_stopped(home: Home) -> None:
+    """Raises TqError: ALREADY_RUNNING."""
+    from tqstudio.protocol import launch
+
+    if (pid := launch.holder(home)) is not None:
+        raise TqError(
+            ErrorCode.ALREADY_RUNNING,
+            f"a supervisor is already running (pid {pid}, home {home.root})",
+            f"stop it with: {home_command('down')}, then run this again; jobs resume",
+        )
+
+
+# systemd
+
+
+def _unit_path(system: bool) -> Path:
+    if system:
+        return SYSTEM_UNITS / NAME
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "systemd" / "user" / NAME
+
+
+def _home_of(path: Path) -> Path | None:
+    try:
+        return service_unit.home_of(path.read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _until_boot(system: bool) -> str:
+    """What is missing for a start at boot; empty if nothing."""
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    if system or (_LINGERING / name).exists():
+        return ""
+    return f"it runs while you are logged in; to start it at boot: sudo loginctl enable-linger {name}"
+
+
+def _shown(system: bool) -> Mapping[str, str]:
+    lines = _systemctl(system, "show", NAME, f"--property={','.join(_SHOWN)}").stdout.splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _journal(system: bool) -> str:
+    return f"see: journalctl {'' if system else '--user '}-u {NAME}"
+
+
+def _systemctl(system: bool, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of systemctl.
+
+    Raises:
+        TqError: REFUSED if it fails.
+    """
+    done = _run(system, *words)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise TqError(ErrorCode.REFUSED, f"systemctl {' '.join(words)} failed: {last}", _journal(system))
+    return done
+
+
+def _run(system: bool, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = ["systemctl", *([] if system else ["--user"]), *words]
+    try:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 127, "", f"systemctl: {error.strerror}")
