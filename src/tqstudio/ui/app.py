@@ -316,7 +316,7 @@ class StudioApp(App[None]):
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
             # Text that is being typed must not answer the dialog.
             raise problem
-        from tqstudio.ui.screens.start_problem import StartProblem
+        from tqstudio.ui.screens.dialogs.dialogs import StartProblem
 
         self.push_screen(StartProblem(problem, self.studio.model), self._after_problem)
 

@@ -18,10 +18,9 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
-from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.list_screen import pane_height
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.filter_line import FilterLine
-from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
@@ -39,9 +38,10 @@ REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 
 
-class QueueScreen(QueueActions, JobActions):
+class QueueScreen(QueueActions):
     VIEW: ClassVar[View] = "queue"
     BINDINGS = bindings_of("queue")
+    pane: JobPane
 
     def body(self) -> ComposeResult:
         self.list = JobList(self.studio)
@@ -53,9 +53,6 @@ class QueueScreen(QueueActions, JobActions):
         with Container(id="panes"):
             yield self.list
             yield self.pane
-
-    def on_mount(self) -> None:
-        self.list.focus()
 
     def current(self) -> JobRow | None:
         return self.list.job
@@ -94,9 +91,6 @@ class QueueScreen(QueueActions, JobActions):
     def hidden(self) -> Collection[int]:
         return self.list.marks.hidden(self.studio.model.jobs)
 
-    def typing(self) -> bool:
-        return self.filter_line.has_focus
-
     def tab_text(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
         query = window.query
@@ -119,7 +113,6 @@ class QueueScreen(QueueActions, JobActions):
         return [f"in {fit_name(name, FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for name in names]
 
     def paint(self) -> None:
-        self.list.sync()
         super().paint()
         self._look_up()
 
@@ -153,17 +146,11 @@ class QueueScreen(QueueActions, JobActions):
             self.pane.styles.height = "1fr"
         else:
             self.pane.styles.width = "1fr"
-            self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
+            self.pane.styles.height = pane_height(height)
 
     @on(RowList.Moved)
-    def _moved(self) -> None:
-        self.pane.paint()
-        self.query_one("#footer", Footer).paint()
+    def _look_up_current(self) -> None:
         self._look_up()
-
-    @on(RowList.Opened)
-    async def _opened(self) -> None:
-        await self.do_open("")
 
     @on(JobList.NeedMore)
     async def _need_more(self, message: JobList.NeedMore) -> None:
@@ -195,14 +182,8 @@ class QueueScreen(QueueActions, JobActions):
                 self.toast(str(error), problem=True)
             return
         if message.final:
-            self.filter_line.close()
-            self.list.focus()
+            self.close_filter()
         self.shell.start(self.ask(query), keys_wait=message.final)
-
-    @on(FilterLine.Left)
-    async def _left(self) -> None:
-        self.filter_line.close()
-        self.list.focus()
 
     async def ask(self, query: Query) -> None:
         row = self.current()
