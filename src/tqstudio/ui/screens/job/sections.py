@@ -46,18 +46,16 @@ def newest_attempt(job: JobDetail) -> AttemptView | None:
 
 
 def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
-    model = doc.studio.model
+    model, palette, glyphs = doc.studio.model, doc.studio.palette, doc.studio.glyphs
+    stale = model.stale
     key = job_state(job, stale=stale)
     word = job_word(job, model.detail_age_s, stale=stale)
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
     waits = "" if stale else sentences.status_text(job, model.gates)
-    now, about = (
-        waits,
-        [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"],
-    )
+    now = waits
+    about = [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
