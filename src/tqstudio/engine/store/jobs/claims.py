@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import attempt, const, gate, job, worker
 from tqstudio.engine.store.db.tables import supervisor as supervisors
@@ -99,29 +100,7 @@ IS_ATTEMPT = and_(attempt.c.job_id == bindparam("leased"), attempt.c.epoch == bi
 """The condition that an attempt is that of a lease."""
 
 
-_LEASE = (
-    job.c.id,
-    job.c.video_id,
-    job.c.epoch,
-    job.c.worker_id,
-    job.c.processed_by,
-    job.c.instance,
-    job.c.control,
-    job.c.attempts,
-    job.c.crashes,
-    job.c.max_attempts,
-    job.c.max_crashes,
-    job.c.progress,
-)
-"""The columns of a `HeldLease`, in order."""
-
-
-def _lease(row: Any) -> HeldLease:
-    values = list(row)
-    values[6] = Control(values[6])
-    return HeldLease(*values)
-
-
+_LEASES = Rows(HeldLease, job, job="id", video="video_id", worker="processed_by")
 READY = and_(job.c.status == const(JobStatus.PENDING), job.c.not_before.is_(None), job.c.deleted_at.is_(None))
 """The condition of the partial index `ix_job_ready`."""
 
@@ -169,7 +148,7 @@ _CLAIM = (
         processed_by=bindparam("name"),
         step=None,
     )
-    .returning(*_LEASE)
+    .returning(*_LEASES.columns)
 )
 _EARLIER = select(func.count()).where(attempt.c.job_id == bindparam("job")).scalar_subquery()
 _ATTEMPT = insert(attempt).values(
@@ -225,7 +204,7 @@ def claim(
     ).first()
     if row is None:
         return None
-    lease = _lease(row)
+    lease = _LEASES.value(row)
     log = f"{lease.epoch}.log"
     db.execute(
         _ATTEMPT,
@@ -272,17 +251,17 @@ def head(db: Connection) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-_HELD = select(*_LEASE).where(IS_HELD)
+_HELD = select(*_LEASES.columns).where(IS_HELD)
 
 
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
     row = db.execute(_HELD, token.values).first()
-    return None if row is None else _lease(row)
+    return None if row is None else _LEASES.value(row)
 
 
 _RUNNING = (
-    select(*_LEASE)
+    select(*_LEASES.columns)
     .with_hint(job, indexed_by("ix_job_instance"), "sqlite")
     .where(job.c.status == const(JobStatus.IN_PROGRESS))
 )
@@ -292,12 +271,12 @@ _GRANTED = _RUNNING.where(job.c.supervisor_id == bindparam("supervisor"))
 
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
     """Returns the leases of a worker's process."""
-    return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
+    return [_LEASES.value(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
 
 
 def granted(db: Connection, supervisor: int) -> list[HeldLease]:
     """Returns the leases that a supervisor has granted or taken over."""
-    return [_lease(row) for row in db.execute(_GRANTED, {"supervisor": supervisor})]
+    return [_LEASES.value(row) for row in db.execute(_GRANTED, {"supervisor": supervisor})]
 
 
 def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
@@ -305,8 +284,8 @@ def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
     row = supervisors.c
     ended = select(row.id).where(row.id != supervisor, row.expires_at <= now)
     statement = update(job).where(job.c.status == JobStatus.IN_PROGRESS, job.c.supervisor_id.in_(ended))
-    taken = db.execute(statement.values(supervisor_id=supervisor).returning(*_LEASE))
-    return [_lease(row) for row in taken]
+    taken = db.execute(statement.values(supervisor_id=supervisor).returning(*_LEASES.columns))
+    return [_LEASES.value(row) for row in taken]
 
 
 _END_ATTEMPT = update(attempt).where(IS_ATTEMPT)

@@ -11,6 +11,7 @@ from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, updat
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job, video
 from tqstudio.engine.store.jobs.progress import reset_renditions
@@ -307,20 +308,13 @@ class JobSpec:
         return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
 
 
+_SPECS = Rows(JobSpec, job, autorestart=None)
+
+
 def spec_of(db: Connection, number: int) -> JobSpec:
-    row = db.execute(select(job).where(job.c.id == number)).one()
-    return JobSpec(
-        kind=JobKind(row.kind),
-        profile=row.profile,
-        profile_json=row.profile_json,
-        prefer_gpu=bool(row.prefer_gpu),
-        requested=None if row.requested is None else tuple(json.loads(row.requested)),
-        dropped=tuple(json.loads(row.dropped)),
-        max_attempts=row.max_attempts,
-        max_crashes=row.max_crashes,
-        priority=row.priority,
-        autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
-    )
+    rule = job.c["autorestart_limit", "autorestart_delay_s"]
+    row = db.execute(select(*_SPECS.columns, *rule).where(job.c.id == number)).one()
+    return _SPECS.value(row, autorestart=AutorestartRule(*row[-2:]))
 
 
 def starts_over(db: Connection, number: int) -> bool:

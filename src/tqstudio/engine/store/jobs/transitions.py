@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, job, publication
 from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
 from tqstudio.events import EventKind
@@ -40,25 +41,13 @@ class JobFacts:
 
 
 _PUBLISHES = exists().where(publication.c.job_id == job.c.id, publication.c.epoch == job.c.epoch)
-_FACTS = select(
-    job.c.id,
-    job.c.video_id,
-    job.c.status,
-    job.c.control,
-    job.c.deleted_at.is_not(None),
-    job.c.epoch,
-    job.c.instance,
-    _PUBLISHES,
-).where(job.c.id == bindparam("job"))
+_ROWS = Rows(JobFacts, job, video="video_id", deleted=job.c.deleted_at.is_not(None), publishes=_PUBLISHES)
+_FACTS = select(*_ROWS.columns).where(job.c.id == bindparam("job"))
 
 
 def job_facts(db: Connection, number: int) -> JobFacts | None:
     row = db.execute(_FACTS, {"job": number}).first()
-    if row is None:
-        return None
-    found, of_video, status, control, deleted, epoch, instance, publishes = row
-    state = JobStatus(status), Control(control), bool(deleted)
-    return JobFacts(found, of_video, *state, epoch, instance, bool(publishes))
+    return None if row is None else _ROWS.value(row)
 
 
 _MOVES = {

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, delete, func, select, update
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AutorestartRule, JobStatus
@@ -46,26 +47,13 @@ class FolderRow:
     """Or `encode` sound without video."""
 
 
+_FOLDERS = Rows(FolderRow, tables.folder, autorestart=None)
+_COLUMNS = (*_FOLDERS.columns, *tables.folder.c["autorestart_limit", "autorestart_delay_s"])
+
+
 def _row(row: Any) -> FolderRow:
-    return FolderRow(
-        id=row.id,
-        path=row.path,
-        output_root=row.output_root,
-        profile=row.profile,
-        watch=row.watch,
-        enabled=bool(row.enabled),
-        recursive=bool(row.recursive),
-        patterns=tuple(json.loads(row.patterns)),
-        settle_s=row.settle_s,
-        priority=row.priority,
-        autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
-        exclude=tuple(json.loads(row.exclude)),
-        after_done=row.after_done,
-        done_dir=row.done_dir,
-        duplicates=row.duplicates,
-        template=row.template,
-        audio=row.audio,
-    )
+    rule = AutorestartRule(row.autorestart_limit, row.autorestart_delay_s)
+    return _FOLDERS.value(row, autorestart=rule)
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +65,7 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Adds a folder; None if its path is already watched."""
     values = {**_stored(values), "created_at": now}
-    new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(tables.folder)
+    new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(*_COLUMNS)
     row = db.execute(new, values).first()
     if row is None:
         return None
@@ -109,7 +97,7 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     """Changes rules of a folder; None if it does not exist."""
     given = _stored({key: value for key, value in changes.items() if key in _CHANGEABLE})
     changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
-    row = db.execute(changed.returning(tables.folder)).first()
+    row = db.execute(changed.returning(*_COLUMNS)).first()
     if row is None:
         return None
     what = f"{display(row.path)}: {', '.join(given)}"
@@ -135,7 +123,7 @@ def exists(db: Connection, folder: int) -> bool:
 
 
 def listing(db: Connection) -> list[FolderRow]:
-    return [_row(row) for row in db.execute(select(tables.folder).order_by(tables.folder.c.id))]
+    return [_row(row) for row in db.execute(select(*_COLUMNS).order_by(tables.folder.c.id))]
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:

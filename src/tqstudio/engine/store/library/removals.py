@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import folder, is_open, job, removal, video
 from tqstudio.errors import WarningCode
 from tqstudio.events import EventKind
@@ -93,13 +94,16 @@ def _needed(source: Any) -> ColumnElement[bool]:
     return readers.where(_of.c.source == source, needs, _reader.c.deleted_at.is_(None)).exists()
 
 
+_REMOVALS = Rows(
+    *(Removal, removal, video, folder),
+    job="job_id",
+    video="video_id",
+    folder="folder_id",
+    folder_path="path",
+    warnings=None,
+)
 DUE = (
-    select(
-        removal,
-        job.c.warnings,
-        *video.c["source", "full_hash", "folder_id"],
-        *folder.c["path", "after_done", "done_dir"],
-    )
+    select(*_REMOVALS.columns, job.c.warnings)
     .join_from(removal, job, job.c.id == removal.c.job_id)
     .join(video, video.c.id == removal.c.video_id)
     .join(folder, folder.c.id == video.c.folder_id, isouter=True)
@@ -111,13 +115,12 @@ DUE = (
 
 def due(db: Connection, *, after: int, limit: int) -> list[Removal]:
     """Returns the next sources to move or delete that no job needs, by job."""
-    return [_removal(row) for row in db.execute(DUE, {"after": after, "limit": limit})]
+    rows = db.execute(DUE, {"after": after, "limit": limit})
+    return [_REMOVALS.value(row, warnings=_codes(row.warnings)) for row in rows]
 
 
-def _removal(row: Any) -> Removal:
-    values = list(row)
-    values[8] = frozenset(warning["code"] for warning in json.loads(values[8]))
-    return Removal(*values)
+def _codes(warnings: str) -> frozenset[str]:
+    return frozenset(warning["code"] for warning in json.loads(warnings))
 
 
 def is_taken(db: Connection, path: bytes) -> bool:
