@@ -228,9 +228,8 @@ def set_profile(
     if of_video is None:
         return False
     reset_renditions(db, number)
-    events.append(
-        db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=f"profile {profile}"
-    )
+    detail = f"profile {profile}"
+    events.append(db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=detail)
     return True
 
 
@@ -245,15 +244,8 @@ def encode_all(db: Connection, number: int, *, now: int, actor: str) -> bool:
     ).scalar()
     if of_video is None:
         return False
-    events.append(
-        db,
-        EventKind.FORCED,
-        now=now,
-        actor=actor,
-        job=number,
-        video=of_video,
-        detail="encodes everything again",
-    )
+    detail = "encodes everything again"
+    events.append(db, EventKind.FORCED, now=now, actor=actor, job=number, video=of_video, detail=detail)
     return True
 
 

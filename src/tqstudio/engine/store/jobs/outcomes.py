@@ -171,16 +171,9 @@ def _apply_control(
     if lease.control is Control.NONE:
         return None
     trigger, outcome = _CONTROL_ENDS[lease.control]
+    assign = assignments_of(trigger, now=now)
     move(
-        db,
-        lease.job,
-        trigger,
-        now=now,
-        lease=lease,
-        actor=actor,
-        worker=actor,
-        detail=detail,
-        assign=assignments_of(trigger, now=now),
+        db, lease.job, trigger, now=now, lease=lease, actor=actor, worker=actor, detail=detail, assign=assign
     )
     answer = target_of(trigger)
     claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
@@ -286,26 +279,10 @@ def requeue(
     controlled = _apply_control(db, lease, now=now, actor="supervisor", detail=why)
     if controlled is not None:
         return controlled
-    move(
-        db,
-        lease.job,
-        EventKind.RELEASE,
-        now=now,
-        lease=lease,
-        actor="supervisor",
-        detail=why,
-        event=event,
-    )
-    claims.end_attempt(
-        db,
-        lease,
-        AttemptOutcome.LOST,
-        now=now,
-        answer=JobStatus.PENDING,
-        code=ErrorCode.WORKER_LOST,
-        error=why,
-    )
-    return JobStatus.PENDING
+    move(db, lease.job, EventKind.RELEASE, now=now, lease=lease, actor="supervisor", detail=why, event=event)
+    answer, code = JobStatus.PENDING, ErrorCode.WORKER_LOST
+    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why)
+    return answer
 
 
 def complete(

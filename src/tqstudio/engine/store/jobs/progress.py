@@ -56,10 +56,6 @@ def renditions(db: Connection, job: int) -> list[RenditionRow]:
     return [_ROWS.value(row) for row in db.execute(_RENDITIONS, {"number": job})]
 
 
-def renditions_of(db: Connection, jobs: Sequence[int]) -> dict[int, list[RenditionRow]]:
-    return {job: found for job in jobs if (found := renditions(db, job))}
-
-
 _SAVE = update(job_table).where(claims.IS_HELD).returning(job_table.c.progress)
 _SET_PROGRESS = _SAVE.values(progress=bindparam("reached"))
 _RAISE_PROGRESS = _SAVE.values(progress=greatest(job_table.c.progress, bindparam("reached")))

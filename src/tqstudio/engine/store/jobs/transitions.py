@@ -125,21 +125,12 @@ def _status_and_video(db: Connection, number: int) -> tuple[str, int] | None:
 
 NO_ESTIMATE = {"predicted_s": None, "actual_s": None}
 NO_ERROR = {"error_code": None, "error_text": None, "error_hint": None, "error_log": None, "exhausted": 0}
-AUTORESTART_AGAIN = {
-    "autorestart": case(
-        (job.c.autorestart == Autorestart.DISABLED, Autorestart.DISABLED), else_=Autorestart.ENABLED
-    )
-}
+_IS_OFF = job.c.autorestart == Autorestart.DISABLED
+AUTORESTART_AGAIN = {"autorestart": case((_IS_OFF, Autorestart.DISABLED), else_=Autorestart.ENABLED)}
 """All restarts are available again."""
 _UNCOUNTED = {"attempts": 0, "crashes": 0, "segments_at_crash": 0, "resumed_at_crash_s": 0}
-_RETRIED = {
-    **_UNCOUNTED,
-    **NO_ERROR,
-    **AUTORESTART_AGAIN,
-    "restarts": 0,
-    "not_before": None,
-    "completed_at": None,
-}
+_AGAIN = {**_UNCOUNTED, "exhausted": 0, "not_before": None, "completed_at": None}
+_RETRIED = {**_AGAIN, **NO_ERROR, **AUTORESTART_AGAIN, "restarts": 0}
 
 
 def assignments_of(trigger: Trigger, *, now: int) -> dict[str, Any]:
@@ -151,10 +142,7 @@ def assignments_of(trigger: Trigger, *, now: int) -> dict[str, Any]:
             return {**_RETRIED, **NO_ESTIMATE, "progress": 0, "starts_over": 1}
         case EventKind.AUTORESTART:
             return {
-                **_UNCOUNTED,
-                "exhausted": 0,
-                "completed_at": None,
-                "not_before": None,
+                **_AGAIN,
                 "restarts": job.c.restarts + 1,
                 "last_restart_at": now,
                 "autorestart": Autorestart.IN_PROGRESS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
@@ -73,29 +73,9 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     return _row(row)
 
 
-_CHANGEABLE = (
-    "output_root",
-    "profile",
-    "watch",
-    "enabled",
-    "recursive",
-    "patterns",
-    "exclude",
-    "after_done",
-    "done_dir",
-    "duplicates",
-    "template",
-    "audio",
-    "settle_s",
-    "priority",
-    "autorestart_limit",
-    "autorestart_delay_s",
-)
-
-
 def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Changes rules of a folder; None if it does not exist."""
-    given = _stored({key: value for key, value in changes.items() if key in _CHANGEABLE})
+    given = _stored(changes)
     changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
     row = db.execute(changed.returning(*_COLUMNS)).first()
     if row is None:
@@ -115,11 +95,8 @@ def remove(db: Connection, folder: int, *, now: int) -> bool:
     return path is not None
 
 
-_EXISTS = select(tables.folder.c.id).where(tables.folder.c.id == bindparam("folder"))
-
-
 def exists(db: Connection, folder: int) -> bool:
-    return db.execute(_EXISTS, {"folder": folder}).first() is not None
+    return db.execute(select(tables.folder.c.id).where(tables.folder.c.id == folder)).first() is not None
 
 
 def listing(db: Connection) -> list[FolderRow]:

@@ -207,9 +207,8 @@ def record(
         "poster": poster,
         "published_at": now,
     }
-    generation = int(
-        db.execute(insert(tables.generation).returning(tables.generation.c.id), values).scalar_one()
-    )
+    recorded = insert(tables.generation).returning(tables.generation.c.id)
+    generation = int(db.execute(recorded, values).scalar_one())
     for rendition in renditions:
         values = {name: getattr(rendition, name) for name in _COLUMNS} | {
             "generation_id": generation,
@@ -218,15 +217,8 @@ def record(
         }
         db.execute(insert(tables.published), values)
     db.execute(update(tables.video).where(tables.video.c.id == video).values(generation_id=generation))
-    events.append(
-        db,
-        EventKind.PUBLISHED,
-        now=now,
-        actor="supervisor",
-        job=job,
-        video=video,
-        detail=f"generation {number}",
-    )
+    detail = f"generation {number}"
+    events.append(db, EventKind.PUBLISHED, now=now, actor="supervisor", job=job, video=video, detail=detail)
     return generation
 
 
@@ -259,11 +251,5 @@ def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 
 
 def removed(db: Connection, generation: int, video: int, number: int, *, now: int) -> None:
     db.execute(update(tables.generation).where(tables.generation.c.id == generation).values(removed_at=now))
-    events.append(
-        db,
-        EventKind.GENERATION_REMOVED,
-        now=now,
-        actor="retention",
-        video=video,
-        detail=f"generation {number}",
-    )
+    detail = f"generation {number}"
+    events.append(db, EventKind.GENERATION_REMOVED, now=now, actor="retention", video=video, detail=detail)

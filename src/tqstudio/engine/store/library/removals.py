@@ -7,18 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, insert, literal, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -157,7 +146,14 @@ def deleted(db: Connection, row: Removal, *, now: int) -> None:
 def _end(db: Connection, row: Removal, kind: EventKind, detail: str, *, now: int) -> None:
     _warn(db, row, None)
     forget(db, row)
-    events.append(db, kind, now=now, actor="supervisor", job=row.job, video=row.video, detail=detail)
+    _report(db, row, kind, detail, now=now)
+
+
+def _report(
+    db: Connection, row: Removal, kind: EventKind, detail: str, code: str | None = None, *, now: int
+) -> None:
+    of_job, of_video = row.job, row.video
+    events.append(db, kind, now=now, actor="supervisor", job=of_job, video=of_video, code=code, detail=detail)
 
 
 def forget(db: Connection, row: Removal) -> None:
@@ -168,17 +164,7 @@ def forget(db: Connection, row: Removal) -> None:
 def hinder(db: Connection, row: Removal, why: str, *, now: int) -> None:
     """Warns that a source could not be moved or deleted, once for each reason."""
     if _warn(db, row, why):
-        video, code = row.video, KEPT.value
-        events.append(
-            db,
-            EventKind.WARNING,
-            now=now,
-            actor="supervisor",
-            job=row.job,
-            video=video,
-            code=code,
-            detail=why,
-        )
+        _report(db, row, EventKind.WARNING, why, KEPT, now=now)
 
 
 def _warn(db: Connection, row: Removal, why: str | None) -> bool:

@@ -11,7 +11,8 @@ from sqlalchemy import func, select
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.jobs.progress import RenditionRow, renditions_of
+from tqstudio.engine.store.jobs import progress
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import MEANINGS, code_of
 from tqstudio.protocol.answers import ErrorView, WarningView
 
@@ -91,8 +92,9 @@ _SELECT = select(*_JOBS.columns).join_from(
 def by_ids(db: Connection, ids: Sequence[int]) -> list[JobRecord]:
     """Returns the jobs with these ids, in the order given; unknown ids are left out."""
     found = {row.id: row for row in db.execute(_SELECT.where(tables.job.c.id.in_(ids)))}
-    renditions = renditions_of(db, list(found))
-    return [_JOBS.value(found[job], renditions=tuple(renditions.get(job, ()))) for job in ids if job in found]
+    return [
+        _JOBS.value(found[job], renditions=tuple(progress.renditions(db, job))) for job in ids if job in found
+    ]
 
 
 def one(db: Connection, job: int) -> JobRecord | None:

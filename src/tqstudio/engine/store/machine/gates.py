@@ -47,7 +47,7 @@ _LISTING = select(gate).order_by(gate.c.since)
 
 
 def listing(db: Connection) -> list[GateRow]:
-    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in db.execute(_LISTING)]
+    return [GateRow(GateKind(row[0]), *row[1:]) for row in db.execute(_LISTING)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,14 +93,8 @@ def register(
         "offline_at": None,
     }
     registered = _WORKERS.value(db.execute(_REGISTER, {"number": worker, **values}).one())
-    events.append(
-        db,
-        EventKind.WORKER_REGISTERED,
-        now=now,
-        actor=registered.name,
-        worker=registered.name,
-        detail=f"pid {pid}",
-    )
+    name, detail = registered.name, f"pid {pid}"
+    events.append(db, EventKind.WORKER_REGISTERED, now=now, actor=name, worker=name, detail=detail)
     return registered
 
 
