@@ -10,18 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Select,
-    and_,
-    bindparam,
-    exists,
-    func,
-    insert,
-    literal_column,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import Select, and_, bindparam, func, insert, literal_column, select, union_all, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
@@ -128,7 +117,7 @@ _MAY_WORK = select(worker.c.id).where(
     worker.c.draining == 0,
     worker.c.quarantined_at.is_(None),
     worker.c.suspected_at.is_(None),
-    ~exists(select(gate.c.kind)),
+    ~select(gate.c.kind).exists(),
 )
 """Whether a worker may get a job."""
 _CLAIM = (

@@ -29,23 +29,32 @@ from tqstudio.lifecycle import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """The values of a new job."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a job was requested to do."""
 
-    video: int
     profile: str
     profile_json: str
     prefer_gpu: bool
     kind: JobKind = JobKind.NEW
     priority: int = 0
-    hold: bool = False
-    batch: str | None = None
     requested: tuple[str, ...] | None = None
     dropped: tuple[str, ...] = ()
     max_attempts: int = 3
     max_crashes: int = 3
     autorestart: AutorestartRule = NO_AUTORESTART
+
+    @property
+    def encodes_all(self) -> bool:
+        """Whether no rendition of the current generation is kept."""
+        return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob(JobSpec):
+    video: int
+    hold: bool = False
+    batch: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     from_folder: bool = False
@@ -277,27 +286,6 @@ def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000)
     due = _BACKOFFS.with_only_columns(job.c.id).where(over).order_by(job.c.not_before)
     chosen = job.c.id.in_(due.limit(limit))
     return db.execute(update(job).where(chosen).values(not_before=None, ready_at=now)).rowcount
-
-
-@dataclass(frozen=True, slots=True)
-class JobSpec:
-    """The request of a job."""
-
-    kind: JobKind
-    profile: str
-    profile_json: str
-    prefer_gpu: bool
-    requested: tuple[str, ...] | None
-    dropped: tuple[str, ...]
-    max_attempts: int
-    max_crashes: int
-    priority: int
-    autorestart: AutorestartRule
-
-    @property
-    def encodes_all(self) -> bool:
-        """Whether no rendition of the current generation is kept."""
-        return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
 
 
 _SPECS = Rows(JobSpec, job, autorestart=None)
