@@ -72,13 +72,8 @@ def retranscode(
     as_json: JsonFlag = False,
 ) -> int:
     """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    fields = {
-        "renditions": listed(quality) or None,
-        "drop": listed(drop),
-        "profile": profile,
-        "priority": priority,
-    }
-    results = act(_session(ids), "retranscode", ids, **fields)
+    qualities = {"renditions": listed(quality) or None, "drop": listed(drop)}
+    results = act(_session(ids), "retranscode", ids, **qualities, profile=profile, priority=priority)
     return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
 
 

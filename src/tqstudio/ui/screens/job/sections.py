@@ -134,8 +134,8 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 def _took(rendition: RenditionView) -> str:
     """Time from the first to the last segment of a quality, pauses included; empty before it is complete."""
-    began, ended = fmt.parse_time(rendition["started_at"]), fmt.parse_time(rendition["completed_at"])
-    return f"in {fmt.clock_duration((ended - began).total_seconds())}" if began and ended else ""
+    took = fmt.lasted(rendition["started_at"], rendition["completed_at"])
+    return f"in {took}" if took else ""
 
 
 def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
@@ -224,11 +224,7 @@ def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
     resumed = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
-    return [
-        f"{fmt.clock_duration(took):>5}",
-        resumed,
-        fmt.moment(attempt["started_at"], now),
-    ]
+    return [f"{fmt.clock_duration(took):>5}", resumed, fmt.moment(attempt["started_at"], now)]
 
 
 def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Strip]:
