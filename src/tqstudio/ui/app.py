@@ -169,17 +169,14 @@ class StudioApp(App[None]):
                 await coroutine
             except TqError as error:
                 self.show_error(error)
+            except Exception as error:
+                self._handle_exception(error)
 
         task = asyncio.create_task(carry_out())
         self._background.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._background.discard)
         if keys_wait:
             self._keys.wait_for(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._handle_exception(error) if isinstance(error, Exception) else None
 
     async def on_unmount(self) -> None:
         for task in list(self._background):

@@ -89,23 +89,19 @@ class JobWindow:
         else:
             self.offset = None if known is None or now_at is None else max(0, known - now_at)
 
-    def extend(self, page: JobPage) -> None:
-        """Append the page below."""
-        known = {row["id"] for row in self.rows}
-        self.rows += [row for row in page["jobs"] if row["id"] not in known]
-        self.after, self._total = page["after"], page["total"]
-        self._changed()
-
-    def prepend(self, page: JobPage) -> None:
-        """Insert the page above."""
+    def extend(self, page: JobPage, *, above: bool) -> None:
+        """Add the page above or below."""
         known = {row["id"] for row in self.rows}
         new = [row for row in page["jobs"] if row["id"] not in known]
-        self.rows = new + self.rows
-        self.before, self._total = page["before"], page["total"]
-        if self.before is None:
-            self.offset = 0
-        elif self.offset is not None:
-            self.offset = max(0, self.offset - len(new))
+        self._total = page["total"]
+        if not above:
+            self.rows, self.after = self.rows + new, page["after"]
+        else:
+            self.rows, self.before = new + self.rows, page["before"]
+            if self.before is None:
+                self.offset = 0
+            elif self.offset is not None:
+                self.offset = max(0, self.offset - len(new))
         self._changed()
 
     def patch(self, job: int, fields: Mapping[str, Any]) -> None:

@@ -204,6 +204,7 @@ class Colours:
         self.cursor = paper(part("cursor"), part("strong"))
         self.cursor_blur = paper(part("cursor-blur"))
         self.notice = paper(part("notice"))
+        self.surface = paper(theme.surface or "#1c1c1c")
         self.text = ink(theme.foreground or "#d0d0d0")
         self.strong = ink(part("strong"), bold=True)
         self.dim = ink(part("dim"))

@@ -83,13 +83,10 @@ class TextScreen(StudioScreen):
         self._title = title
         self._read = read
         self._copied = ""
-        self._follow = follow
-        self._wrapped = wrapped
-        self._name_cells = name_cells
+        self._text = TextLines(studio, wrapped=wrapped, name_cells=name_cells)
+        self._text.follow = follow
 
     def body(self) -> ComposeResult:
-        self._text = TextLines(self.studio, wrapped=self._wrapped, name_cells=self._name_cells)
-        self._text.follow = self._follow
         yield self._text
 
     def tab_text(self) -> tuple[str, str]:
@@ -97,7 +94,7 @@ class TextScreen(StudioScreen):
 
     def on_mount(self) -> None:
         self.shell.start(self.reread())
-        if self._follow:
+        if self._text.follow:
             self.set_interval(REREAD_S, self.reread)
 
     async def reread(self) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy import ColumnElement, FromClause, Row
+from sqlalchemy import ColumnElement, FromClause, Result, Row
 from typing_extensions import is_typeddict
 
 T = TypeVar("T")
@@ -39,6 +39,11 @@ class Rows(Generic[T]):
             for (name, convert), value in stored
         }
         return self._cls(**values, **given)
+
+    def first(self, found: Result[Any]) -> T | None:
+        """Makes the value of the first row; None if there is none."""
+        row = found.first()
+        return None if row is None else self.value(row)
 
 
 def _column(source: str | ColumnElement[Any], of: Sequence[FromClause]) -> ColumnElement[Any]:

@@ -245,8 +245,7 @@ _HELD = select(*_LEASES.columns).where(IS_HELD)
 
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
-    row = db.execute(_HELD, token.values).first()
-    return None if row is None else _LEASES.value(row)
+    return _LEASES.first(db.execute(_HELD, token.values))
 
 
 _RUNNING = (

@@ -46,8 +46,7 @@ _FACTS = select(*_ROWS.columns).where(job.c.id == bindparam("job"))
 
 
 def job_facts(db: Connection, number: int) -> JobFacts | None:
-    row = db.execute(_FACTS, {"job": number}).first()
-    return None if row is None else _ROWS.value(row)
+    return _ROWS.first(db.execute(_FACTS, {"job": number}))
 
 
 _MOVES = {

@@ -54,16 +54,14 @@ _FIND = _SELECT.where(tables.video.c.source == bindparam("source"), _IN_ROOT)
 
 
 def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
-    row = db.execute(_FIND, {"source": source, "root": output_root}).first()
-    return None if row is None else _VIDEOS.value(row)
+    return _VIDEOS.first(db.execute(_FIND, {"source": source, "root": output_root}))
 
 
 _GET = _SELECT.where(tables.video.c.id == bindparam("video"))
 
 
 def get(db: Connection, video: int) -> VideoRow | None:
-    row = db.execute(_GET, {"video": video}).first()
-    return None if row is None else _VIDEOS.value(row)
+    return _VIDEOS.first(db.execute(_GET, {"video": video}))
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:

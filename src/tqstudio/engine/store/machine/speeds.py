@@ -138,8 +138,7 @@ _WAITING = (
 
 
 def outline(db: Connection, job: int) -> JobOutline | None:
-    row = db.execute(_OUTLINE.where(tables.job.c.id == job)).first()
-    return None if row is None else _OUTLINES.value(row)
+    return _OUTLINES.first(db.execute(_OUTLINE.where(tables.job.c.id == job)))
 
 
 def waiting(db: Connection, *, limit: int) -> list[JobOutline]:

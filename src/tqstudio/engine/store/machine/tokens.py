@@ -91,5 +91,4 @@ def listing(db: Connection) -> list[TokenRow]:
 
 
 def by_prefix(db: Connection, prefix: str) -> TokenRow | None:
-    row = db.execute(_BY_PREFIX, {"given": prefix}).first()
-    return None if row is None else _ROWS.value(row)
+    return _ROWS.first(db.execute(_BY_PREFIX, {"given": prefix}))

@@ -192,13 +192,11 @@ _BY_ID = _SELECT.where(tables.worker.c.id == bindparam("number"))
 
 
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
-    row = db.execute(_BY_ID, {"number": worker}).first()
-    return None if row is None else _WORKERS.value(row)
+    return _WORKERS.first(db.execute(_BY_ID, {"number": worker}))
 
 
 def by_name(db: Connection, name: str) -> WorkerRow | None:
-    row = db.execute(_SELECT.where(tables.worker.c.name == name)).first()
-    return None if row is None else _WORKERS.value(row)
+    return _WORKERS.first(db.execute(_SELECT.where(tables.worker.c.name == name)))
 
 
 def forget_processes(db: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partialmethod
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +16,7 @@ from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
@@ -83,10 +85,9 @@ class QueueScreen(QueueActions):
     def marked(self) -> str:
         if not self.list.marks:
             return ""
-        hidden = len(self.list.marks.hidden(self.studio.model.jobs))
-        return f"{fmt.number(len(self.list.marks))} marked" + (
-            f", {fmt.number(hidden)} hidden" if hidden else ""
-        )
+        hidden = len(self.hidden())
+        of_them = f", {fmt.number(hidden)} hidden" if hidden else ""
+        return f"{fmt.number(len(self.list.marks))} marked{of_them}"
 
     def hidden(self) -> Collection[int]:
         return self.list.marks.hidden(self.studio.model.jobs)
@@ -231,21 +232,16 @@ class QueueScreen(QueueActions):
             self.list.follow = True
         self.paint()
 
-    async def do_top(self, _: str) -> None:
-        await self._go("top")
-
-    async def do_end(self, _: str) -> None:
-        await self._go("end")
-
-    async def _go(self, edge: str) -> None:
+    async def _go(self, edge: Edge, _: str) -> None:
         window = self.studio.model.jobs
         self.list.follow = False
-        if edge == "top" and window.before is not None:
-            await self.studio.feed.pager.go("top")
-        elif edge == "end" and window.after is not None:
-            await self.studio.feed.pager.go("end")
+        if (window.before if edge == "top" else window.after) is not None:
+            await self.studio.feed.pager.go(edge)
         self.list.move_to(0 if edge == "top" else len(window) - 1)
         self.paint()
+
+    do_top = partialmethod(_go, "top")
+    do_end = partialmethod(_go, "end")
 
     async def do_back(self, _: str) -> None:
         """Escape: clears the filter first, then marks, following, and notices."""
