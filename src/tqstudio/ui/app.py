@@ -66,10 +66,6 @@ def _wrong_settings(home: Home) -> TqError | None:
     return None
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC).astimezone()
-
-
 class StudioApp(App[None]):
     CSS_PATH = "look/style.tcss"
     TITLE = "tqstudio"
@@ -90,7 +86,7 @@ class StudioApp(App[None]):
         view: str = "queue",
         started: Popen[bytes] | None = None,
         remote: str = "",
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
         glyphs: Glyphs | None = None,
         theme: str | None = None,
         backoff_s: tuple[float, ...] = BACKOFF_S,

@@ -130,12 +130,10 @@ class JobList(RowList):
     def settle(self) -> bool:
         before = self.cursor_key
         moved = super().settle()
-        if moved and before is not None and before not in self._just_deleted():
+        just_deleted: Container[Hashable] = next(reversed(self.studio.model.deleted), {})
+        if moved and before is not None and before not in just_deleted:
             self.replaced_at = monotonic()
         return moved
-
-    def _just_deleted(self) -> Container[Hashable]:
-        return next(reversed(self.studio.model.deleted), {})
 
     def paint(self) -> None:
         super().paint()

@@ -65,7 +65,9 @@ def fail(
     if not isinstance(lease, HeldLease):
         return lease
     error = failure.text[:MAX_ERROR_TEXT]
-    repeated = lease.attempts > 0 and _last_error(db, lease.job) == (failure.code, error)
+    # Of the last failure since the last retry by a user.
+    last_error = select(job.c.error_code, job.c.error_text).where(job.c.id == lease.job)
+    repeated = lease.attempts > 0 and db.execute(last_error).one() == (failure.code, error)
     verdict = judge_failure(
         failure.code,
         attempts=lease.attempts,
@@ -118,12 +120,6 @@ def _failed(now: int, *, denied: bool) -> dict[str, Any]:
         after = case((job.c.restarts >= job.c.autorestart_limit, Autorestart.FAILED), else_=job.c.autorestart)
     kept = (job.c.autorestart == Autorestart.DISABLED, job.c.autorestart)
     return {"completed_at": now, "autorestart": case(kept, else_=after)}
-
-
-def _last_error(db: Connection, number: int) -> tuple[str | None, str | None]:
-    """Returns code and text of the last failure since the last retry by a user."""
-    row = db.execute(select(job.c.error_code, job.c.error_text).where(job.c.id == number)).one()
-    return row[0], row[1]
 
 
 def release(

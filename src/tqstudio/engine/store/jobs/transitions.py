@@ -82,11 +82,14 @@ def move(
         lease: of the job, if read in the same transaction; saves a query.
     """
     target = target_of(trigger)
-    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, number)
-    if before is None:
+    if lease is not None:
+        source, of_video = JobStatus.IN_PROGRESS, lease.video
+    elif (row := db.execute(_STATUS_AND_VIDEO, {"number": number}).first()) is None:
         return False
+    else:
+        source, of_video = row
     values: dict[str, Any] = {"status": target}
-    if before[0] == JobStatus.IN_PROGRESS:
+    if source == JobStatus.IN_PROGRESS:
         values |= NO_LEASE
     if target is JobStatus.PENDING:
         values["ready_at"] = now
@@ -107,19 +110,14 @@ def move(
             now=now,
             actor=actor,
             job=number,
-            video=before[1],
+            video=of_video,
             worker=worker,
-            source=before[0],
+            source=source,
             target=target,
             code=code,
             detail=detail,
         )
     return moved
-
-
-def _status_and_video(db: Connection, number: int) -> tuple[str, int] | None:
-    row = db.execute(_STATUS_AND_VIDEO, {"number": number}).first()
-    return None if row is None else (row[0], row[1])
 
 
 NO_ESTIMATE = {"predicted_s": None, "actual_s": None}
