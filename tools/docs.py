@@ -18,11 +18,11 @@ import fault_matrix
 import man_page
 from tqstudio.config import Settings
 from tqstudio.protocol.roles import ROLE_OF, Role
-from tqstudio.ui.actions.registry import ACTIONS, EVERY, LISTS, SCROLLED, key_sign
+from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
 MANUAL = ROOT / "man" / "tqstudio.1"
-_VIEWS = {EVERY: "everywhere", SCROLLED: "everywhere", LISTS: "lists"}
+_VIEWS = {SCROLLED: "everywhere", LISTS: "lists"}
 _BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
 

@@ -66,7 +66,8 @@ def seed(db: Connection, count: int) -> None:
         name = f"{number}.mp4"
         new = NewVideo(f"/nowhere/{name}".encode(), b"/nowhere/out", name, name, f"v{number}", 1, 1, "q")
         video = videos.create(db, new, now=now + number)
-        assert jobs.create(db, NewJob(video, "web", "{}", False), now=now + number, actor="seed") is not None
+        job = NewJob(video=video, profile="web", profile_json="{}", prefer_gpu=False)
+        assert jobs.create(db, job, now=now + number, actor="seed") is not None
 
 
 def race(live: LiveSupervisor, clients: int) -> list[list[tuple[int, int]]]:

@@ -97,9 +97,8 @@ def _add(db: Connection, path: Path, priority: int) -> int:
         NewVideo(os.fsencode(path), b"/out", name, name, name, found.st_size, found.st_mtime_ns, "hash"),
         now=now_us(),
     )
-    jobs.create(
-        db, NewJob(video, "web", "{}", prefer_gpu=False, priority=priority), now=now_us(), actor="test"
-    )
+    new = NewJob(video=video, profile="web", profile_json="{}", prefer_gpu=False, priority=priority)
+    jobs.create(db, new, now=now_us(), actor="test")
     return video
 
 

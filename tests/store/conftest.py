@@ -59,7 +59,8 @@ class Queue:
         return videos.create(self.db, new, now=self.now)
 
     def job(self, *, video: int | None = None, gpu: bool = False, **more: Any) -> int:
-        new = NewJob(video if video is not None else self.video(), "web", "{}", prefer_gpu=gpu, **more)
+        of = self.video() if video is None else video
+        new = NewJob(video=of, profile="web", profile_json="{}", prefer_gpu=gpu, **more)
         job = jobs.create(self.db, new, now=self.now, actor="test")
         assert job is not None
         return job

@@ -147,10 +147,8 @@ def test_a_video_gets_no_second_open_job(queue: Queue, operation: Operation) -> 
     applied = queue.do(job, operation)
     assert f"job {other} has the same video; cancel that first" in applied.decision.reason
     assert queue.row(job) == before
-    assert (
-        jobs.create(queue.db, jobs.NewJob(before["video_id"], "web", "{}", False), now=NOW, actor="test")
-        is None
-    )
+    again = jobs.NewJob(video=before["video_id"], profile="web", profile_json="{}", prefer_gpu=False)
+    assert jobs.create(queue.db, again, now=NOW, actor="test") is None
 
 
 def test_a_deleted_job_does_not_come_back_beside_another(queue: Queue) -> None:

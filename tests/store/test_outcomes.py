@@ -452,7 +452,7 @@ def test_renditions_in_their_order(queue: Queue) -> None:
     progress.settle_renditions(queue.db, lease.job, running_becomes="pending", now=queue.now)
     assert {r.status for r in progress.renditions(queue.db, lease.job)} == {"pending"}
     progress.reset_renditions(queue.db, lease.job)
-    assert progress.renditions_of(queue.db, [lease.job]) == {}
+    assert progress.renditions(queue.db, lease.job) == []
 
 
 def test_a_restart_begins_at_nothing(queue: Queue) -> None:

@@ -10,12 +10,11 @@ from textual.widgets import Button
 from tqstudio.ui.actions.registry import ACTIONS, View, actions_of, bindings_of, enabled, label
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
-from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm
+from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.registry import VIEWS, view_class
 from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.widgets.job_list import JobList
-from tqstudio.ui.widgets.tick import Tick
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor

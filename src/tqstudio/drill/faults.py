@@ -7,11 +7,14 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tqstudio.drill.sandbox import Sandbox, until
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
+
+T = TypeVar("T")
 
 ORPHAN_S = 15.0
 """How long processes of a killed supervisor may live. On an idle machine they end in a fraction of a second
@@ -30,26 +33,36 @@ FAIL_POINTS = (
 )
 
 
-def kill_ffmpeg(box: Sandbox, rng: random.Random) -> str | None:
-    victims = box.encoders()
-    if not victims:
-        return None
-    victim = rng.choice(victims)
+class _NoTarget(Exception):
+    """Nothing runs that the fault could hit."""
+
+
+def _one_of(targets: Sequence[T], rng: random.Random) -> T:
+    if not targets:
+        raise _NoTarget
+    return rng.choice(targets)
+
+
+def _supervisor(box: Sandbox) -> int:
+    if (pid := box.pid) is None:
+        raise _NoTarget
+    return pid
+
+
+def kill_ffmpeg(box: Sandbox, rng: random.Random) -> str:
+    victim = _one_of(box.encoders(), rng)
     with contextlib.suppress(Exception):
         victim.kill()
     return "ffmpeg killed"
 
 
-def kill_worker(box: Sandbox, rng: random.Random) -> str | None:
-    pids = box.worker_pids()
-    return _signal(rng.choice(pids), signal.SIGKILL, "worker killed") if pids else None
+def kill_worker(box: Sandbox, rng: random.Random) -> str:
+    os.kill(_one_of(box.worker_pids(), rng), signal.SIGKILL)
+    return "worker killed"
 
 
-def kill_supervisor(box: Sandbox, _: random.Random) -> str | None:
-    pid = box.pid
-    if pid is None:
-        return None
-    os.kill(pid, signal.SIGKILL)
+def kill_supervisor(box: Sandbox, _: random.Random) -> str:
+    os.kill(_supervisor(box), signal.SIGKILL)
     _start_again(box)
     return "supervisor killed"
 
@@ -69,11 +82,9 @@ def _start_again(box: Sandbox, fail_point: str | None = None) -> None:
     box.start(fail_point)
 
 
-def restart_supervisor(box: Sandbox, rng: random.Random) -> str | None:
+def restart_supervisor(box: Sandbox, rng: random.Random) -> str:
     """Shut the supervisor down, by signal or API, and start it again."""
-    pid = box.pid
-    if pid is None:
-        return None
+    pid = _supervisor(box)
     if rng.random() < 0.5:
         os.kill(pid, signal.SIGTERM)
         how = "supervisor ended by SIGTERM"
@@ -84,58 +95,42 @@ def restart_supervisor(box: Sandbox, rng: random.Random) -> str | None:
     return how
 
 
-def freeze_worker(box: Sandbox, rng: random.Random) -> str | None:
+def freeze_worker(box: Sandbox, rng: random.Random) -> str:
     """Stop a worker until its lease has expired, and continue it."""
-    pids = box.worker_pids()
-    if not pids:
-        return None
-    pid = rng.choice(pids)
-    if _signal(pid, signal.SIGSTOP, "") is None:
-        return None
+    pid = _one_of(box.worker_pids(), rng)
+    os.kill(pid, signal.SIGSTOP)
     time.sleep(rng.choice((0.3, 4.5)))
-    return _signal(pid, signal.SIGCONT, "worker stopped and continued")
+    os.kill(pid, signal.SIGCONT)
+    return "worker stopped and continued"
 
 
-def freeze_supervisor(box: Sandbox, rng: random.Random) -> str | None:
+def freeze_supervisor(box: Sandbox, rng: random.Random) -> str:
     """Stop and continue the supervisor, like a suspended laptop; no lease may expire."""
-    pid = box.pid
-    if pid is None or _signal(pid, signal.SIGSTOP, "") is None:
-        return None
+    pid = _supervisor(box)
+    os.kill(pid, signal.SIGSTOP)
     time.sleep(rng.choice((0.3, 4.0)))
-    return _signal(pid, signal.SIGCONT, "supervisor stopped and continued")
+    os.kill(pid, signal.SIGCONT)
+    return "supervisor stopped and continued"
 
 
-def die_while_publishing(box: Sandbox, rng: random.Random) -> str | None:
+def die_while_publishing(box: Sandbox, rng: random.Random) -> str:
     """Restart the supervisor with a fail point in its next publish."""
-    pid = box.pid
-    if pid is None:
-        return None
+    _supervisor(box)
     box.send(calls.shutdown())
     name = rng.choice(FAIL_POINTS)
     _start_again(box, name)
     return f"supervisor dies at {name}"
 
 
-def pause_and_resume(box: Sandbox, rng: random.Random) -> str | None:
-    running = [worker["job"] for worker in box.status()["workers"] if worker["job"]]
-    if not running:
-        return None
-    job = rng.choice(running)
+def pause_and_resume(box: Sandbox, rng: random.Random) -> str:
+    job = _one_of([worker["job"] for worker in box.status()["workers"] if worker["job"]], rng)
     box.send(calls.act("pause", [job]))
     until(lambda: box.job(job)["status"] != "in_progress", f"job {job} is paused")
     box.send(calls.act("resume", [job]))
     return "job paused and resumed"
 
 
-def _signal(pid: int, number: signal.Signals, description: str) -> str | None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return None
-    return description
-
-
-Fault = Callable[[Sandbox, random.Random], str | None]
+Fault = Callable[[Sandbox, random.Random], str]
 
 FAULTS: tuple[tuple[Fault, int], ...] = (
     (kill_worker, 5),
@@ -155,5 +150,5 @@ def inject(box: Sandbox, rng: random.Random) -> str | None:
     fault = rng.choices([kind for kind, _ in FAULTS], [weight for _, weight in FAULTS])[0]
     try:
         return fault(box, rng)
-    except TqError:
-        return None  # the supervisor is dying from the previous fault
+    except (_NoTarget, ProcessLookupError, TqError):
+        return None  # with a TqError the supervisor is dying from the previous fault

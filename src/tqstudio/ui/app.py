@@ -66,10 +66,6 @@ def _wrong_settings(home: Home) -> TqError | None:
     return None
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC).astimezone()
-
-
 class StudioApp(App[None]):
     CSS_PATH = "look/style.tcss"
     TITLE = "tqstudio"
@@ -90,7 +86,7 @@ class StudioApp(App[None]):
         view: str = "queue",
         started: Popen[bytes] | None = None,
         remote: str = "",
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
         glyphs: Glyphs | None = None,
         theme: str | None = None,
         backoff_s: tuple[float, ...] = BACKOFF_S,
@@ -169,17 +165,14 @@ class StudioApp(App[None]):
                 await coroutine
             except TqError as error:
                 self.show_error(error)
+            except Exception as error:
+                self._handle_exception(error)
 
         task = asyncio.create_task(carry_out())
         self._background.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._background.discard)
         if keys_wait:
             self._keys.wait_for(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._handle_exception(error) if isinstance(error, Exception) else None
 
     async def on_unmount(self) -> None:
         for task in list(self._background):
@@ -316,7 +309,7 @@ class StudioApp(App[None]):
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
             # Text that is being typed must not answer the dialog.
             raise problem
-        from tqstudio.ui.screens.start_problem import StartProblem
+        from tqstudio.ui.screens.dialogs.dialogs import StartProblem
 
         self.push_screen(StartProblem(problem, self.studio.model), self._after_problem)
 

@@ -81,12 +81,7 @@ class Painter:
 
     def full_screens(self) -> list[StudioScreen]:
         """The top screen, or the one that is visible below a dialog."""
-        shown: list[StudioScreen] = []
-        for screen in reversed(self._app.screen_stack):
-            if isinstance(screen, StudioScreen):
-                shown.append(screen)
-                break
-        return shown
+        return [each for each in self._app.screen_stack if isinstance(each, StudioScreen)][-1:]
 
     def _fade(self) -> None:
         """Draw possibly outdated data without colours."""

@@ -27,47 +27,41 @@ COMMANDS = Ways(
 )
 KEYS = Ways(retry="r on job {job} retries it", resume="p on job {job} resumes it")
 
-_SENTENCES = {
-    "queued": "queued as job {job}",
-    "cached": "its ladder is complete: {master}",
-    "retried": "job {job} requeued",
-    "failed": "job {job} failed; {retry}",
+_WORDS = {
+    "queued": ("queued as job {job}", "queued"),
+    "cached": ("its ladder is complete: {master}", "already complete"),
+    "retried": ("job {job} requeued", "requeued"),
+    "failed": ("job {job} failed; {retry}", "failed before"),
+    "rejected": ("rejected", "refused"),
 }
+"""Of each decision the sentence about one file, and the word in a count."""
 _CHANGED = {
-    "source": "the file changed; queued as job {job}, its present ladder stays playable",
-    "settings": "settings or subtitle files changed; queued as job {job}, its present ladder stays playable",
-    "ladder": "its ladder is incomplete; queued as job {job} to encode what is missing",
-    "asked": "queued as job {job} to be encoded again, its present ladder stays playable",
+    "source": ("the file changed; queued as job {job}{stays}", "queued for what changed"),
+    "settings": (
+        "settings or subtitle files changed; queued as job {job}{stays}",
+        "queued for what changed",
+    ),
+    "ladder": (
+        "its ladder is incomplete; queued as job {job} to encode what is missing",
+        "queued for what is missing",
+    ),
+    "asked": ("queued as job {job} to be encoded again{stays}", "queued to be encoded again"),
 }
-"""A file that has a ladder, by the reason of the new job."""
+"""The same of a file that has a ladder, by the reason of the new job."""
 _OPEN = {
-    "pending": "waits in the queue as job {job}",
-    "in_progress": "job {job} is already encoding it",
-    "paused": "is paused as job {job}; {resume}",
+    "pending": ("waits in the queue as job {job}", "already in the queue"),
+    "in_progress": ("job {job} is already encoding it", "already encoding"),
+    "paused": ("is paused as job {job}; {resume}", "paused"),
 }
-"""A file that has an open job, by its status."""
-
-_COUNTED = {
-    "queued": "queued",
-    "retried": "requeued",
-    "cached": "already complete",
-    "failed": "failed before",
-    "rejected": "refused",
-}
-_COUNTED_CHANGED = {
-    "source": "queued for what changed",
-    "settings": "queued for what changed",
-    "ladder": "queued for what is missing",
-    "asked": "queued to be encoded again",
-}
-_COUNTED_OPEN = {"pending": "already in the queue", "in_progress": "already encoding", "paused": "paused"}
+"""The same of a file that has an open job, by its status."""
 
 
 def sentence(result: AddResult, ways: Ways) -> str:
     """Describe the result for a file that was not rejected."""
     job = result["job"]
-    text = _template(result).format(
+    text = _words(result)[0].format(
         job=job,
+        stays=", its present ladder stays playable",
         master=readable(result["master"] or ""),
         retry=ways.retry.format(job=job),
         resume=ways.resume.format(job=job),
@@ -80,7 +74,7 @@ def sentence(result: AddResult, ways: Ways) -> str:
 
 def summary(results: Sequence[AddResult]) -> str:
     """Count the results by kind, and quote the first error."""
-    counts = Counter(_counted(result) for result in results)
+    counts = Counter(_words(result)[1] for result in results)
     text = ", ".join(f"{count} {what}" for what, count in counts.items())
     applied = Counter(change for result in results for change in _applied_changes(result))
     text += "".join(f"; {count} {change}" for change, count in applied.items())
@@ -91,24 +85,13 @@ def summary(results: Sequence[AddResult]) -> str:
     return text
 
 
-def _template(result: AddResult) -> str:
+def _words(result: AddResult) -> tuple[str, str]:
     decision = result["decision"]
     if decision == "waiting":
-        return _OPEN[_status(result)]
+        return _OPEN[result["status"] or "pending"]
     if decision == "changed":
         return _CHANGED[result["reason"] or "source"]
-    return _SENTENCES.get(decision, decision)
-
-
-def _status(result: AddResult) -> str:
-    return result["status"] or "pending"
-
-
-def _counted(result: AddResult) -> str:
-    decision = result["decision"]
-    if decision == "changed":
-        return _COUNTED_CHANGED[result["reason"] or "source"]
-    return _COUNTED_OPEN[_status(result)] if decision == "waiting" else _COUNTED.get(decision, decision)
+    return _WORDS.get(decision, (decision, decision))
 
 
 def _applied_changes(result: AddResult) -> list[str]:

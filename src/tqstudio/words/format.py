@@ -104,6 +104,12 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
+def lasted(began: str | None, ended: str | None) -> str:
+    """How long something lasted, between two API timestamps; empty without both."""
+    start, end = parse_time(began), parse_time(ended)
+    return clock_duration((end - start).total_seconds()) if start and end else ""
+
+
 def age(text: str | None, now: datetime) -> float | None:
     """Seconds since an API timestamp; never negative."""
     at = parse_time(text)

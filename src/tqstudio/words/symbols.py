@@ -41,70 +41,44 @@ class Glyphs:
     unchecked: str
 
 
-UNICODE = Glyphs(
-    states={
-        "pending": "·",
-        "running": "▸",
-        "paused": "‖",
-        "done": "✓",
-        "failed": "✗",
-        "cancelled": "⊘",
-        "retry": "↻",
-        "held": "◷",
-        "changing": "…",
-        "skipped": "–",
-        "stale": "○",
-        "warning": "▲",
-    },
-    up="●",
-    lost="○",
-    cursor="▌",
-    marked="◆",
-    rule="─",
-    bar="╸━",
-    full="█",
-    track="─",
-    heights=" ▁▂▃▄▅▆▇█",
-    kept="▒",
-    thumb="▐",
-    bullet="·",
-    ellipsis="…",
-    arrow="→",
-    checked="■",
-    unchecked="□",
-)
-
-ASCII = Glyphs(
-    states={
-        "pending": ".",
-        "running": ">",
-        "paused": "=",
-        "done": "+",
-        "failed": "!",
-        "cancelled": "x",
-        "retry": "~",
-        "held": "o",
-        "changing": "*",
-        "skipped": "-",
-        "stale": "?",
-        "warning": "^",
-    },
-    up="*",
-    lost="o",
-    cursor=">",
-    marked="#",
-    rule="-",
-    bar="#",
-    full="#",
-    track="-",
-    heights="_123456789",
-    kept="%",
-    thumb="|",
-    bullet="-",
-    ellipsis="~",
-    arrow=">",
-    checked="X",
-    unchecked=".",
+_STATES = {
+    "pending": ("·", "."),
+    "running": ("▸", ">"),
+    "paused": ("‖", "="),
+    "done": ("✓", "+"),
+    "failed": ("✗", "!"),
+    "cancelled": ("⊘", "x"),
+    "retry": ("↻", "~"),
+    "held": ("◷", "o"),
+    "changing": ("…", "*"),
+    "skipped": ("–", "-"),
+    "stale": ("○", "?"),
+    "warning": ("▲", "^"),
+}
+_SIGNS = {
+    "up": ("●", "*"),
+    "lost": ("○", "o"),
+    "cursor": ("▌", ">"),
+    "marked": ("◆", "#"),
+    "rule": ("─", "-"),
+    "bar": ("╸━", "#"),
+    "full": ("█", "#"),
+    "track": ("─", "-"),
+    "heights": (" ▁▂▃▄▅▆▇█", "_123456789"),
+    "kept": ("▒", "%"),
+    "thumb": ("▐", "|"),
+    "bullet": ("·", "-"),
+    "ellipsis": ("…", "~"),
+    "arrow": ("→", ">"),
+    "checked": ("■", "X"),
+    "unchecked": ("□", "."),
+}
+UNICODE, ASCII = (
+    Glyphs(
+        {state: both[at] for state, both in _STATES.items()},
+        **{name: both[at] for name, both in _SIGNS.items()},
+    )
+    for at in (0, 1)
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tqstudio.cli import printing
 from tqstudio.events import EventKind
@@ -77,8 +77,8 @@ class Video:
         return {key: getattr(self, key) for key in (*keys, "error", "warnings")}
 
 
-class Display(Protocol):
-    """Shows the progress of a run."""
+class Display:
+    """Shows the progress of a run; what a display ignores does nothing."""
 
     def began(self, video: Video, row: JobRow) -> None: ...
 
@@ -133,11 +133,8 @@ class Follower:
         if not self._read_events() and time.monotonic() < self._rows_at:
             return
         self._rows_at = time.monotonic() + ROWS_S
-        running = [
-            row
-            for row in self._at.send(calls.jobs(statuses=("in_progress",), limit=200))["jobs"]
-            if row["id"] in self._by_job
-        ]
+        rows = self._at.send(calls.jobs(statuses=("in_progress",), limit=_PAGE))["jobs"]
+        running = [row for row in rows if row["id"] in self._by_job]
         for row in running:
             video = self._by_job[row["id"]]
             video.status = row["status"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -10,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tqstudio.cli.follow.follower import Video
+from tqstudio.cli.follow.follower import Display, Video
 from tqstudio.cli.follow.progress_lines import ending_text, is_encoded
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import status_word
@@ -26,7 +27,7 @@ MAX_JOBS = 8
 _STYLES = {"done": "green", "failed": "red", "cancelled": "yellow", "cached": "dim", "rejected": "red"}
 
 
-class ProgressBars:
+class ProgressBars(Display):
     """Redraws the bars below the lines of ended jobs."""
 
     def __init__(self, console: Console) -> None:
@@ -41,9 +42,6 @@ class ProgressBars:
             redirect_stderr=False,
         )
         self._live.start()
-
-    def began(self, video: Video, row: JobRow) -> None:
-        """Nothing to do: its bar appears with the next poll."""
 
     def moving(self, videos: list[Video], running: list[JobRow]) -> None:
         self._live.update(Group(*self._rows(running), _totals(videos)))
@@ -66,9 +64,8 @@ class ProgressBars:
             grid = Table.grid(padding=(0, 1), expand=True)
             grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
             grid.add_column(width=24)
-            grid.add_column(justify="right", width=5)
-            grid.add_column(justify="right", width=6)
-            grid.add_column(justify="right", width=10)
+            for width in (5, 6, 10):
+                grid.add_column(justify="right", width=width)
             eta_s = row["eta_s"]
             left = row["step"] or "" if eta_s is None else f"{fmt.clock_duration(eta_s)} left"
             grid.add_row(
@@ -99,9 +96,7 @@ def _quality(rendition: RenditionView) -> Text:
 
 
 def _totals(videos: list[Video]) -> Text:
-    counts: dict[str, int] = {}
-    for video in videos:
-        counts[video.status] = counts.get(video.status, 0) + 1
+    counts = Counter(video.status for video in videos)
     order = ("done", "cached", "in_progress", "pending", "paused", "failed", "rejected", "cancelled")
-    parts = [f"{counts[status]} {status_word(status)}" for status in order if counts.get(status)]
+    parts = [f"{counts[status]} {status_word(status)}" for status in order if counts[status]]
     return Text(f"{fmt.counted(len(videos), 'video')}: {', '.join(parts)}", style="bold")

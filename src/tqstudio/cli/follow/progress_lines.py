@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from tqstudio.cli import printing
-from tqstudio.cli.follow.follower import Video
+from tqstudio.cli.follow.follower import Display, Video
 from tqstudio.paths import readable
 from tqstudio.words import format as fmt
 
@@ -19,7 +19,7 @@ EVERY_PERCENT = 25.0
 """Progress after which it gets a line earlier."""
 
 
-class ProgressLines:
+class ProgressLines(Display):
     """Prints a line for every start, end and some progress."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -45,9 +45,6 @@ class ProgressLines:
 
     def note(self, text: str) -> None:
         self._line(text)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def _line(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

@@ -18,7 +18,6 @@ from tqstudio.ui.data.target import Target, refusal
 View = Literal["queue", "job", "workers", "folders", "history", "text"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
 SCROLLED: tuple[View, ...] = (*LISTS, "job", "text")
-EVERY: tuple[View, ...] = SCROLLED
 JOBS: tuple[View, ...] = ("queue", "job")
 
 
@@ -48,7 +47,7 @@ _list = partial(Action, group="List", views=("queue",))
 _worker = partial(Action, group="Worker", views=("workers",))
 _folder = partial(Action, group="Folder", views=("folders",))
 _move = partial(Action, group="Move", views=SCROLLED, palette=False)
-_everywhere = partial(Action, group="Everywhere", views=EVERY)
+_everywhere = partial(Action, group="Everywhere", views=SCROLLED)
 
 ACTIONS: tuple[Action, ...] = (
     _job("pause", ("p",), "pause", "pause or resume the job", 10, Operation.PAUSE),
@@ -165,21 +164,18 @@ def operation_for(action: Action, targets: Collection[Target]) -> Operation | No
     """The operation of an action: `p` resumes if none of the targets can be paused."""
     if action.operation is not Operation.PAUSE:
         return action.operation
+    pauses = _is_possible(Operation.PAUSE, targets) or not _is_possible(Operation.RESUME, targets)
+    return Operation.PAUSE if pauses and any(target.pausable for target in targets) else Operation.RESUME
 
-    def possible(operation: Operation) -> bool:
-        return any(not refusal(operation, target) for target in targets)
 
-    if any(target.pausable for target in targets) and (
-        possible(Operation.PAUSE) or not possible(Operation.RESUME)
-    ):
-        return Operation.PAUSE
-    return Operation.RESUME
+def _is_possible(operation: Operation, targets: Collection[Target]) -> bool:
+    return any(not refusal(operation, target) for target in targets)
 
 
 def enabled(action: Action, targets: Collection[Target]) -> bool:
     """Whether at least one of these jobs allows the action."""
     operation = operation_for(action, targets)
-    return operation is None or any(not refusal(operation, target) for target in targets)
+    return operation is None or _is_possible(operation, targets)
 
 
 def label(action: Action, targets: Collection[Target], *, paused: bool = False) -> str:

@@ -83,10 +83,7 @@ class Pager:
             page = await self._page(query, **{"before" if edge == "top" else "after": cursor})
             if query != window.query:
                 return
-            if edge == "top":
-                window.prepend(page)
-            else:
-                window.extend(page)
+            window.extend(page, above=edge == "top")
         if len(window) > KEEP and near is not None:
             await self.reload(near)
 

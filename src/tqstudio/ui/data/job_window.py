@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tqstudio.ui.data.query import Query
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import JobLive, JobPage, JobRow
+    from tqstudio.protocol.answers import JobPage, JobRow
 
 PAGE = 200
 """Rows per request."""
@@ -89,39 +89,28 @@ class JobWindow:
         else:
             self.offset = None if known is None or now_at is None else max(0, known - now_at)
 
-    def extend(self, page: JobPage) -> None:
-        """Append the page below."""
-        known = {row["id"] for row in self.rows}
-        self.rows += [row for row in page["jobs"] if row["id"] not in known]
-        self.after, self._total = page["after"], page["total"]
-        self._changed()
-
-    def prepend(self, page: JobPage) -> None:
-        """Insert the page above."""
+    def extend(self, page: JobPage, *, above: bool) -> None:
+        """Add the page above or below."""
         known = {row["id"] for row in self.rows}
         new = [row for row in page["jobs"] if row["id"] not in known]
-        self.rows = new + self.rows
-        self.before, self._total = page["before"], page["total"]
-        if self.before is None:
-            self.offset = 0
-        elif self.offset is not None:
-            self.offset = max(0, self.offset - len(new))
+        self._total = page["total"]
+        if not above:
+            self.rows, self.after = self.rows + new, page["after"]
+        else:
+            self.rows, self.before = new + self.rows, page["before"]
+            if self.before is None:
+                self.offset = 0
+            elif self.offset is not None:
+                self.offset = max(0, self.offset - len(new))
         self._changed()
 
-    def merge(self, updates: Iterable[JobLive]) -> None:
-        """Apply live fields of running jobs to their rows."""
-        for update in updates:
-            self.patch(update["id"], cast("Mapping[str, Any]", update))
-
-    def patch(self, job: int, fields: Mapping[str, Any]) -> bool:
-        """Replace some fields of a row; False if the job is not loaded."""
+    def patch(self, job: int, fields: Mapping[str, Any]) -> None:
+        """Replace some fields of a row, if it is loaded."""
         at = self.index_of(job)
-        if at is None:
-            return False
-        # A new dict, so that views notice the change by identity.
-        self.rows[at] = cast("JobRow", {**self.rows[at], **fields})
-        self.version += 1
-        return True
+        if at is not None:
+            # A new dict, so that views notice the change by identity.
+            self.rows[at] = cast("JobRow", {**self.rows[at], **fields})
+            self.version += 1
 
     def drop(self, jobs: Collection[int]) -> None:
         """Remove deleted jobs before the list is read again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -38,11 +38,10 @@ class Connection:
 
 
 class Model:
-    """The data that every view reads; `version` grows with every change."""
+    """The data that every view reads."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.now = now
-        self.version = 0
         self.connection = Connection()
         self.remote = ""
         """Name of the studio if it runs on another machine."""
@@ -64,9 +63,6 @@ class Model:
         self.heard_at: datetime | None = None
         """When the supervisor was last heard from."""
 
-    def changed(self) -> None:
-        self.version += 1
-
     def heard(self) -> None:
         """Record that the supervisor has just been heard from."""
         self.heard_at = self.now()
@@ -75,28 +71,22 @@ class Model:
         self.status = status
         self.heard()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
-        self.changed()
 
-    def take_progress(self, updates: Iterable[answers.JobLive]) -> None:
-        updates = list(updates)
-        self.jobs.merge(updates)
+    def take_progress(self, updates: Sequence[answers.JobLive]) -> None:
         self.marks.take_progress(updates)
         detail = self.detail
         for update in updates:
+            self.jobs.patch(update["id"], update)
             if detail is not None and update["id"] == detail["id"]:
-                self.detail = cast(
-                    "answers.JobDetail", {**detail, **update, "renditions": _merged(detail, update)}
-                )
-        self.changed()
+                merged = {**detail, **update, "renditions": _merged(detail, update)}
+                self.detail = cast("answers.JobDetail", merged)
 
     def take_detail(self, detail: answers.JobDetail | None) -> None:
         """Store the details of the job that is shown."""
         self.detail, self._detail_at = detail, self.now()
-        self.changed()
 
     def take_workers(self, workers: Iterable[answers.WorkerView]) -> None:
         self.workers |= {worker["name"]: worker for worker in workers}
-        self.changed()
 
     def take_event(self, event: answers.EventView) -> None:
         seq = event["seq"]
@@ -106,7 +96,6 @@ class Model:
             self.marks.take_event(event)
             if event["video"] is not None:
                 self.generations.pop(event["video"], None)
-            self.changed()
 
     def take_events(self, events: Iterable[answers.EventView], last_seq: int) -> None:
         """Replace the history."""
@@ -120,7 +109,6 @@ class Model:
             self.notes.append(
                 "marks removed: too many events were missed while the supervisor was unreachable"
             )
-        self.changed()
 
     def take_result(self, result: answers.ActionResult) -> None:
         """Apply the answer to an action, which also a refusal has; the event of a change follows it."""
@@ -135,7 +123,6 @@ class Model:
         self.marks.patch(job, fields)
         if self.detail is not None and self.detail["id"] == job:
             self.detail = cast("answers.JobDetail", {**self.detail, **fields})
-        self.changed()
 
     def job(self, job: int | None) -> answers.JobRow | None:
         row = self.jobs.row(job)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
@@ -174,7 +174,6 @@ class Feed:
         self._changed()
         anchor, _ = self._anchor()
         await self.pager.reload(anchor)
-        model.changed()
         self._changed()
 
     async def _in_time(self, call: Call[T]) -> T:
@@ -186,10 +185,7 @@ class Feed:
 
     async def _follow(self) -> None:
         """Run the stream and the polls concurrently; the first that ends or fails ends all."""
-        duties: list[Coroutine[Any, Any, None]] = [
-            *(self._stream(), self._poll_status()),
-            *(self._poll_jobs(), self._poll_folders()),
-        ]
+        duties = self._stream(), self._poll_status(), self._poll_jobs(), self._poll_folders()
         tasks = [asyncio.create_task(duty) for duty in duties]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -201,8 +197,7 @@ class Feed:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stream(self) -> None:
-        if self._client is None:
-            return
+        assert self._client is not None
         stream = self._client.stream(self.model.last_seq)
         try:
             async for message in stream:
@@ -255,7 +250,6 @@ class Feed:
         while True:
             self._folders_due.clear()
             self.model.folders = (await self.send(calls.folders()))["folders"]
-            self.model.changed()
             self._changed()
             await _wait(self._folders_due, FOLDERS_S)
 
@@ -270,7 +264,6 @@ class Feed:
             self._jobs_due.clear()
             began = monotonic()
             await self.pager.reload(anchor)
-            self.model.changed()
             self._changed()
             took = monotonic() - began
             await asyncio.sleep(max(JOBS_MIN_S, took / JOBS_SHARE - took))

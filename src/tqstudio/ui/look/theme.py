@@ -141,7 +141,7 @@ def _table(file: Path, data: dict[str, Any], name: str, known: Iterable[str]) ->
     return dict(table)
 
 
-def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, str]) -> Theme:
+def _theme(name: str, dark: bool, colors: dict[str, Any], variables: dict[str, str]) -> Theme:
     foreground, background = colors["foreground"], colors["background"]
     colors.setdefault("surface", _mix(background, foreground, 0.06))
     colors.setdefault("panel", _mix(background, foreground, 0.12))
@@ -164,10 +164,7 @@ def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, s
         # Textual blends it, with too little contrast, and with 16 colours equal to the background.
         "text-disabled": variables["part-dim"],
     }
-    theme = Theme(name=name, dark=dark, variables=variables, primary=colors["primary"])
-    for key in COLORS:
-        setattr(theme, key, colors[key])
-    return theme
+    return Theme(name=name, dark=dark, variables=variables, **colors)
 
 
 def _mix(one: str, other: str, factor: float) -> str:

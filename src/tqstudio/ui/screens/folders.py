@@ -26,10 +26,6 @@ REREAD_S = 3.0
 
 
 class FolderList(ItemList["FolderView"]):
-    def __init__(self, screen: FoldersScreen) -> None:
-        super().__init__(screen.studio, id="folders")
-        self._owner = screen
-
     @property
     def shown(self) -> list[FolderView]:
         folders = self.studio.model.folders or []
@@ -75,8 +71,7 @@ class FolderList(ItemList["FolderView"]):
         selected: bool = False,
     ) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        line = self.start(width, palette.cursor if selected else palette.base)
-        line.add(glyphs.cursor if selected else " ", palette.accent).gap()
+        line = self.start_row(width, selected=selected)
         widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
         longest = max((width_of(paths.readable(folder["path"])) for folder in self.shown), default=0)
         room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
@@ -98,10 +93,7 @@ def _waiting(folder: FolderView) -> str:
 class FoldersScreen(ListScreen["FolderView"]):
     VIEW: ClassVar[View] = "folders"
     BINDINGS = bindings_of("folders")
-
-    def make_list(self) -> FolderList:
-        self.folders = FolderList(self)
-        return self.folders
+    LIST = FolderList
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -116,7 +108,7 @@ class FoldersScreen(ListScreen["FolderView"]):
             self.studio.feed.read_folders_soon()
 
     def tab_text(self) -> tuple[str, str]:
-        return self.filter_text, fmt.counted(self.folders.count(), "folder")
+        return self.filter_text, fmt.counted(self.list.count(), "folder")
 
     def details(self) -> tuple[str, Facts]:
         folder = self.selected()

@@ -33,12 +33,12 @@ class HelpScreen(Dialog[None]):
     AUTO_FOCUS = "VerticalScroll"
 
     def __init__(self, view: View) -> None:
-        super().__init__()
-        self._view: View = view
+        super().__init__(f"Keys of the view: {view}")
+        self._view = view
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog help"):
-            yield Label(Text(f"Keys of the view: {self._view}"), classes="title")
+            yield Label(Text(self._title), classes="title")
             with Horizontal():
                 yield Label(id="left")
                 yield Label(id="right")

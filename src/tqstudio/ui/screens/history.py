@@ -25,8 +25,7 @@ WHAT_CELLS, NAME_CELLS = 29, 26
 
 class EventList(ItemList["EventView"]):
     def __init__(self, screen: HistoryScreen) -> None:
-        super().__init__(screen.studio, id="events")
-        self._owner = screen
+        super().__init__(screen)
         self._for: tuple[object, ...] = ()
         self._events: list[EventView] = []
         self.follow = True
@@ -38,8 +37,15 @@ class EventList(ItemList["EventView"]):
         key = (model.last_seq, len(model.events), self._owner.filter_text)
         if key != self._for:
             self._for = key
-            self._events = [event for event in model.events if self._owner.shows(event)]
+            self._events = [event for event in model.events if self._shows(event)]
         return self._events
+
+    def _shows(self, event: EventView) -> bool:
+        job = str(event["job"]) if event["job"] is not None else ""
+        texts = event_sentence(event), event_remark(event)
+        return self._owner.matches(
+            job, event["trigger"], status_word(event["target"] or ""), event["worker"], *texts
+        )
 
     def empty(self) -> str:
         return self._owner.nothing(
@@ -61,8 +67,7 @@ class EventList(ItemList["EventView"]):
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         event = self.shown[at]
-        line = self.start(width, palette.cursor if selected else palette.base)
-        line.add(glyphs.cursor if selected else " ", palette.accent).gap()
+        line = self.start_row(width, selected=selected)
         line.cell(fmt.moment(event["at"], self.studio.model.now()), 12, palette.dim)
         job = str(event["job"]) if event["job"] is not None else ""
         line.cell(job, 5, palette.dim, right=True).gap(2)
@@ -81,21 +86,11 @@ class EventList(ItemList["EventView"]):
 class HistoryScreen(ListScreen["EventView"]):
     VIEW: ClassVar[View] = "history"
     BINDINGS = bindings_of("history")
-
-    def make_list(self) -> EventList:
-        self.events = EventList(self)
-        return self.events
-
-    def shows(self, event: EventView) -> bool:
-        job = str(event["job"]) if event["job"] is not None else ""
-        texts = event_sentence(event), event_remark(event)
-        return self.matches(
-            job, event["trigger"], status_word(event["target"] or ""), event["worker"], *texts
-        )
+    LIST = EventList
 
     def tab_text(self) -> tuple[str, str]:
-        following = "following · " if self.events.follow else ""
-        return self.filter_text, f"{following}{fmt.counted(self.events.count(), 'event')}"
+        following = "following · " if self.list.follow else ""
+        return self.filter_text, f"{following}{fmt.counted(self.list.count(), 'event')}"
 
     def details(self) -> tuple[str, Facts]:
         event = self.selected()
@@ -122,5 +117,5 @@ class HistoryScreen(ListScreen["EventView"]):
         self.app.push_screen(JobScreen(self.studio, event["job"]))
 
     async def do_follow(self, _: str) -> None:
-        self.events.follow = not self.events.follow
+        self.list.follow = not self.list.follow
         self.paint()

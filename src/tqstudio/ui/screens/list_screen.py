@@ -1,4 +1,4 @@
-"""Base of the list views: a list above, facts about the selected row below."""
+"""Bases of the views with a list: a filter line and the list above, a pane about the selected row below."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.strip import Strip
 
 from tqstudio.ui.context import Context
+from tqstudio.ui.look.line import Line
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
@@ -49,48 +50,15 @@ class FactPane(LineView):
         return lines
 
 
-class ItemList(RowList, Generic[Item]):
-    """Subclasses provide the items that match the filter; each has a row."""
+class RowsScreen(StudioScreen):
+    """Subclasses compose filter line, list and pane."""
 
-    @property
-    def shown(self) -> Sequence[Item]:
-        raise NotImplementedError
-
-    def count(self) -> int:
-        return len(self.shown)
-
-
-class ListScreen(StudioScreen, Generic[Item]):
-    """Subclasses provide the list and the facts; the filter matches words in a row's text."""
-
-    filter_text = ""
-
-    def make_list(self) -> ItemList[Item]:
-        raise NotImplementedError
-
-    def selected(self) -> Item | None:
-        self.list.settle()
-        shown = self.list.shown
-        return shown[self.list.cursor] if self.list.cursor < len(shown) else None
-
-    def details(self) -> tuple[str, Facts]:
-        """Title and facts of the selected row."""
-        raise NotImplementedError
-
-    def body(self) -> ComposeResult:
-        self.list = self.make_list()
-        self.pane = FactPane(self.studio, self.details)
-        self.filter_line = FilterLine()
-        self.filter_line.placeholder = "words to search for"
-        yield self.filter_line
-        yield self.list
-        yield self.pane
+    list: RowList
+    pane: LineView
+    filter_line: FilterLine
 
     def on_mount(self) -> None:
         self.list.focus()
-
-    def place(self, width: int, height: int) -> None:  # noqa: ARG002
-        self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
 
     def typing(self) -> bool:
         return self.filter_line.has_focus
@@ -108,6 +76,65 @@ class ListScreen(StudioScreen, Generic[Item]):
     async def _opened(self) -> None:
         await self.shell.perform("open")
 
+    @on(FilterLine.Left)
+    def close_filter(self) -> None:
+        self.filter_line.close()
+        self.list.focus()
+
+
+def pane_height(height: int) -> int:
+    """Lines of a pane below the list, in a terminal of this height."""
+    return max(4, min(10, (height - 3) * 2 // 5))
+
+
+class ItemList(RowList, Generic[Item]):
+    """Subclasses provide the items that match the filter; each has a row."""
+
+    def __init__(self, screen: ListScreen[Item]) -> None:
+        super().__init__(screen.studio, id=screen.VIEW)
+        self._owner = screen
+
+    @property
+    def shown(self) -> Sequence[Item]:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        return len(self.shown)
+
+    def start_row(self, width: int, *, selected: bool) -> Line:
+        palette = self.studio.palette
+        line = self.start(width, palette.cursor if selected else palette.base)
+        return line.add(self.studio.glyphs.cursor if selected else " ", palette.accent).gap()
+
+
+class ListScreen(RowsScreen, Generic[Item]):
+    """Subclasses provide the list and the facts; the filter matches words in a row's text."""
+
+    LIST: type[ItemList[Item]]
+    list: ItemList[Item]
+    filter_text = ""
+
+    def selected(self) -> Item | None:
+        self.list.settle()
+        shown = self.list.shown
+        return shown[self.list.cursor] if self.list.cursor < len(shown) else None
+
+    def details(self) -> tuple[str, Facts]:
+        """Title and facts of the selected row."""
+        raise NotImplementedError
+
+    def body(self) -> ComposeResult:
+        self.list = self.LIST(self)
+        self.pane = FactPane(self.studio, self.details)
+        self.filter_line = FilterLine()
+        self.filter_line.placeholder = "words to search for"
+        yield self.filter_line
+        yield self.list
+        yield self.pane
+
+    def place(self, width: int, height: int) -> None:  # noqa: ARG002
+        self.pane.styles.height = pane_height(height)
+
     async def do_filter(self, _: str) -> None:
         self.filter_line.open(self.filter_text)
 
@@ -115,13 +142,8 @@ class ListScreen(StudioScreen, Generic[Item]):
     def _typed(self, message: FilterLine.Typed) -> None:
         self.filter_text = message.value.strip()
         if message.final:
-            self._left()
+            self.close_filter()
         self.paint()
-
-    @on(FilterLine.Left)
-    def _left(self) -> None:
-        self.filter_line.close()
-        self.list.focus()
 
     async def do_back(self, _: str) -> None:
         if self.filter_text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,16 +13,14 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, wrap
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.widgets.row_list import ScrolledLines
 from tqstudio.words import format as fmt
 
 REREAD_S = 1.0
 """Interval at which a followed text is read again."""
 
 
-class TextLines(RowList):
-    HEAD = 0
-
+class TextLines(ScrolledLines):
     def __init__(self, studio: Context, *, wrapped: bool, name_cells: int) -> None:
         super().__init__(studio, id="text")
         self._wrapped = wrapped
@@ -44,18 +42,8 @@ class TextLines(RowList):
     def count(self) -> int:
         return len(self.lines())
 
-    def key(self, at: int) -> Hashable:
-        return at
-
-    def find(self, key: Hashable) -> int | None:
-        return key if isinstance(key, int) and key < self.count() else None
-
     def followed(self) -> int:
         return self.count() - 1
-
-    def move_by(self, rows: int) -> None:
-        """Scroll: a text shows no cursor."""
-        self.scroll_rows(rows)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
         palette, text = self.studio.palette, self.lines()[at]
@@ -95,13 +83,10 @@ class TextScreen(StudioScreen):
         self._title = title
         self._read = read
         self._copied = ""
-        self._follow = follow
-        self._wrapped = wrapped
-        self._name_cells = name_cells
+        self._text = TextLines(studio, wrapped=wrapped, name_cells=name_cells)
+        self._text.follow = follow
 
     def body(self) -> ComposeResult:
-        self._text = TextLines(self.studio, wrapped=self._wrapped, name_cells=self._name_cells)
-        self._text.follow = self._follow
         yield self._text
 
     def tab_text(self) -> tuple[str, str]:
@@ -109,7 +94,7 @@ class TextScreen(StudioScreen):
 
     def on_mount(self) -> None:
         self.shell.start(self.reread())
-        if self._follow:
+        if self._text.follow:
             self.set_interval(REREAD_S, self.reread)
 
     async def reread(self) -> None:

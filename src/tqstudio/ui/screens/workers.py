@@ -35,10 +35,6 @@ COLUMNS = (
 
 
 class WorkerList(ItemList["WorkerView"]):
-    def __init__(self, screen: WorkersScreen) -> None:
-        super().__init__(screen.studio, id="workers")
-        self._owner = screen
-
     @property
     def shown(self) -> list[WorkerView]:
         workers = self.studio.model.workers.values()
@@ -61,8 +57,7 @@ class WorkerList(ItemList["WorkerView"]):
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         worker = self.shown[at]
-        line = self.start(width, palette.cursor if selected else palette.base)
-        line.add(glyphs.cursor if selected else " ", palette.accent).gap()
+        line = self.start_row(width, selected=selected)
         state, word = self._look(worker)
         values = self._values(worker, f"{glyphs.states[state]} {word}")
         for title, cells, from_width, right in COLUMNS:
@@ -104,14 +99,11 @@ class WorkerList(ItemList["WorkerView"]):
 class WorkersScreen(ListScreen["WorkerView"]):
     VIEW: ClassVar[View] = "workers"
     BINDINGS = bindings_of("workers")
-
-    def make_list(self) -> WorkerList:
-        self.rows = WorkerList(self)
-        return self.rows
+    LIST = WorkerList
 
     def tab_text(self) -> tuple[str, str]:
-        busy = sum(worker["job"] is not None for worker in self.rows.shown)
-        return self.filter_text, f"{fmt.counted(len(self.rows.shown), 'worker')}, {busy} busy"
+        busy = sum(worker["job"] is not None for worker in self.list.shown)
+        return self.filter_text, f"{fmt.counted(self.list.count(), 'worker')}, {busy} busy"
 
     def details(self) -> tuple[str, Facts]:
         worker = self.selected()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tqstudio.words.symbols import Glyphs, state_of
@@ -92,10 +93,6 @@ def add_segments(
             text.append((glyphs.states[state], state))
         else:
             text.append((glyphs.states["pending"], "skipped"))
-    start = 0
-    for at in range(1, cells + 1):
-        if at == cells or text[at] != text[start]:
-            sign, role = text[start]
-            line.add(sign * (at - start), palette.states[role])
-            start = at
+    for (sign, role), run in groupby(text):
+        line.add(sign * len(list(run)), palette.states[role])
     line.gap(width - cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from textual import events
 from textual.strip import Strip
@@ -10,16 +10,14 @@ from textual.strip import Strip
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import width_of
 from tqstudio.ui.widgets.line_view import LineView
-from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.widgets.row_list import ScrolledLines
 
 Section = Callable[[int], list[Strip]]
 """Draws the lines of a section for a width."""
 
 
-class Document(RowList):
+class Document(ScrolledLines):
     """Args: `columns` returns the sections for one column, or for two if there is room."""
-
-    HEAD = 0
 
     def __init__(
         self, studio: Context, columns: Callable[[bool], list[list[Section]]], *, two_from: int
@@ -59,16 +57,6 @@ class Document(RowList):
 
     def count(self) -> int:
         return len(self._lines)
-
-    def key(self, at: int) -> Hashable:
-        return at
-
-    def find(self, key: Hashable) -> int | None:
-        return key if isinstance(key, int) else None
-
-    def move_by(self, rows: int) -> None:
-        """Scroll: a document shows no cursor."""
-        self.scroll_rows(rows)
 
     def on_click(self, event: events.Click) -> None:
         """Handle links only: rows cannot be selected."""

@@ -49,7 +49,10 @@ class Footer(LineView):
                 line.add(key, palette.key).add(f" {does}", palette.dim).gap(2)
             return line.strip()
         targets, marked = self._targets(), self._marked()
-        hints = sorted((a for a in actions_of(self._view) if self._shown_here(a)), key=lambda a: a.footer)
+        # A list has no previous screen, only other lists.
+        left_out = "back" if self._view in LISTS else ""
+        hints = [a for a in actions_of(self._view) if a.footer and a.name != left_out]
+        hints.sort(key=lambda action: action.footer)
         last = [a for a in hints if a.name in LAST]
         reserved = sum(self._width(a, targets) for a in last)
         if marked:
@@ -64,10 +67,6 @@ class Footer(LineView):
         for action in last:
             self._add(line, action, targets)
         return line.strip()
-
-    def _shown_here(self, action: Action) -> bool:
-        # A list has no previous screen, only other lists.
-        return bool(action.footer) and not (action.name == "back" and self._view in LISTS)
 
     def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
         if self.studio.model.connection.link is Link.LOST:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.style import Style
 from textual.strip import Strip
 
@@ -10,6 +12,9 @@ from tqstudio.ui.data.model import Link
 from tqstudio.ui.look.line import width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 from tqstudio.words import format as fmt
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.answers import StatusView
 
 COUNTS = (
     ("in_progress", "running"),
@@ -41,19 +46,24 @@ class Header(LineView):
         status = studio.model.status
         if status is None:
             return line.strip()
-        right = self._right(width)
-        words = self._words_fit(line.room - sum(width_of(text) for text, _ in right) - 2)
-        for key, state in COUNTS:
-            count = status["jobs"].get(key, 0)
-            if not count and key == "cancelled":
-                continue
+        right = self._right(status, width)
+        reserved = sum(width_of(text) for text, _ in right)
+        counts = [
+            (key, state, count)
+            for key, state in COUNTS
+            if (count := status["jobs"].get(key, 0)) or key != "cancelled"
+        ]
+        words = line.room - reserved - 2 >= sum(
+            len(fmt.number(count)) + len(state) + 4 for _, state, count in counts
+        )
+        for key, state, count in counts:
             unsure = studio.model.stale and state == "running"
             sign = studio.glyphs.states["stale" if unsure else state]
             word = f" {state}{'?' if unsure else ''}" if words else ""
             label = f"{sign}{fmt.number(count)}{word}"
             shown = palette.states[state] if count else palette.faint
             line.add(label, shown + link("show_state", key)).gap(2 if words else 1)
-        line.gap(line.room - sum(width_of(text) for text, _ in right))
+        line.gap(line.room - reserved)
         for text, style in right:
             line.add(text, style)
         return line.strip()
@@ -74,20 +84,9 @@ class Header(LineView):
         for_s = fmt.age(status["supervisor"]["started_at"], model.now())
         return glyphs.up, f"up {fmt.short_duration(for_s)}" if for_s is not None else "up", palette.good
 
-    def _words_fit(self, room: int) -> bool:
-        status = self.studio.model.status
-        if status is None:
-            return False
-        return room >= sum(
-            len(fmt.number(status["jobs"].get(key, 0))) + len(state) + 4
-            for key, state in COUNTS
-            if key != "cancelled" or status["jobs"].get(key)
-        )
-
-    def _right(self, width: int) -> list[tuple[str, Style]]:
+    def _right(self, status: StatusView, width: int) -> list[tuple[str, Style]]:
         """Speed, ETA and disk, as far as they fit beside the counts."""
-        status, palette = self.studio.model.status, self.studio.palette
-        assert status is not None
+        palette = self.studio.palette
         parts: list[tuple[str, Style]] = []
         if self.studio.model.stale:
             return parts
@@ -101,6 +100,4 @@ class Header(LineView):
             low = disk["free"] < 2 * disk["reserve"]
             word = "disk low" if low else "disk"
             parts.append((f"{word} {units.size(disk['free'])} ", palette.warning if low else palette.dim))
-        if width < 66:
-            return parts[:1]
-        return parts
+        return parts[:1] if width < 66 else parts

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 from textual.message import Message
@@ -25,6 +25,7 @@ from tqstudio.words.symbols import job_state, job_word
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow
     from tqstudio.ui.data.marks import Marks
+    from tqstudio.ui.look.theme import Colours
 
 CACHED = 512
 """Maximal number of cached drawn rows."""
@@ -65,6 +66,22 @@ TAIL = ("quality", "done", "speed", "eta", "worker")
 """The columns that the error code of a failed job replaces."""
 
 
+class RowLook(NamedTuple):
+    """What the drawing of a row depends on besides its job."""
+
+    width: int
+    id_width: int
+    name_cells: int
+    selected: bool
+    focused: bool
+    marked: bool
+    word: str
+    """Of its state, with a countdown."""
+    eta: str
+    thumb: bool
+    palette: Colours
+
+
 class JobList(RowList):
     class NeedMore(Message):
         """The cursor comes near an end of the loaded rows."""
@@ -75,7 +92,7 @@ class JobList(RowList):
 
     def __init__(self, studio: Context) -> None:
         super().__init__(studio, id="jobs")
-        self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
+        self._drawn: OrderedDict[int, tuple[JobRow, RowLook, Strip]] = OrderedDict()
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
         self._below: list[int] = []
@@ -113,12 +130,10 @@ class JobList(RowList):
     def settle(self) -> bool:
         before = self.cursor_key
         moved = super().settle()
-        if moved and before is not None and before not in self._just_deleted():
+        just_deleted: Container[Hashable] = next(reversed(self.studio.model.deleted), {})
+        if moved and before is not None and before not in just_deleted:
             self.replaced_at = monotonic()
         return moved
-
-    def _just_deleted(self) -> Container[Hashable]:
-        return next(reversed(self.studio.model.deleted), {})
 
     def paint(self) -> None:
         super().paint()
@@ -179,40 +194,27 @@ class JobList(RowList):
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
-        row = self.studio.model.jobs.rows[at]
+        row, model = self.studio.model.jobs.rows[at], self.studio.model
         job = row["id"]
-        focused = selected and (self.has_focus or not self.screen.is_current)
-        clock = self._clock(row)
-        thumb = self._thumb(at)
-        drawn_for = (
-            width,
-            self.id_width,
-            self.name_cells,
-            selected,
-            focused,
-            job in self.marks,
-            clock,
-            thumb,
-            self.studio.palette,
+        look = RowLook(
+            *(width, self.id_width, self.name_cells),
+            selected=selected,
+            focused=selected and (self.has_focus or not self.screen.is_current),
+            marked=job in self.marks,
+            word=job_word(row, model.rows_age_s, stale=model.stale),
+            eta=self._eta(row),
+            thumb=self._thumb(at),
+            palette=self.studio.palette,
         )
         cached = self._drawn.get(job)
-        if cached is not None and cached[0] is row and cached[1] == drawn_for:
+        if cached is not None and cached[0] is row and cached[1] == look:
             self._drawn.move_to_end(job)
             return cached[2]
-        base = self.studio.palette.base
-        if selected:
-            base = self.studio.palette.cursor if focused else self.studio.palette.cursor_blur
-        marked = job in self.marks
-        strip = self._draw(row, width, base, selected=selected, marked=marked, clock=clock, thumb=thumb)
-        self._drawn[job] = (row, drawn_for, strip)
+        strip = self._draw(row, look)
+        self._drawn[job] = (row, look, strip)
         if len(self._drawn) > CACHED:
             self._drawn.popitem(last=False)
         return strip
-
-    def _clock(self, row: JobRow) -> tuple[str, str]:
-        """State and last column: the only parts of a row that change with time alone."""
-        model = self.studio.model
-        return job_word(row, model.rows_age_s, stale=model.stale), self._eta(row)
 
     def _thumb(self, at: int) -> bool:
         """Whether the scroll bar's thumb covers this row."""
@@ -242,81 +244,55 @@ class JobList(RowList):
             self._columns = ((width, self.id_width, self.name_cells), tuple(shown.values()), max(8, room()))
         return self._columns[1], self._columns[2]
 
-    def _draw(
-        self,
-        row: JobRow,
-        width: int,
-        base: Style,
-        *,
-        selected: bool,
-        marked: bool,
-        clock: tuple[str, str],
-        thumb: bool,
-    ) -> Strip:
+    def _draw(self, row: JobRow, look: RowLook) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        line = Line(width, base)
-        line.add(glyphs.cursor if selected else " ", palette.accent)
-        line.add(glyphs.marked if marked else " ", palette.mark)
-        columns, name_width = self._layout(width)
+        base = palette.base
+        if look.selected:
+            base = palette.cursor if look.focused else palette.cursor_blur
+        line = Line(look.width, base)
+        line.add(glyphs.cursor if look.selected else " ", palette.accent)
+        line.add(glyphs.marked if look.marked else " ", palette.mark)
+        columns, name_width = self._layout(look.width)
         state = job_state(row, stale=self.studio.model.stale)
+        texts = self._texts(row, state, look)
         for column in columns:
             if column.name in TAIL and state in ("failed", "retry") and row["error"]:
-                room = width - 2 - (width - line.room)
-                sign = row["error"]["code"]
-                line.cell(sign, max(0, room), palette.states[state]).gap()
+                line.cell(row["error"]["code"], max(0, line.room - 2), palette.states[state]).gap()
                 break
-            self._cell(line, column, row, state, name_width, clock)
-            line.gap()
-        line.to(width - 1).add(glyphs.thumb if thumb else " ", palette.rule)
-        return line.strip()
-
-    def _cell(
-        self,
-        line: Line,
-        column: Column,
-        row: JobRow,
-        state: str,
-        name_width: int,
-        clock: tuple[str, str],
-    ) -> None:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
-        width = column.width
-        quiet = row["status"] in ("done", "cancelled")
-        word, eta = clock
-        match column.name:
-            case "id":
-                line.cell(str(row["id"]), width, palette.dim, right=True)
-            case "state":
-                line.cell(f"{glyphs.states[state]} {word}", width, palette.states[state])
-            case "name":
+            text, style = texts[column.name]
+            if column.name == "name":
                 warning = self._warning(row, state, name_width)
                 room = name_width - (width_of(warning) + 1 if warning else 0)
-                name = fit_name(row["name"], room, glyphs.ellipsis)
-                line.cell(name, room, palette.dim if quiet else None)
+                line.cell(fit_name(text, room, glyphs.ellipsis), room, style)
                 if warning:
                     line.gap().add(warning, palette.warning)
-            case "source":
-                line.cell(fmt.source_size(row["source"]), width, palette.dim)
-            case "length":
-                line.cell(fmt.clock_duration(row["source"]["duration_s"]), width, palette.dim, right=True)
-            case "profile":
-                line.cell(row["profile"], width, palette.dim)
-            case "priority":
-                line.cell(f"{row['priority']:+d}" if row["priority"] else "", width, palette.key, right=True)
-            case "quality":
-                add_blocks(line, row["renditions"], width, glyphs, palette)
-            case "done":
-                progress = row["progress"]
-                started = progress > 0 or row["status"] in ("in_progress", "done")
-                text = fmt.percent(progress) if started else ""
-                line.cell(text, width, palette.dim if quiet else None, right=True)
-            case "speed":
-                text = "" if state == "stale" else fmt.speed(row["speed"])
-                line.cell(text, width, palette.dim, right=True)
-            case "eta":
-                line.cell(eta, width, palette.dim if quiet else None, right=True)
-            case "worker":
-                line.cell(row["worker"] or "", width, palette.dim)
+            elif column.name == "quality":
+                add_blocks(line, row["renditions"], column.width, glyphs, palette)
+            else:
+                line.cell(text, column.width, style, right=column.right)
+            line.gap()
+        line.to(look.width - 1).add(glyphs.thumb if look.thumb else " ", palette.rule)
+        return line.strip()
+
+    def _texts(self, row: JobRow, state: str, look: RowLook) -> dict[str, tuple[str, Style | None]]:
+        """Text and style of each column; of the qualities, which are drawn as blocks, none."""
+        palette, source, progress = self.studio.palette, row["source"], row["progress"]
+        main = palette.dim if row["status"] in ("done", "cancelled") else None
+        started = progress > 0 or row["status"] in ("in_progress", "done")
+        return {
+            "id": (str(row["id"]), palette.dim),
+            "state": (f"{self.studio.glyphs.states[state]} {look.word}", palette.states[state]),
+            "name": (row["name"], main),
+            "profile": (row["profile"], palette.dim),
+            "priority": (f"{row['priority']:+d}" if row["priority"] else "", palette.key),
+            "length": (fmt.clock_duration(source["duration_s"]), palette.dim),
+            "source": (fmt.source_size(source), palette.dim),
+            "quality": ("", None),
+            "done": (fmt.percent(progress) if started else "", main),
+            "speed": ("" if state == "stale" else fmt.speed(row["speed"]), palette.dim),
+            "eta": (look.eta, main),
+            "worker": (row["worker"] or "", palette.dim),
+        }
 
     def _warning(self, row: JobRow, state: str, room: int) -> str:
         """The warning count of a job; a failed one shows only its error."""

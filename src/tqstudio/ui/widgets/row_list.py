@@ -24,7 +24,6 @@ class RowList(LineView, can_focus=True):
     RowList { height: 1fr; }
     """
     HEAD = 1
-    EMPTY = "nothing here yet"
 
     class Moved(Message):
         """The cursor is on another row."""
@@ -153,7 +152,7 @@ class RowList(LineView, can_focus=True):
 
     def empty(self) -> str:
         """The text of an empty list."""
-        return self.EMPTY
+        return ""
 
     # Mouse and size.
 
@@ -179,3 +178,18 @@ class RowList(LineView, can_focus=True):
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self.scroll_rows(-WHEEL_LINES)
+
+
+class ScrolledLines(RowList):
+    """Lines that are scrolled, without a head and a visible cursor."""
+
+    HEAD = 0
+
+    def key(self, at: int) -> Hashable:
+        return at
+
+    def find(self, key: Hashable) -> int | None:
+        return key if isinstance(key, int) else None
+
+    def move_by(self, rows: int) -> None:
+        self.scroll_rows(rows)

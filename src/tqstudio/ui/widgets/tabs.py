@@ -6,17 +6,10 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from tqstudio.ui.actions.registry import View
+from tqstudio.ui.actions.registry import LISTS
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
-
-VIEWS: tuple[tuple[View, str], ...] = (
-    ("queue", "Queue"),
-    ("workers", "Workers"),
-    ("folders", "Folders"),
-    ("history", "History"),
-)
 
 
 class Tabs(LineView):
@@ -32,12 +25,12 @@ class Tabs(LineView):
         line = self.start(width).gap()
         short = width < 76
         problems = len(self.studio.model.folder_problems)
-        for at, (view, title) in enumerate(VIEWS, 1):
+        for at, view in enumerate(LISTS, 1):
             here = view == self._view
             click = link(f"view_{view}")
             line.add(f"{at}", (palette.key if here else palette.faint) + click)
             if not short or here:
-                line.add(f" {title}", (palette.strong if here else palette.dim) + click)
+                line.add(f" {view.capitalize()}", (palette.strong if here else palette.dim) + click)
             if view == "folders" and problems:
                 line.add(f" {glyphs.states['failed']}{problems}", palette.error + click)
             line.gap(2)

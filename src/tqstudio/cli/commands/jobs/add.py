@@ -56,14 +56,7 @@ def add(
         raise TqError(
             ErrorCode.BAD_REQUEST, "--delay has no effect without --autorestart", "give both, or neither"
         )
-    from tqstudio.cli.selection import report_skipped, rules, select
-    from tqstudio.home import current_home
-
-    results_of = [absolute(output)] if output else [str(current_home().output)]
-    by = rules(
-        recursive=recursive, extensions=options.listed(ext), limit=limit, order=order, exclude=results_of
-    )
-    files = select(paths, by, report_skipped)
+    files = chosen(paths, output, ext, recursive=recursive, limit=limit, order=order)
     fields = {
         "output_b64": options.output_b64(output),
         "profile": profile,
@@ -82,6 +75,15 @@ def add(
     for result in results:
         describe(result, quiet=as_json)
     return _exit_code(results)
+
+
+def chosen(paths: Sequence[str], output: str | None, ext: list[str] | None, **more: Any) -> list[bytes]:
+    """The videos at these paths, without those in the output. Args: `more` as of `selection.rules`."""
+    from tqstudio.cli.selection import report_skipped, rules, select
+    from tqstudio.home import current_home
+
+    exclude = [absolute(output) if output else str(current_home().output)]
+    return select(paths, rules(extensions=options.listed(ext), exclude=exclude, **more), report_skipped)
 
 
 def offer(

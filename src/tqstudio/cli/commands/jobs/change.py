@@ -14,7 +14,7 @@ from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import ActionResult
@@ -34,39 +34,23 @@ _RESULTS = {
 }
 
 
-def pause(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Pause jobs; a running one stops within 2 s, and its finished segments are kept."""
-    return _do("pause", ids, as_json)
+def _command(operation: str, about: str) -> Callable[..., int]:
+    def command(ids: JobIds, as_json: JsonFlag = False) -> int:
+        return report(act(_session(ids), operation, ids), operation, as_json)
+
+    command.__doc__ = about
+    return command
 
 
-def resume(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Resume paused jobs."""
-    return _do("resume", ids, as_json)
-
-
-def cancel(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Cancel jobs; finished segments are kept for a later retry."""
-    return _do("cancel", ids, as_json)
-
-
-def retry(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Retry failed or cancelled jobs, with the full number of attempts."""
-    return _do("retry", ids, as_json)
-
-
-def restart(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Restart jobs from the beginning, running ones too."""
-    return _do("restart", ids, as_json)
-
-
-def delete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Remove jobs from the list. Ladders stay; partial work of failed or cancelled jobs is removed."""
-    return _do("delete", ids, as_json)
-
-
-def undelete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Restore deleted jobs; work that was removed with them is not restored."""
-    return _do("undelete", ids, as_json)
+pause = _command("pause", "Pause jobs; a running one stops within 2 s, and its finished segments are kept.")
+resume = _command("resume", "Resume paused jobs.")
+cancel = _command("cancel", "Cancel jobs; finished segments are kept for a later retry.")
+retry = _command("retry", "Retry failed or cancelled jobs, with the full number of attempts.")
+restart = _command("restart", "Restart jobs from the beginning, running ones too.")
+delete = _command(
+    "delete", "Remove jobs from the list. Ladders stay; partial work of failed or cancelled jobs is removed."
+)
+undelete = _command("undelete", "Restore deleted jobs; work that was removed with them is not restored.")
 
 
 def retranscode(
@@ -88,13 +72,8 @@ def retranscode(
     as_json: JsonFlag = False,
 ) -> int:
     """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    fields = {
-        "renditions": listed(quality) or None,
-        "drop": listed(drop),
-        "profile": profile,
-        "priority": priority,
-    }
-    results = act(_session(ids), "retranscode", ids, **fields)
+    qualities = {"renditions": listed(quality) or None, "drop": listed(drop)}
+    results = act(_session(ids), "retranscode", ids, **qualities, profile=profile, priority=priority)
     return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
 
 
@@ -121,10 +100,6 @@ def priority(
     change = {"delta": value} if wanted[:1] in "+-" else {"priority": value}
     results = act(_session(numbers), "priority", numbers, **change)
     return report(results, "priority", as_json, how=f" {wanted.removeprefix('=')}")
-
-
-def _do(operation: str, ids: Sequence[int], as_json: bool, **more: Any) -> int:
-    return report(act(_session(ids), operation, ids, **more), operation, as_json)
 
 
 def _session(ids: Sequence[int]) -> SupervisorSession:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio.cli import options, printing
-from tqstudio.cli.commands.jobs.add import describe, offer
+from tqstudio.cli.commands.jobs.add import chosen, describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.supervisor_session import SupervisorSession, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
-from tqstudio.paths import absolute, readable
+from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 from tqstudio.words.added import COMMANDS, sentence
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from tqstudio.protocol.client import Client
 
 INTERRUPTED = 130
-# The initial status of a video by the decision about its file.
-_STATUS_OF = {
-    "queued": "pending",
-    "changed": "pending",
-    "retried": "pending",
-    "cached": "cached",
-    "failed": "failed",
-    "rejected": "rejected",
-}
 
 
 def process(
@@ -72,24 +63,11 @@ def process(
     end unless it is needed by others. After an interruption, run it again to continue.
     """
     del resume
-    from tqstudio.cli.selection import report_skipped, rules, select
-
     wanted = [*(inputs or []), *(paths or [])]
     if not wanted:
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            "no input given",
-            "name one: tqstudio process --input PATH --output DIR",
-        )
-    at_home = current_home()
-    by = rules(
-        recursive=recursive,
-        extensions=options.listed(ext),
-        limit=limit,
-        order=order,
-        exclude=[absolute(output) if output else str(at_home.output)],
-    )
-    files = select(wanted, by, report_skipped)
+        hint = "name one: tqstudio process --input PATH --output DIR"
+        raise TqError(ErrorCode.BAD_REQUEST, "no input given", hint)
+    files = chosen(wanted, output, ext, recursive=recursive, limit=limit, order=order)
     batch = f"process-{uuid.uuid4().hex[:12]}"
     fields = {
         "output_b64": options.output_b64(output),
@@ -245,7 +223,7 @@ def video_of(at: Client, result: AddResult) -> Video:
         name=readable(result["path"].rpartition("/")[2]),
         source=result["path"],
         source_b64=result["path_b64"],
-        status=_STATUS_OF.get(decision, "pending"),
+        status=decision if decision in ("cached", "failed", "rejected") else "pending",
         # A rejected file may belong to a job for another output, which this run does not follow.
         job=None if decision == "rejected" else result["job"],
         slug=result["slug"],

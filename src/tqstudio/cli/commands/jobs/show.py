@@ -240,7 +240,7 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
                 sentences.status_word(r["status"]),
                 fmt.percent(r["progress"]),
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
-                _lasted(r["started_at"], r["completed_at"]),
+                fmt.lasted(r["started_at"], r["completed_at"]),
                 fmt.speed(r["speed"]),
                 r["encoder"] or "",
                 r["error"] or r["reason"] or "",
@@ -263,7 +263,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
-                _lasted(a["started_at"], _last_seen(a)),
+                fmt.lasted(a["started_at"], _last_seen(a)),
                 _resumed_from(a),
                 a["outcome"],
                 a["error_code"] or "",
@@ -277,12 +277,6 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
 def _last_seen(attempt: AttemptView) -> str | None:
     """When an attempt ended; for a lost one, its last progress. None while it runs."""
     return attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
-
-
-def _lasted(began: str | None, ended: str | None) -> str:
-    if began is None or ended is None:
-        return ""
-    return fmt.clock_duration((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
 
 
 def _resumed_from(attempt: AttemptView) -> str:

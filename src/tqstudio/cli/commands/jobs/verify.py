@@ -78,7 +78,8 @@ def _masters(path: str) -> Iterator[Path]:
 
 
 def _print(report: LadderReport, full: bool) -> None:
-    printing.out(f"{_verdict(report.ok)}  {display(os.fsencode(report.master))}")
+    verdict = printing.painted("ok  " if report.ok else "FAIL", "done" if report.ok else "failed")
+    printing.out(f"{verdict}  {display(os.fsencode(report.master))}")
     for finding in report.findings:
         if finding.error is None:
             printing.out(f"      {finding.name:10} {_about(finding)}{_compared(finding) if full else ''}")
@@ -95,10 +96,6 @@ def _compared(finding: Finding) -> str:
     if finding.compared:
         return ", every byte as published"
     return ", published before digests were stored: bytes not compared"
-
-
-def _verdict(ok: bool) -> str:
-    return printing.painted("ok  " if ok else "FAIL", "done" if ok else "failed")
 
 
 def _print_error(of: str, error: TqError) -> None:

@@ -63,13 +63,13 @@ def demo(
         _watch(at.client, folder / "drop", folder / "ladders")
         dropped = [drop(clip, folder / "drop") for clip in clips]
         printing.err(f"copied {len(dropped)} clips into the drop folder {folder / 'drop'}")
+        videos = _start_jobs(at.client, _wait_for_jobs(at.client, dropped), again)
+        at.jobs |= {video.job for video in videos if video.job is not None}
         if has_terminal() and not as_json:
-            videos = _start_jobs(at.client, _wait_for_jobs(at.client, dropped), again)
-            at.jobs |= {video.job for video in videos if video.job is not None}
             code = show(home, f"the demo watches {folder / 'drop'}: drop more videos there", stops=at.started)
             printing.err(f"finished ladders are in {folder / 'ladders'}; the next demo resumes the others")
         else:
-            code = _follow(at, dropped, after, started_at, again=again, as_json=as_json)
+            code = _follow(at, videos, after, started_at, as_json=as_json)
     if at.stopped:
         printing.err("the demo's supervisor has stopped")
     return code
@@ -154,12 +154,10 @@ def _do(at: Client, operation: str, job: int) -> int:
 
 
 def _follow(
-    at: SupervisorSession, dropped: list[Path], after: int, started_at: float, *, again: bool, as_json: bool
+    at: SupervisorSession, videos: list[Video], after: int, started_at: float, *, as_json: bool
 ) -> int:
     from tqstudio.cli.commands.jobs.process import INTERRUPTED, exit_code, follow, print_summary, summary
 
-    videos = _start_jobs(at.client, _wait_for_jobs(at.client, dropped), again)
-    at.jobs |= {video.job for video in videos if video.job is not None}
     if all(video.status == "cached" for video in videos):
         printing.err(
             "the clips were transcoded by an earlier demo; run them again with: tqstudio demo --again"

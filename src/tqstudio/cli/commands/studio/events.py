@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +44,7 @@ def events(
         raise TqError(ErrorCode.BAD_REQUEST, "--json and --csv exclude each other", "choose one of them")
     at = client()
     from_then = None if since is None else parse_since(since)
-    emit = _json_line if as_json else _csv_writer() if as_csv else _line
+    emit = partial(printing.out_json, indent=None) if as_json else _csv_writer() if as_csv else _line
     # Read first, so that events of the time in between are either printed below or followed.
     seen = at.send(calls.events(limit=1))["last_seq"] if follow else 0
     for event in _stored(at, job, from_then, limit):
@@ -125,10 +126,6 @@ def parse_since(text: str) -> str:
         ) from None
     # A time without a zone is local time.
     return given.astimezone(UTC).isoformat()
-
-
-def _json_line(event: EventView) -> None:
-    printing.out_json(event, indent=None)
 
 
 def _csv_writer() -> Callable[[EventView], None]:

@@ -9,12 +9,14 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import client, session_for
+from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tqstudio.engine.store.db.connection import Connection
 
 Names = Annotated[
@@ -53,43 +55,39 @@ def list_workers(as_json: JsonFlag = False) -> int:
     return 0
 
 
-def enable(names: Names, as_json: JsonFlag = False) -> int:
-    """Enable workers."""
-    return _do("enable", names, as_json)
+def _command(verb: str, about: str) -> Callable[..., int]:
+    def command(names: Names, as_json: JsonFlag = False) -> int:
+        at = _session(names).client
+        views = [at.send(calls.worker_action(name, verb)) for name in names]
+        if as_json:
+            printing.out_json({"workers": views})
+            return 0
+        for view in views:
+            does = "takes jobs" if verb == "enable" else "takes no jobs until it is enabled"
+            if verb != "enable" and view["job"] is not None:
+                does = f"finishes job {view['job']}, then {does}"
+            printing.out(f"{view['name']} ({view['status']}) {does}")
+        return 0
+
+    command.__doc__ = about
+    return command
 
 
-def disable(names: Names, as_json: JsonFlag = False) -> int:
-    """Disable workers; a running job is finished first."""
-    return _do("disable", names, as_json)
+enable = _command("enable", "Enable workers.")
+disable = _command("disable", "Disable workers; a running job is finished first.")
+drain = _command("drain", "Let workers finish their job and take no more.")
 
 
-def drain(names: Names, as_json: JsonFlag = False) -> int:
-    """Let workers finish their job and take no more."""
-    return _do("drain", names, as_json)
+def _session(names: Sequence[str]) -> SupervisorSession:
+    """The supervisor for a change of workers, at least one of which exists."""
 
-
-def _do(verb: str, names: list[str], as_json: bool) -> int:
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.machine import workers
 
         return any(workers.by_name(db, name) for name in names)
 
-    error = TqError(
-        ErrorCode.NOT_FOUND, f"there is no worker {names[0]}", "list them with: tqstudio worker list"
-    )
-    at = session_for(known, error).client
-    views = [at.send(calls.worker_action(name, verb)) for name in names]
-    if as_json:
-        printing.out_json({"workers": views})
-        return 0
-    for view in views:
-        does = "takes jobs"
-        if verb != "enable":
-            does = "takes no jobs until it is enabled"
-            if view["job"] is not None:
-                does = f"finishes job {view['job']}, then {does}"
-        printing.out(f"{view['name']} ({view['status']}) {does}")
-    return 0
+    message = f"there is no worker {names[0]}"
+    return session_for(known, TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio worker list"))
 
 
 def run() -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import CursorResult, Engine, Executable, TextClause, text
+from sqlalchemy import CursorResult, Engine, Executable, text
 
 from tqstudio.engine.store.db import sqlite
 
@@ -39,9 +38,7 @@ class Connection:
         Raises:
             sqlalchemy.exc.DBAPIError: the database refused it.
         """
-        if isinstance(statement, str):
-            statement = _text(statement)
-        return self._connection.execute(statement, values)
+        return self._connection.execute(text(statement) if isinstance(statement, str) else statement, values)
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -60,11 +57,6 @@ class Connection:
 
     def close(self) -> None:
         self._connection.close()
-
-
-@lru_cache(maxsize=512)
-def _text(sql: str) -> TextClause:
-    return text(sql)
 
 
 def connect(path: Path, *, read_only: bool = False) -> Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import insert
@@ -25,25 +26,17 @@ def migrate(path: Path) -> None:
         TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
     """
     try:
-        _migrate(path)
+        version = schema_version(path)
+        if version is None:
+            _create(path)
+        elif version > SCHEMA_VERSION:
+            what = f"{path} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
+            raise TqError(ErrorCode.NEWER_DATABASE, what)
+        elif version < SCHEMA_VERSION:
+            backup.before_migration(path, SCHEMA_VERSION)
+            _upgrade(path)
     except DBAPIError as error:
         raise errors.as_tq_error(error, path) from error
-
-
-def _migrate(path: Path) -> None:
-    version = schema_version(path)
-    if version == SCHEMA_VERSION:
-        return
-    if version is None:
-        _create(path)
-        return
-    if version > SCHEMA_VERSION:
-        raise TqError(
-            ErrorCode.NEWER_DATABASE,
-            f"{path} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}",
-        )
-    backup.before_migration(path, SCHEMA_VERSION)
-    _upgrade(path)
 
 
 def _create(path: Path) -> None:
@@ -89,14 +82,11 @@ def is_old(path: Path) -> bool:
 
 def schema_version(path: Path, *, read_only: bool = False) -> str | None:
     """Returns the schema version; None for an empty database."""
-    db = connect(path, read_only=read_only)
-    try:
+    with closing(connect(path, read_only=read_only)) as db:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").first() is None:
             return None
         version = db.execute("SELECT version_num FROM alembic_version").scalar()
         return None if version is None else str(version)
-    finally:
-        db.close()
 
 
 def main() -> None:

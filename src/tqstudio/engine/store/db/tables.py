@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -56,58 +58,34 @@ _OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
 AUTOINCREMENT = {"sqlite_autoincrement": True}
 
 
+def _in(values: Iterable[StrEnum]) -> str:
+    return ", ".join(f"'{each.value}'" for each in values)
+
+
 def _one_of(column: str, values: Iterable[StrEnum]) -> CheckConstraint:
-    listed = ", ".join(f"'{member.value}'" for member in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=column)
+    return CheckConstraint(f"{column} IN ({_in(values)})", name=column)
 
 
-def _in(statuses: Iterable[JobStatus]) -> str:
-    return ", ".join(f"'{status.value}'" for status in statuses)
+def _column(kind: Any, *, default: str | int | None = None, optional: bool = False) -> Any:
+    """Defines a column. One that is optional has no default: it is NULL."""
+    given = None if default is None or optional else text(repr(default))
+    return Field(sa_column=Column(kind, nullable=optional, server_default=given))
 
 
-def _id() -> int | None:
-    column: int | None = Field(default=None, sa_column=Column(Integer, primary_key=True, autoincrement=True))
-    return column
+_bytes = partial(_column, LargeBinary)
+_text = partial(_column, Text)
+_int = partial(_column, Integer, default=0)
+_big = partial(_column, BigInteger)
+_float = partial(_column, Float, default=0)
+_time = partial(_column, BigInteger, optional=True)
 
 
-def _time(*, optional: bool = True) -> int | None:
-    column: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=optional))
-    return column
+def _id() -> Any:
+    return Field(default=None, sa_column=Column(Integer, primary_key=True, autoincrement=True))
 
 
-def _bytes() -> bytes:
-    column: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    return column
-
-
-def _text(*, optional: bool = False, default: str | None = None) -> str:
-    column: str = Field(
-        default=default,
-        sa_column=Column(
-            Text, nullable=optional, server_default=None if default is None else text(f"'{default}'")
-        ),
-    )
-    return column
-
-
-def _int(default: int = 0) -> int:
-    column: int = Field(
-        default=default, sa_column=Column(Integer, nullable=False, server_default=text(str(default)))
-    )
-    return column
-
-
-def _float(*, optional: bool = False) -> float:
-    column: float = Field(
-        default=None if optional else 0.0,
-        sa_column=Column(Float, nullable=optional, server_default=None if optional else text("0")),
-    )
-    return column
-
-
-def _ref(target: str, *, optional: bool = False) -> int:
-    column: int = Field(default=None, sa_column=Column(Integer, ForeignKey(target), nullable=optional))
-    return column
+def _ref(target: str, *, optional: bool = False) -> Any:
+    return Field(sa_column=Column(Integer, ForeignKey(target), nullable=optional))
 
 
 def _orders(prefix: str, where: str) -> tuple[Index, ...]:
@@ -135,8 +113,8 @@ class Folder(SQLModel, table=True):
     output_root: bytes = _bytes()
     profile: str = _text()
     watch: str = _text(default="auto")
-    enabled: int = _int(1)
-    recursive: int = _int(1)
+    enabled: int = _int(default=1)
+    recursive: int = _int(default=1)
     patterns: str = _text(default="[]")
     settle_s: float = _float(optional=True)
     priority: int = _int()
@@ -146,7 +124,7 @@ class Folder(SQLModel, table=True):
     autorestart_delay_s: float = _float()
     exclude: str = _text(default="[]")
     after_done: str = _text(default="keep")
-    done_dir: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    done_dir: bytes = _bytes(optional=True)
     """Where sources are moved to."""
     duplicates: str = _text(default="encode")
     template: str = _text(default="{slug}")
@@ -176,16 +154,16 @@ class Video(SQLModel, table=True):
     """The same in lower case, searched by text filters: LIKE ignores case for ASCII only."""
     title: str = _text()
     slug: str = _text()
-    size: int = Field(sa_column=Column(BigInteger, nullable=False))
-    mtime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
+    size: int = _big()
+    mtime_ns: int = _big()
     quick_hash: str = _text(optional=True)
     full_hash: str = _text(optional=True)
     facts: str = _text(optional=True)
     probe_error: str = _text(optional=True)
     """JSON of the background probe's error for the present source."""
-    inode: int = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    inode: int = _big(optional=True)
     """Of the source; with size and time it identifies a renamed file."""
-    generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    generation_id: int = _int(optional=True)
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()
     source_deleted_at: int | None = _time()
@@ -216,19 +194,19 @@ class Published(SQLModel, table=True):
     generation_id: int = _ref("generation.id")
     name: str = _text()
     kind: str = _text()
-    width: int = Field(default=None, sa_column=Column(Integer, nullable=True))
-    height: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    width: int = _int(optional=True)
+    height: int = _int(optional=True)
     frame_rate: float = _float(optional=True)
     codecs: str = _text()
     duration_s: float = _float()
     average_bps: int = _int()
     peak_bps: int = _int()
-    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    size: int = _big()
     settings_hash: str = _text()
     stream_key: str = _text()
     language: str = _text(optional=True)
     title: str = _text(optional=True)
-    channels: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    channels: int = _int(optional=True)
     is_default: int = _int()
     files: str = _text()
     """JSON [[name, size, duration_s, blake3, [[offset, size, duration_s], …]], …] of the segments, in order,
@@ -257,11 +235,11 @@ class Removal(SQLModel, table=True):
 
     job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
     video_id: int = _ref("video.id")
-    size: int = Field(sa_column=Column(BigInteger, nullable=False))
-    mtime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
-    inode: int = Field(sa_column=Column(BigInteger, nullable=False))
-    ctime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
-    target: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    size: int = _big()
+    mtime_ns: int = _big()
+    inode: int = _big()
+    ctime_ns: int = _big()
+    target: bytes = _bytes(optional=True)
     """Where it is being moved to."""
     begun_at: int | None = _time()
     """Since when it may be gone."""
@@ -284,7 +262,7 @@ class Job(SQLModel, table=True):
     __table_args__ = (
         _one_of("kind", JobKind),
         _one_of("status", JobStatus),
-        CheckConstraint(f"step IS NULL OR step IN ({', '.join(repr(s.value) for s in Step)})", name="step"),
+        CheckConstraint(f"step IS NULL OR step IN ({_in(Step)})", name="step"),
         _one_of("control", Control),
         _one_of("autorestart", Autorestart),
         CheckConstraint(
@@ -370,8 +348,8 @@ class Job(SQLModel, table=True):
     """Position in the media, in seconds, where the attempt that crashed last had resumed."""
     starts_over: int = _int()
     """Whether it was restarted and its earlier work still has to be removed."""
-    max_attempts: int = _int(3)
-    max_crashes: int = _int(3)
+    max_attempts: int = _int(default=3)
+    max_crashes: int = _int(default=3)
     epoch: int = _int()
     supervisor_id: int = _ref("supervisor.id", optional=True)
     """The supervisor that granted the lease and keeps its deadline."""
@@ -389,7 +367,7 @@ class Job(SQLModel, table=True):
     autorestart_delay_s: float = _float()
     restarts: int = _int()
     last_restart_at: int | None = _time()
-    processed_by_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    processed_by_id: int = _int(optional=True)
     processed_by: str = _text(optional=True)
     metadata_json: str = _text(default="{}")
     warnings: str = _text(default="[]")
@@ -418,13 +396,13 @@ class Rendition(SQLModel, table=True):
     position: int = _int()
     status: str = _text(default=RenditionStatus.PENDING.value)
     reason: str = _text(optional=True)
-    required: int = _int(1)
-    width: int = Field(default=None, sa_column=Column(Integer, nullable=True))
-    height: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    required: int = _int(default=1)
+    width: int = _int(optional=True)
+    height: int = _int(optional=True)
     encoder: str = _text(optional=True)
     progress: float = _float()
     segments_done: int = _int()
-    segments_total: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    segments_total: int = _int(optional=True)
     speed: float = _float(optional=True)
     settings_hash: str = _text(optional=True)
     stream_key: str = _text(optional=True)
@@ -448,8 +426,8 @@ class Attempt(SQLModel, table=True):
     encoder: str = _text(optional=True)
     argv: str = _text(default="[]")
     steps: str = _text(default="{}")
-    resumed_from: int = Field(default=None, sa_column=Column(Integer, nullable=True))
-    resumed_at_s: float = Field(default=None, sa_column=Column(Float, nullable=True))
+    resumed_from: int = _int(optional=True)
+    resumed_at_s: float = _float(optional=True)
     started_at: int | None = _time(optional=False)
     ended_at: int | None = _time()
     """For a lost attempt: when the loss was detected, possibly hours later."""
@@ -472,11 +450,11 @@ class Worker(SQLModel, table=True):
     kind: str = _text()
     device: str = _text(optional=True)
     encoder: str = _text(optional=True)
-    enabled: int = _int(1)
+    enabled: int = _int(default=1)
     """The operator's intent; workers cannot change it."""
     draining: int = _int()
     instance: str = _text(optional=True)
-    pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    pid: int = _int(optional=True)
     pid_started: float = _float(optional=True)
     capabilities: str = _text(default="{}")
     metadata_json: str = _text(default="{}")
@@ -500,7 +478,7 @@ class Supervisor(SQLModel, table=True):
     id: int | None = _id()
     store_uuid: str = _text()
     """Identifies this database in the segment stores of its outputs."""
-    pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    pid: int = _int(optional=True)
     version: str = _text(optional=True)
     started_at: int | None = _time()
     expires_at: int | None = _time(optional=False)
@@ -513,7 +491,7 @@ class Gate(SQLModel, table=True):
     __table_args__ = (_one_of("kind", GateKind),)
     kind: str = Field(sa_column=Column(Text, primary_key=True))
     reason: str = _text()
-    path: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    path: bytes = _bytes(optional=True)
     """The full volume, for a disk gate."""
     since: int | None = _time(optional=False)
 
@@ -530,8 +508,8 @@ class Event(SQLModel, table=True):
     seq: int | None = _id()
     at: int | None = _time(optional=False)
     trigger: str = _text()
-    job_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
-    video_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    job_id: int = _int(optional=True)
+    video_id: int = _int(optional=True)
     worker: str = _text(optional=True)
     source: str = _text(optional=True)
     target: str = _text(optional=True)

@@ -7,24 +7,14 @@ kept by the supervisor that granted it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import (
-    Select,
-    and_,
-    bindparam,
-    exists,
-    func,
-    insert,
-    literal_column,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import Select, and_, bindparam, func, insert, literal_column, select, union_all, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import attempt, const, gate, job, worker
 from tqstudio.engine.store.db.tables import supervisor as supervisors
@@ -101,29 +91,7 @@ IS_ATTEMPT = and_(attempt.c.job_id == bindparam("leased"), attempt.c.epoch == bi
 """The condition that an attempt is that of a lease."""
 
 
-_LEASE = (
-    job.c.id,
-    job.c.video_id,
-    job.c.epoch,
-    job.c.worker_id,
-    job.c.processed_by,
-    job.c.instance,
-    job.c.control,
-    job.c.attempts,
-    job.c.crashes,
-    job.c.max_attempts,
-    job.c.max_crashes,
-    job.c.progress,
-)
-"""The columns of a `HeldLease`, in order."""
-
-
-def _lease(row: Any) -> HeldLease:
-    values = list(row)
-    values[6] = Control(values[6])
-    return HeldLease(*values)
-
-
+_LEASES = Rows(HeldLease, job, job="id", video="video_id", worker="processed_by", waited_us=None)
 READY = and_(job.c.status == const(JobStatus.PENDING), job.c.not_before.is_(None), job.c.deleted_at.is_(None))
 """The condition of the partial index `ix_job_ready`."""
 
@@ -151,7 +119,7 @@ _MAY_WORK = select(worker.c.id).where(
     worker.c.draining == 0,
     worker.c.quarantined_at.is_(None),
     worker.c.suspected_at.is_(None),
-    ~exists(select(gate.c.kind)),
+    ~select(gate.c.kind).exists(),
 )
 """Whether a worker may get a job."""
 _CLAIM = (
@@ -171,7 +139,7 @@ _CLAIM = (
         processed_by=bindparam("name"),
         step=None,
     )
-    .returning(*_LEASE)
+    .returning(*_LEASES.columns)
 )
 _EARLIER = select(func.count()).where(attempt.c.job_id == bindparam("job")).scalar_subquery()
 _ATTEMPT = insert(attempt).values(
@@ -228,7 +196,7 @@ def claim(
     ).first()
     if row is None:
         return None
-    lease = replace(_lease(row), waited_us=waited_us)
+    lease = _LEASES.value(row, waited_us=waited_us)
     log = f"{lease.epoch}.log"
     db.execute(
         _ATTEMPT,
@@ -283,17 +251,16 @@ def head(db: Connection) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-_HELD = select(*_LEASE).where(IS_HELD)
+_HELD = select(*_LEASES.columns).where(IS_HELD)
 
 
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
-    row = db.execute(_HELD, token.values).first()
-    return None if row is None else _lease(row)
+    return _LEASES.first(db.execute(_HELD, token.values))
 
 
 _RUNNING = (
-    select(*_LEASE)
+    select(*_LEASES.columns)
     .with_hint(job, indexed_by("ix_job_instance"), "sqlite")
     .where(job.c.status == const(JobStatus.IN_PROGRESS))
 )
@@ -303,12 +270,12 @@ _GRANTED = _RUNNING.where(job.c.supervisor_id == bindparam("supervisor"))
 
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
     """Returns the leases of a worker's process."""
-    return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
+    return [_LEASES.value(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
 
 
 def granted(db: Connection, supervisor: int) -> list[HeldLease]:
     """Returns the leases that a supervisor has granted or taken over."""
-    return [_lease(row) for row in db.execute(_GRANTED, {"supervisor": supervisor})]
+    return [_LEASES.value(row) for row in db.execute(_GRANTED, {"supervisor": supervisor})]
 
 
 def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
@@ -316,8 +283,8 @@ def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
     row = supervisors.c
     ended = select(row.id).where(row.id != supervisor, row.expires_at <= now)
     statement = update(job).where(job.c.status == JobStatus.IN_PROGRESS, job.c.supervisor_id.in_(ended))
-    taken = db.execute(statement.values(supervisor_id=supervisor).returning(*_LEASE))
-    return [_lease(row) for row in taken]
+    taken = db.execute(statement.values(supervisor_id=supervisor).returning(*_LEASES.columns))
+    return [_LEASES.value(row) for row in taken]
 
 
 _END_ATTEMPT = update(attempt).where(IS_ATTEMPT)

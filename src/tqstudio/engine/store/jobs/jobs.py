@@ -11,6 +11,7 @@ from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, updat
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job, video
 from tqstudio.engine.store.jobs.progress import reset_renditions
@@ -28,23 +29,32 @@ from tqstudio.lifecycle import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """The values of a new job."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a job was requested to do."""
 
-    video: int
     profile: str
     profile_json: str
     prefer_gpu: bool
     kind: JobKind = JobKind.NEW
     priority: int = 0
-    hold: bool = False
-    batch: str | None = None
     requested: tuple[str, ...] | None = None
     dropped: tuple[str, ...] = ()
     max_attempts: int = 3
     max_crashes: int = 3
     autorestart: AutorestartRule = NO_AUTORESTART
+
+    @property
+    def encodes_all(self) -> bool:
+        """Whether no rendition of the current generation is kept."""
+        return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob(JobSpec):
+    video: int
+    hold: bool = False
+    batch: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     from_folder: bool = False
@@ -227,9 +237,8 @@ def set_profile(
     if of_video is None:
         return False
     reset_renditions(db, number)
-    events.append(
-        db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=f"profile {profile}"
-    )
+    detail = f"profile {profile}"
+    events.append(db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=detail)
     return True
 
 
@@ -244,15 +253,8 @@ def encode_all(db: Connection, number: int, *, now: int, actor: str) -> bool:
     ).scalar()
     if of_video is None:
         return False
-    events.append(
-        db,
-        EventKind.FORCED,
-        now=now,
-        actor=actor,
-        job=number,
-        video=of_video,
-        detail="encodes everything again",
-    )
+    detail = "encodes everything again"
+    events.append(db, EventKind.FORCED, now=now, actor=actor, job=number, video=of_video, detail=detail)
     return True
 
 
@@ -286,41 +288,13 @@ def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000)
     return db.execute(update(job).where(chosen).values(not_before=None, ready_at=now)).rowcount
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
-    """The request of a job."""
-
-    kind: JobKind
-    profile: str
-    profile_json: str
-    prefer_gpu: bool
-    requested: tuple[str, ...] | None
-    dropped: tuple[str, ...]
-    max_attempts: int
-    max_crashes: int
-    priority: int
-    autorestart: AutorestartRule
-
-    @property
-    def encodes_all(self) -> bool:
-        """Whether no rendition of the current generation is kept."""
-        return self.kind is not JobKind.CHANGED and self.requested is None and not self.dropped
+_SPECS = Rows(JobSpec, job, autorestart=None)
 
 
 def spec_of(db: Connection, number: int) -> JobSpec:
-    row = db.execute(select(job).where(job.c.id == number)).one()
-    return JobSpec(
-        kind=JobKind(row.kind),
-        profile=row.profile,
-        profile_json=row.profile_json,
-        prefer_gpu=bool(row.prefer_gpu),
-        requested=None if row.requested is None else tuple(json.loads(row.requested)),
-        dropped=tuple(json.loads(row.dropped)),
-        max_attempts=row.max_attempts,
-        max_crashes=row.max_crashes,
-        priority=row.priority,
-        autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
-    )
+    rule = job.c["autorestart_limit", "autorestart_delay_s"]
+    row = db.execute(select(*_SPECS.columns, *rule).where(job.c.id == number)).one()
+    return _SPECS.value(row, autorestart=AutorestartRule(*row[-2:]))
 
 
 def starts_over(db: Connection, number: int) -> bool:

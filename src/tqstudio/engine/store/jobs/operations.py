@@ -74,26 +74,20 @@ def _refused(facts: JobFacts, reason: str) -> Applied:
 def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, actor: str) -> Applied:
     operation = Operation.DELETE if deleted else Operation.UNDELETE
     decision = decide(facts.status, operation)
-    if not decision.allowed or facts.deleted == deleted:
-        return Applied(
-            decision if not decision.allowed else Decision(Effect.NOTHING), facts.status, facts.control
-        )
+    if decision.allowed and facts.deleted == deleted:
+        decision = Decision(Effect.NOTHING)
+    if decision.effect in (None, Effect.NOTHING):
+        return Applied(decision, facts.status, facts.control)
     if not deleted and facts.status in (JobStatus.PENDING, JobStatus.PAUSED):
         other = open_job_of(db, facts.video)
         if other is not None:
             return _refused(facts, f"cannot be undeleted: job {other} has the same video; cancel that first")
     db.execute(update(job).where(job.c.id == facts.id).values(deleted_at=now if deleted else None))
+    kind, status = EventKind.DELETED if deleted else EventKind.UNDELETED, facts.status
     events.append(
-        db,
-        EventKind.DELETED if deleted else EventKind.UNDELETED,
-        now=now,
-        actor=actor,
-        job=facts.id,
-        video=facts.video,
-        source=facts.status,
-        target=facts.status,
+        db, kind, now=now, actor=actor, job=facts.id, video=facts.video, source=status, target=status
     )
-    return Applied(decision, facts.status, facts.control)
+    return Applied(decision, status, facts.control)
 
 
 def set_priority(
@@ -114,13 +108,8 @@ def set_priority(
         priority = db.execute(
             update(job).where(job.c.id == number).values(priority=bounded).returning(job.c.priority)
         ).scalar_one()
+        detail = f"priority {priority}"
         events.append(
-            db,
-            EventKind.PRIORITY,
-            now=now,
-            actor=actor,
-            job=number,
-            video=facts.video,
-            detail=f"priority {priority}",
+            db, EventKind.PRIORITY, now=now, actor=actor, job=number, video=facts.video, detail=detail
         )
     return Applied(decision, facts.status, facts.control)

@@ -61,15 +61,13 @@ def fail(
     Args:
         forgotten: whether the finished segments are removed.
     """
-    lease = claims.held(db, token)
-    if lease is None:
-        return None
-    speeds.add_work(db, lease.job, lease.epoch, now=now)
-    controlled = _apply_control(db, lease, now=now, actor=worker, detail=failure.text)
-    if controlled is not None:
-        return controlled
+    lease = _ending(db, token, now=now, actor=worker, detail=failure.text)
+    if not isinstance(lease, HeldLease):
+        return lease
     error = failure.text[:MAX_ERROR_TEXT]
-    repeated = lease.attempts > 0 and _last_error(db, lease.job) == (failure.code, error)
+    # Of the last failure since the last retry by a user.
+    last_error = select(job.c.error_code, job.c.error_text).where(job.c.id == lease.job)
+    repeated = lease.attempts > 0 and db.execute(last_error).one() == (failure.code, error)
     verdict = judge_failure(
         failure.code,
         attempts=lease.attempts,
@@ -124,23 +122,13 @@ def _failed(now: int, *, denied: bool) -> dict[str, Any]:
     return {"completed_at": now, "autorestart": case(kept, else_=after)}
 
 
-def _last_error(db: Connection, number: int) -> tuple[str | None, str | None]:
-    """Returns code and text of the last failure since the last retry by a user."""
-    row = db.execute(select(job.c.error_code, job.c.error_text).where(job.c.id == number)).one()
-    return row[0], row[1]
-
-
 def release(
     db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
 ) -> JobStatus | None:
     """Ends the lease of a worker that stopped on request (`reason`) or for a shutdown (None)."""
-    lease = claims.held(db, token)
-    if lease is None:
-        return None
-    speeds.add_work(db, lease.job, lease.epoch, now=now)
-    controlled = _apply_control(db, lease, now=now, actor=worker)
-    if controlled is not None:
-        return controlled
+    lease = _ending(db, token, now=now, actor=worker)
+    if not isinstance(lease, HeldLease):
+        return lease
     detail = None if reason is None else f"{reason.value} was withdrawn"
     move(
         db,
@@ -164,41 +152,30 @@ _CONTROL_ENDS: dict[Control, tuple[Trigger, AttemptOutcome]] = {
 }
 
 
-def _apply_control(
-    db: Connection, lease: HeldLease, *, now: int, actor: str, detail: str | None = None
-) -> JobStatus | None:
-    """Applies the control request of a job whose worker has stopped."""
-    if lease.control is Control.NONE:
+def _ending(
+    db: Connection, token: Token, *, now: int, actor: str, detail: str | None = None, silent: bool = False
+) -> HeldLease | JobStatus | None:
+    """Returns the lease that is to be ended; or the job's status, if a control request has ended it.
+
+    None if it is lost.
+
+    Args:
+        silent: whether its worker may have ended long ago.
+    """
+    lease = claims.held(db, token)
+    if lease is None:
         return None
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)
+    if lease.control is Control.NONE:
+        return lease
     trigger, outcome = _CONTROL_ENDS[lease.control]
+    assign = assignments_of(trigger, now=now)
     move(
-        db,
-        lease.job,
-        trigger,
-        now=now,
-        lease=lease,
-        actor=actor,
-        worker=actor,
-        detail=detail,
-        assign=assignments_of(trigger, now=now),
+        db, lease.job, trigger, now=now, lease=lease, actor=actor, worker=actor, detail=detail, assign=assign
     )
     answer = target_of(trigger)
     claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
     return answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Reached:
-    """The progress of a job at a crash."""
-
-    segments: int
-    """Finished segments of all qualities."""
-    resumed_at_s: float
-    """Position in the media where the crashed attempt had resumed, after the finished fragments."""
-
-    def or_further(self, before: _Reached) -> _Reached:
-        """Returns the maximum of both: repeating lost work is no progress."""
-        return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
 
 
 _SEGMENTS = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == bindparam("leased"))
@@ -211,12 +188,6 @@ _REACHED = select(
 ).where(job.c.id == bindparam("leased"))
 
 
-def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
-    """Returns the progress now and at the last crash."""
-    row = db.execute(_REACHED, lease.token.values).one()
-    return _Reached(row[0], row[1]), _Reached(row[2], row[3])
-
-
 def lose(
     db: Connection,
     lease: HeldLease,
@@ -227,24 +198,20 @@ def lose(
     event: EventKind | None = None,
 ) -> JobStatus | None:
     """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile."""
-    current = claims.held(db, lease.token)
-    if current is None:
-        return None
+    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, silent=True)
+    if not isinstance(current, HeldLease):
+        return current
     lease = current
-    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
-    controlled = _apply_control(db, lease, now=now, actor="supervisor", detail=why)
-    if controlled is not None:
-        return controlled
-    reached, before = _reached(db, lease)
+    # Repeating lost work is no progress: what counts is the furthest that any attempt has reached.
+    segments, resumed_at_s, segments_before, resumed_before_s = db.execute(_REACHED, lease.token.values).one()
     verdict = judge_loss(
         attempts=lease.attempts,
         crashes=lease.crashes,
         max_crashes=lease.max_crashes,
-        got_further=reached.segments > before.segments,
-        had_got_further=reached.resumed_at_s > before.resumed_at_s,
+        got_further=segments > segments_before,
+        had_got_further=resumed_at_s > resumed_before_s,
     )
     poison = verdict.trigger is EventKind.FAIL_FINAL
-    furthest = reached.or_further(before)
     move(
         db,
         lease.job,
@@ -258,8 +225,8 @@ def lose(
         event=None if poison else event,
         assign={
             "crashes": verdict.crashes,
-            "segments_at_crash": furthest.segments,
-            "resumed_at_crash_s": furthest.resumed_at_s,
+            "segments_at_crash": max(segments, segments_before),
+            "resumed_at_crash_s": max(resumed_at_s, resumed_before_s),
             "error_code": verdict.code,
             "error_text": why[:MAX_ERROR_TEXT],
             "error_hint": None,
@@ -278,34 +245,14 @@ def requeue(
     db: Connection, lease: HeldLease, *, now: int, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
 ) -> JobStatus | None:
     """Ends a lease without counting a failure or crash. None: it has ended meanwhile."""
-    current = claims.held(db, lease.token)
-    if current is None:
-        return None
+    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, silent=True)
+    if not isinstance(current, HeldLease):
+        return current
     lease = current
-    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
-    controlled = _apply_control(db, lease, now=now, actor="supervisor", detail=why)
-    if controlled is not None:
-        return controlled
-    move(
-        db,
-        lease.job,
-        EventKind.RELEASE,
-        now=now,
-        lease=lease,
-        actor="supervisor",
-        detail=why,
-        event=event,
-    )
-    claims.end_attempt(
-        db,
-        lease,
-        AttemptOutcome.LOST,
-        now=now,
-        answer=JobStatus.PENDING,
-        code=ErrorCode.WORKER_LOST,
-        error=why,
-    )
-    return JobStatus.PENDING
+    move(db, lease.job, EventKind.RELEASE, now=now, lease=lease, actor="supervisor", detail=why, event=event)
+    answer, code = JobStatus.PENDING, ErrorCode.WORKER_LOST
+    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why)
+    return answer
 
 
 def complete(

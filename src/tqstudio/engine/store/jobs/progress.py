@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, delete, func, select, update
 
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import greatest, upsert
 from tqstudio.engine.store.db.tables import attempt, const, rendition
 from tqstudio.engine.store.db.tables import job as job_table
@@ -45,26 +46,14 @@ class RenditionRow:
 
 
 _FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
-_PROGRESS = _FIELDS.index("progress")
-_COLUMNS = [rendition.c[name] for name in _FIELDS]
-
-
+_ROWS = Rows(RenditionRow, rendition, kept="progress")
 _RENDITIONS = (
-    select(*_COLUMNS).where(rendition.c.job_id == bindparam("number")).order_by(rendition.c.position)
+    select(*_ROWS.columns).where(rendition.c.job_id == bindparam("number")).order_by(rendition.c.position)
 )
 
 
 def renditions(db: Connection, job: int) -> list[RenditionRow]:
-    rows = []
-    for row in db.execute(_RENDITIONS, {"number": job}):
-        values = [*row, row[_PROGRESS]]
-        values[3] = bool(values[3])
-        rows.append(RenditionRow(*values))
-    return rows
-
-
-def renditions_of(db: Connection, jobs: Sequence[int]) -> dict[int, list[RenditionRow]]:
-    return {job: found for job in jobs if (found := renditions(db, job))}
+    return [_ROWS.value(row) for row in db.execute(_RENDITIONS, {"number": job})]
 
 
 _SAVE = update(job_table).where(claims.IS_HELD).returning(job_table.c.progress)
@@ -217,13 +206,9 @@ class AttemptRow:
     log: str | None
 
 
-_ATTEMPT = [attempt.c["error_text" if name == "error" else name] for name in AttemptRow.__dataclass_fields__]
+_ATTEMPTS = Rows(AttemptRow, attempt, error="error_text")
 
 
 def attempts(db: Connection, job: int) -> list[AttemptRow]:
-    found = []
-    for row in db.execute(select(*_ATTEMPT).where(attempt.c.job_id == job).order_by(attempt.c.epoch)):
-        values = list(row)
-        values[4], values[7] = json.loads(values[4]), json.loads(values[7])
-        found.append(AttemptRow(*values))
-    return found
+    found = select(*_ATTEMPTS.columns).where(attempt.c.job_id == job).order_by(attempt.c.epoch)
+    return [_ATTEMPTS.value(row) for row in db.execute(found)]

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, job, publication
 from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
 from tqstudio.events import EventKind
@@ -40,25 +41,12 @@ class JobFacts:
 
 
 _PUBLISHES = exists().where(publication.c.job_id == job.c.id, publication.c.epoch == job.c.epoch)
-_FACTS = select(
-    job.c.id,
-    job.c.video_id,
-    job.c.status,
-    job.c.control,
-    job.c.deleted_at.is_not(None),
-    job.c.epoch,
-    job.c.instance,
-    _PUBLISHES,
-).where(job.c.id == bindparam("job"))
+_ROWS = Rows(JobFacts, job, video="video_id", deleted=job.c.deleted_at.is_not(None), publishes=_PUBLISHES)
+_FACTS = select(*_ROWS.columns).where(job.c.id == bindparam("job"))
 
 
 def job_facts(db: Connection, number: int) -> JobFacts | None:
-    row = db.execute(_FACTS, {"job": number}).first()
-    if row is None:
-        return None
-    found, of_video, status, control, deleted, epoch, instance, publishes = row
-    state = JobStatus(status), Control(control), bool(deleted)
-    return JobFacts(found, of_video, *state, epoch, instance, bool(publishes))
+    return _ROWS.first(db.execute(_FACTS, {"job": number}))
 
 
 _MOVES = {
@@ -94,11 +82,14 @@ def move(
         lease: of the job, if read in the same transaction; saves a query.
     """
     target = target_of(trigger)
-    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, number)
-    if before is None:
+    if lease is not None:
+        source, of_video = JobStatus.IN_PROGRESS, lease.video
+    elif (row := db.execute(_STATUS_AND_VIDEO, {"number": number}).first()) is None:
         return False
+    else:
+        source, of_video = row
     values: dict[str, Any] = {"status": target}
-    if before[0] == JobStatus.IN_PROGRESS:
+    if source == JobStatus.IN_PROGRESS:
         values |= NO_LEASE
     if target is JobStatus.PENDING:
         values["ready_at"] = now
@@ -119,9 +110,9 @@ def move(
             now=now,
             actor=actor,
             job=number,
-            video=before[1],
+            video=of_video,
             worker=worker,
-            source=before[0],
+            source=source,
             target=target,
             code=code,
             detail=detail,
@@ -129,28 +120,14 @@ def move(
     return moved
 
 
-def _status_and_video(db: Connection, number: int) -> tuple[str, int] | None:
-    row = db.execute(_STATUS_AND_VIDEO, {"number": number}).first()
-    return None if row is None else (row[0], row[1])
-
-
 NO_ESTIMATE = {"predicted_s": None, "actual_s": None}
 NO_ERROR = {"error_code": None, "error_text": None, "error_hint": None, "error_log": None, "exhausted": 0}
-AUTORESTART_AGAIN = {
-    "autorestart": case(
-        (job.c.autorestart == Autorestart.DISABLED, Autorestart.DISABLED), else_=Autorestart.ENABLED
-    )
-}
+_IS_OFF = job.c.autorestart == Autorestart.DISABLED
+AUTORESTART_AGAIN = {"autorestart": case((_IS_OFF, Autorestart.DISABLED), else_=Autorestart.ENABLED)}
 """All restarts are available again."""
 _UNCOUNTED = {"attempts": 0, "crashes": 0, "segments_at_crash": 0, "resumed_at_crash_s": 0}
-_RETRIED = {
-    **_UNCOUNTED,
-    **NO_ERROR,
-    **AUTORESTART_AGAIN,
-    "restarts": 0,
-    "not_before": None,
-    "completed_at": None,
-}
+_AGAIN = {**_UNCOUNTED, "exhausted": 0, "not_before": None, "completed_at": None}
+_RETRIED = {**_AGAIN, **NO_ERROR, **AUTORESTART_AGAIN, "restarts": 0}
 
 
 def assignments_of(trigger: Trigger, *, now: int) -> dict[str, Any]:
@@ -162,10 +139,7 @@ def assignments_of(trigger: Trigger, *, now: int) -> dict[str, Any]:
             return {**_RETRIED, **NO_ESTIMATE, "progress": 0, "starts_over": 1}
         case EventKind.AUTORESTART:
             return {
-                **_UNCOUNTED,
-                "exhausted": 0,
-                "completed_at": None,
-                "not_before": None,
+                **_AGAIN,
                 "restarts": job.c.restarts + 1,
                 "last_restart_at": now,
                 "autorestart": Autorestart.IN_PROGRESS,

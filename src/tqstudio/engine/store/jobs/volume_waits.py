@@ -31,20 +31,13 @@ class Waiting:
 
 def begin(db: Connection, number: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
     """Lets a ready job wait for its volume, and records why."""
-    before = db.execute(select(job.c.video_id, job.c.error_text).where(job.c.id == number)).one()
+    of_video, reason = db.execute(select(job.c.video_id, job.c.error_text).where(job.c.id == number)).one()
     values = {"error_code": code, "error_text": why, "error_hint": hint, "error_log": None}
-    waits = update(job).where(job.c.id == number).values(not_before=until, ready_at=None, **values)
-    db.execute(waits)
-    if before[1] != why:
+    db.execute(update(job).where(job.c.id == number).values(not_before=until, ready_at=None, **values))
+    if reason != why:
+        kind = EventKind.PUT_OFF
         events.append(
-            db,
-            EventKind.PUT_OFF,
-            now=now,
-            actor="supervisor",
-            job=number,
-            video=before[0],
-            code=code,
-            detail=why,
+            db, kind, now=now, actor="supervisor", job=number, video=of_video, code=code, detail=why
         )
 
 

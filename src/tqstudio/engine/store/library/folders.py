@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AutorestartRule, JobStatus
@@ -46,26 +47,13 @@ class FolderRow:
     """Or `encode` sound without video."""
 
 
+_FOLDERS = Rows(FolderRow, tables.folder, autorestart=None)
+_COLUMNS = (*_FOLDERS.columns, *tables.folder.c["autorestart_limit", "autorestart_delay_s"])
+
+
 def _row(row: Any) -> FolderRow:
-    return FolderRow(
-        id=row.id,
-        path=row.path,
-        output_root=row.output_root,
-        profile=row.profile,
-        watch=row.watch,
-        enabled=bool(row.enabled),
-        recursive=bool(row.recursive),
-        patterns=tuple(json.loads(row.patterns)),
-        settle_s=row.settle_s,
-        priority=row.priority,
-        autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
-        exclude=tuple(json.loads(row.exclude)),
-        after_done=row.after_done,
-        done_dir=row.done_dir,
-        duplicates=row.duplicates,
-        template=row.template,
-        audio=row.audio,
-    )
+    rule = AutorestartRule(row.autorestart_limit, row.autorestart_delay_s)
+    return _FOLDERS.value(row, autorestart=rule)
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +65,7 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Adds a folder; None if its path is already watched."""
     values = {**_stored(values), "created_at": now}
-    new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(tables.folder)
+    new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(*_COLUMNS)
     row = db.execute(new, values).first()
     if row is None:
         return None
@@ -85,31 +73,11 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     return _row(row)
 
 
-_CHANGEABLE = (
-    "output_root",
-    "profile",
-    "watch",
-    "enabled",
-    "recursive",
-    "patterns",
-    "exclude",
-    "after_done",
-    "done_dir",
-    "duplicates",
-    "template",
-    "audio",
-    "settle_s",
-    "priority",
-    "autorestart_limit",
-    "autorestart_delay_s",
-)
-
-
 def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Changes rules of a folder; None if it does not exist."""
-    given = _stored({key: value for key, value in changes.items() if key in _CHANGEABLE})
+    given = _stored(changes)
     changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
-    row = db.execute(changed.returning(tables.folder)).first()
+    row = db.execute(changed.returning(*_COLUMNS)).first()
     if row is None:
         return None
     what = f"{display(row.path)}: {', '.join(given)}"
@@ -127,15 +95,12 @@ def remove(db: Connection, folder: int, *, now: int) -> bool:
     return path is not None
 
 
-_EXISTS = select(tables.folder.c.id).where(tables.folder.c.id == bindparam("folder"))
-
-
 def exists(db: Connection, folder: int) -> bool:
-    return db.execute(_EXISTS, {"folder": folder}).first() is not None
+    return db.execute(select(tables.folder.c.id).where(tables.folder.c.id == folder)).first() is not None
 
 
 def listing(db: Connection) -> list[FolderRow]:
-    return [_row(row) for row in db.execute(select(tables.folder).order_by(tables.folder.c.id))]
+    return [_row(row) for row in db.execute(select(*_COLUMNS).order_by(tables.folder.c.id))]
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:

@@ -13,6 +13,7 @@ from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.events import EventKind
 
@@ -85,13 +86,8 @@ class GenerationRow:
 _MOST_TWINS = 3
 """Of which the next is tried where the one before is damaged, or has other settings."""
 _COLUMNS = tuple(PublishedRow.__dataclass_fields__)
-
-
-def _published(row: Any) -> PublishedRow:
-    values = list(row)
-    values[15] = bool(values[15])
-    values[16] = tuple(_file(*file) for file in json.loads(values[16]))
-    return PublishedRow(*values)
+_PUBLISHED = Rows(PublishedRow, tables.published, files=None)
+_GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None)
 
 
 def _file(
@@ -100,9 +96,9 @@ def _file(
     return PublishedFile(name, size, duration_s, blake3, tuple(map(IFrame._make, iframes)))
 
 
-_GET = select(tables.generation).where(tables.generation.c.id == bindparam("generation"))
+_GET = select(*_GENERATIONS.columns).where(tables.generation.c.id == bindparam("generation"))
 _RENDITIONS = (
-    select(*tables.published.c[_COLUMNS])
+    select(*_PUBLISHED.columns, tables.published.c.files)
     .where(tables.published.c.generation_id == bindparam("generation"))
     .order_by(tables.published.c.id)
 )
@@ -112,16 +108,11 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
     row = db.execute(_GET, {"generation": generation}).first()
     if row is None:
         return None
-    renditions = db.execute(_RENDITIONS, {"generation": generation})
-    return GenerationRow(
-        number=row.number,
-        settings_hash=row.settings_hash,
-        poster=row.poster,
-        published_at=row.published_at,
-        renditions=tuple(_published(rendition) for rendition in renditions),
-        omitted=json.loads(row.omitted),
-        retired_at=row.retired_at,
+    renditions = tuple(
+        _PUBLISHED.value(each, files=tuple(_file(*file) for file in json.loads(each.files)))
+        for each in db.execute(_RENDITIONS, {"generation": generation})
     )
+    return _GENERATIONS.value(row, renditions=renditions)
 
 
 _CURRENT = select(tables.video.c.generation_id).where(tables.video.c.id == bindparam("video"))
@@ -216,9 +207,8 @@ def record(
         "poster": poster,
         "published_at": now,
     }
-    generation = int(
-        db.execute(insert(tables.generation).returning(tables.generation.c.id), values).scalar_one()
-    )
+    recorded = insert(tables.generation).returning(tables.generation.c.id)
+    generation = int(db.execute(recorded, values).scalar_one())
     for rendition in renditions:
         values = {name: getattr(rendition, name) for name in _COLUMNS} | {
             "generation_id": generation,
@@ -227,15 +217,8 @@ def record(
         }
         db.execute(insert(tables.published), values)
     db.execute(update(tables.video).where(tables.video.c.id == video).values(generation_id=generation))
-    events.append(
-        db,
-        EventKind.PUBLISHED,
-        now=now,
-        actor="supervisor",
-        job=job,
-        video=video,
-        detail=f"generation {number}",
-    )
+    detail = f"generation {number}"
+    events.append(db, EventKind.PUBLISHED, now=now, actor="supervisor", job=job, video=video, detail=detail)
     return generation
 
 
@@ -268,11 +251,5 @@ def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 
 
 def removed(db: Connection, generation: int, video: int, number: int, *, now: int) -> None:
     db.execute(update(tables.generation).where(tables.generation.c.id == generation).values(removed_at=now))
-    events.append(
-        db,
-        EventKind.GENERATION_REMOVED,
-        now=now,
-        actor="retention",
-        video=video,
-        detail=f"generation {number}",
-    )
+    detail = f"generation {number}"
+    events.append(db, EventKind.GENERATION_REMOVED, now=now, actor="retention", video=video, detail=detail)

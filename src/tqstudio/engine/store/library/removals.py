@@ -7,21 +7,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, insert, literal, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import folder, is_open, job, removal, video
 from tqstudio.errors import WarningCode
 from tqstudio.events import EventKind
@@ -93,13 +83,16 @@ def _needed(source: Any) -> ColumnElement[bool]:
     return readers.where(_of.c.source == source, needs, _reader.c.deleted_at.is_(None)).exists()
 
 
+_REMOVALS = Rows(
+    *(Removal, removal, video, folder),
+    job="job_id",
+    video="video_id",
+    folder="folder_id",
+    folder_path="path",
+    warnings=None,
+)
 DUE = (
-    select(
-        removal,
-        job.c.warnings,
-        *video.c["source", "full_hash", "folder_id"],
-        *folder.c["path", "after_done", "done_dir"],
-    )
+    select(*_REMOVALS.columns, job.c.warnings)
     .join_from(removal, job, job.c.id == removal.c.job_id)
     .join(video, video.c.id == removal.c.video_id)
     .join(folder, folder.c.id == video.c.folder_id, isouter=True)
@@ -111,13 +104,12 @@ DUE = (
 
 def due(db: Connection, *, after: int, limit: int) -> list[Removal]:
     """Returns the next sources to move or delete that no job needs, by job."""
-    return [_removal(row) for row in db.execute(DUE, {"after": after, "limit": limit})]
+    rows = db.execute(DUE, {"after": after, "limit": limit})
+    return [_REMOVALS.value(row, warnings=_codes(row.warnings)) for row in rows]
 
 
-def _removal(row: Any) -> Removal:
-    values = list(row)
-    values[8] = frozenset(warning["code"] for warning in json.loads(values[8]))
-    return Removal(*values)
+def _codes(warnings: str) -> frozenset[str]:
+    return frozenset(warning["code"] for warning in json.loads(warnings))
 
 
 def is_taken(db: Connection, path: bytes) -> bool:
@@ -154,7 +146,14 @@ def deleted(db: Connection, row: Removal, *, now: int) -> None:
 def _end(db: Connection, row: Removal, kind: EventKind, detail: str, *, now: int) -> None:
     _warn(db, row, None)
     forget(db, row)
-    events.append(db, kind, now=now, actor="supervisor", job=row.job, video=row.video, detail=detail)
+    _report(db, row, kind, detail, now=now)
+
+
+def _report(
+    db: Connection, row: Removal, kind: EventKind, detail: str, code: str | None = None, *, now: int
+) -> None:
+    of_job, of_video = row.job, row.video
+    events.append(db, kind, now=now, actor="supervisor", job=of_job, video=of_video, code=code, detail=detail)
 
 
 def forget(db: Connection, row: Removal) -> None:
@@ -165,17 +164,7 @@ def forget(db: Connection, row: Removal) -> None:
 def hinder(db: Connection, row: Removal, why: str, *, now: int) -> None:
     """Warns that a source could not be moved or deleted, once for each reason."""
     if _warn(db, row, why):
-        video, code = row.video, KEPT.value
-        events.append(
-            db,
-            EventKind.WARNING,
-            now=now,
-            actor="supervisor",
-            job=row.job,
-            video=video,
-            code=code,
-            detail=why,
-        )
+        _report(db, row, EventKind.WARNING, why, KEPT, now=now)
 
 
 def _warn(db: Connection, row: Removal, why: str | None) -> bool:

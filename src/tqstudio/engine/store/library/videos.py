@@ -13,6 +13,7 @@ from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_colu
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by, json_value
 from tqstudio.engine.store.db.tables import const
 from tqstudio.errors import ErrorCode
@@ -45,46 +46,34 @@ class VideoRow:
     """When the rule of its drop folder deleted the source."""
 
 
-_SELECT = select(
-    *tables.video.c["id", "folder_id", "source", "output_root", "name", "title", "slug", "size", "mtime_ns"],
-    *tables.video.c["quick_hash", "full_hash", "facts", "generation_id", "deleted_at"],
-    tables.video.c.source_deleted_at,
-)
-
-
-def _row(row: Any) -> VideoRow:
-    values = list(row)
-    values[11] = None if values[11] is None else json.loads(values[11])
-    return VideoRow(*values)
-
+_VIDEOS = Rows(VideoRow, tables.video, folder="folder_id", generation="generation_id")
+_SELECT = select(*_VIDEOS.columns)
 
 _IN_ROOT = tables.video.c.output_root == bindparam("root")
 _FIND = _SELECT.where(tables.video.c.source == bindparam("source"), _IN_ROOT)
 
 
 def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
-    row = db.execute(_FIND, {"source": source, "root": output_root}).first()
-    return None if row is None else _row(row)
+    return _VIDEOS.first(db.execute(_FIND, {"source": source, "root": output_root}))
 
 
 _GET = _SELECT.where(tables.video.c.id == bindparam("video"))
 
 
 def get(db: Connection, video: int) -> VideoRow | None:
-    row = db.execute(_GET, {"video": video}).first()
-    return None if row is None else _row(row)
+    return _VIDEOS.first(db.execute(_GET, {"video": video}))
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
     """Returns the videos after an id, oldest first."""
     found = _SELECT.where(tables.video.c.id > after).order_by(tables.video.c.id)
-    return [_row(row) for row in db.execute(found.limit(limit))]
+    return [_VIDEOS.value(row) for row in db.execute(found.limit(limit))]
 
 
 def page_before(db: Connection, *, before: int, limit: int) -> list[VideoRow]:
     """Returns the videos before an id, newest first."""
     found = _SELECT.where(tables.video.c.id < before).order_by(tables.video.c.id.desc())
-    return [_row(row) for row in db.execute(found.limit(limit))]
+    return [_VIDEOS.value(row) for row in db.execute(found.limit(limit))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +289,7 @@ _WITH_INODE = _SELECT.with_hint(tables.video, indexed_by("ix_video_inode"), "sql
 def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mtime_ns: int) -> list[VideoRow]:
     """Returns the videos of an output whose source had this inode, size and time, under any name."""
     values = {"root": output_root, "inode": inode, "size": size, "mtime_ns": mtime_ns}
-    return [_row(row) for row in db.execute(_WITH_INODE, values)]
+    return [_VIDEOS.value(row) for row in db.execute(_WITH_INODE, values)]
 
 
 _PUBLISHED_WITH_SIZE = (
@@ -313,7 +302,7 @@ _PUBLISHED_WITH_SIZE = (
 def published_with_size(db: Connection, output_root: bytes, size: int) -> list[VideoRow]:
     """Returns the videos of an output with a ladder whose source has this size in bytes."""
     values = {"root": output_root, "size": size}
-    return [_row(row) for row in db.execute(_PUBLISHED_WITH_SIZE, values)]
+    return [_VIDEOS.value(row) for row in db.execute(_PUBLISHED_WITH_SIZE, values)]
 
 
 def rename(

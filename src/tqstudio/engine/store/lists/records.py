@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs.progress import RenditionRow, renditions_of
+from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.jobs import progress
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import MEANINGS, code_of
 from tqstudio.protocol.answers import ErrorView, WarningView
 
@@ -80,35 +81,25 @@ class JobRecord:
         return {"code": self.error_code, "message": message, "hint": hint}
 
 
-_OF_VIDEO = ("name", "source", "size", "facts", "probe_error")
-_COLUMNS = {"video": "video_id", "metadata": "metadata_json"}
-"""Columns by the fields that are named differently."""
-_FIELDS = [field.name for field in fields(JobRecord) if field.name != "renditions"]
-_SELECT = select(
-    *((tables.video if name in _OF_VIDEO else tables.job).c[_COLUMNS.get(name, name)] for name in _FIELDS)
-).join_from(tables.job, tables.video, tables.video.c.id == tables.job.c.video_id)
+_JOBS = Rows(
+    *(JobRecord, tables.job, tables.video), video="video_id", metadata="metadata_json", renditions=None
+)
+_SELECT = select(*_JOBS.columns).join_from(
+    tables.job, tables.video, tables.video.c.id == tables.job.c.video_id
+)
 
 
 def by_ids(db: Connection, ids: Sequence[int]) -> list[JobRecord]:
     """Returns the jobs with these ids, in the order given; unknown ids are left out."""
     found = {row.id: row for row in db.execute(_SELECT.where(tables.job.c.id.in_(ids)))}
-    renditions = renditions_of(db, list(found))
-    return [_record(found[job], renditions.get(job, [])) for job in ids if job in found]
+    return [
+        _JOBS.value(found[job], renditions=tuple(progress.renditions(db, job))) for job in ids if job in found
+    ]
 
 
 def one(db: Connection, job: int) -> JobRecord | None:
     found = by_ids(db, [job])
     return found[0] if found else None
-
-
-def _record(row: Row[Any], renditions: Sequence[RenditionRow]) -> JobRecord:
-    values = dict(zip(_FIELDS, row, strict=True))
-    for name in ("requested", "dropped", "warnings"):
-        values[name] = None if values[name] is None else tuple(json.loads(values[name]))
-    for name in ("metadata", "facts", "probe_error"):
-        values[name] = None if values[name] is None else json.loads(values[name])
-    values["exhausted"] = bool(values["exhausted"])
-    return JobRecord(**values, renditions=tuple(renditions))
 
 
 def batch_counts(db: Connection, batch: str) -> dict[str, int] | None:

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, delete, select
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, folder, gate, job, video
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import GateKind, JobStatus
@@ -47,7 +48,7 @@ _LISTING = select(gate).order_by(gate.c.since)
 
 
 def listing(db: Connection) -> list[GateRow]:
-    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in db.execute(_LISTING)]
+    return [GateRow(GateKind(row[0]), *row[1:]) for row in db.execute(_LISTING)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,11 @@ class Need:
     """When the source was first seen, µs since 1970 in UTC."""
 
 
-NEED = (
-    job.c.id,
-    video.c.id,
-    *(video.c.output_root, video.c.size, video.c.name, video.c.source),
-    select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery(),
-    video.c.created_at,
-)
+_FOLDER = select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery()
+NEED = Rows(Need, video, job=job.c.id, video="id", folder=_FOLDER, added_at="created_at").columns
 """The columns of a `Need`, in order."""
 _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
 _BY_INSTANCE = sqlite.indexed_by("ix_job_instance")
-
-
 _NEEDS = select(*NEED).join_from(job, video)
 _NEED_OF = _NEEDS.where(job.c.id == bindparam("number"))
 _RUNNING_NEEDS = _NEEDS.with_hint(job, _BY_INSTANCE, "sqlite").where(

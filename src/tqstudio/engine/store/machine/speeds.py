@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, func, liter
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import greatest, indexed_by, least, upsert
 from tqstudio.engine.store.db.tables import const
 from tqstudio.lifecycle import JobStatus
@@ -127,8 +127,8 @@ class JobOutline:
     requested: tuple[str, ...] | None
 
 
-_OUTLINED = (tables.video.c.facts, *tables.job.c["profile_json", "requested"])
-_OUTLINE = select(*_OUTLINED).join_from(tables.job, tables.video)
+_OUTLINES = Rows(JobOutline, tables.job, tables.video)
+_OUTLINE = select(*_OUTLINES.columns).join_from(tables.job, tables.video)
 _WAITING = (
     _OUTLINE.with_hint(tables.job, indexed_by("ix_job_waiting"), "sqlite")
     .where(tables.job.c.status == JobStatus.PENDING, tables.job.c.deleted_at.is_(None))
@@ -137,19 +137,10 @@ _WAITING = (
 )
 
 
-def _outline(row: Any) -> JobOutline:
-    return JobOutline(
-        None if row.facts is None else json.loads(row.facts),
-        row.profile_json,
-        None if row.requested is None else tuple(json.loads(row.requested)),
-    )
-
-
 def outline(db: Connection, job: int) -> JobOutline | None:
-    row = db.execute(_OUTLINE.where(tables.job.c.id == job)).first()
-    return None if row is None else _outline(row)
+    return _OUTLINES.first(db.execute(_OUTLINE.where(tables.job.c.id == job)))
 
 
 def waiting(db: Connection, *, limit: int) -> list[JobOutline]:
     """Returns the first waiting jobs, in queue order."""
-    return [_outline(row) for row in db.execute(_WAITING, {"limit": limit})]
+    return [_OUTLINES.value(row) for row in db.execute(_WAITING, {"limit": limit})]

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, delete, select
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
 from tqstudio.protocol.roles import Role
@@ -32,16 +33,17 @@ class TokenRow:
     expires_at: int | None
 
 
-_ROWS = (
-    select(
-        *tables.token.c["id", "name", "role", "prefix", "salt", "hash", "worker_id"],
-        *tables.worker.c["name", "kind"],
-        *tables.token.c["created_at", "expires_at"],
-    )
-    .join_from(tables.token, tables.worker, isouter=True)
-    .order_by(tables.token.c.id)
+_ROWS = Rows(
+    TokenRow,
+    tables.token,
+    worker="worker_id",
+    worker_name=tables.worker.c.name,
+    worker_kind=tables.worker.c.kind,
 )
-_BY_PREFIX = _ROWS.where(tables.token.c.prefix == bindparam("given"))
+_LISTING = (
+    select(*_ROWS.columns).join_from(tables.token, tables.worker, isouter=True).order_by(tables.token.c.id)
+)
+_BY_PREFIX = _LISTING.where(tables.token.c.prefix == bindparam("given"))
 
 
 def create(
@@ -85,14 +87,8 @@ def remove(db: Connection, name: str, *, now: int, actor: str) -> int | None:
 
 
 def listing(db: Connection) -> list[TokenRow]:
-    return [_row(row) for row in db.execute(_ROWS)]
+    return [_ROWS.value(row) for row in db.execute(_LISTING)]
 
 
 def by_prefix(db: Connection, prefix: str) -> TokenRow | None:
-    row = db.execute(_BY_PREFIX, {"given": prefix}).first()
-    return None if row is None else _row(row)
-
-
-def _row(values: tuple) -> TokenRow:  # type: ignore[type-arg]
-    number, name, role, *rest = values
-    return TokenRow(number, name, Role(role), *rest)
+    return _ROWS.first(db.execute(_BY_PREFIX, {"given": prefix}))

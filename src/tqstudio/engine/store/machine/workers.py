@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, func, or_, select, update
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
 
@@ -45,21 +46,8 @@ class WorkerRow:
         return may_work and self.suspected_at is not None
 
 
-_COLUMNS = (
-    *tables.worker.c["id", "name", "type", "kind", "device", "encoder", "enabled", "draining", "instance"],
-    *tables.worker.c["pid", "capabilities", "metadata_json", "registered_at"],
-    *tables.worker.c["last_heartbeat_at", "quarantine_reason", "suspected_at"],
-)
-_SELECT = select(*_COLUMNS)
-
-
-def _row(row: Any) -> WorkerRow:
-    values = list(row)
-    values[6], values[7] = bool(values[6]), bool(values[7])
-    values[10], values[11] = json.loads(values[10]), json.loads(values[11])
-    return WorkerRow(*values)
-
-
+_WORKERS = Rows(WorkerRow, tables.worker, metadata="metadata_json")
+_SELECT = select(*_WORKERS.columns)
 _NO_PROCESS = {"instance": None, "pid": None, "registered_at": None, "offline_at": None}
 
 
@@ -71,11 +59,13 @@ def ensure(db: Connection, name: str, kind: str, *, device: str | None) -> Worke
     given = {"kind": kind, "device": device}
     reset = {**given, **_NO_PROCESS, "draining": 0, "last_heartbeat_at": None}
     new = upsert(tables.worker).values(name=name, **given)
-    stored = new.on_conflict_do_update(index_elements=["name"], set_=reset).returning(*_COLUMNS)
-    return _row(db.execute(stored).one())
+    stored = new.on_conflict_do_update(index_elements=["name"], set_=reset).returning(*_WORKERS.columns)
+    return _WORKERS.value(db.execute(stored).one())
 
 
-_REGISTER = update(tables.worker).where(tables.worker.c.id == bindparam("number")).returning(*_COLUMNS)
+_REGISTER = (
+    update(tables.worker).where(tables.worker.c.id == bindparam("number")).returning(*_WORKERS.columns)
+)
 
 
 def register(
@@ -102,15 +92,9 @@ def register(
         "last_heartbeat_at": None,
         "offline_at": None,
     }
-    registered = _row(db.execute(_REGISTER, {"number": worker, **values}).one())
-    events.append(
-        db,
-        EventKind.WORKER_REGISTERED,
-        now=now,
-        actor=registered.name,
-        worker=registered.name,
-        detail=f"pid {pid}",
-    )
+    registered = _WORKERS.value(db.execute(_REGISTER, {"number": worker, **values}).one())
+    name, detail = registered.name, f"pid {pid}"
+    events.append(db, EventKind.WORKER_REGISTERED, now=now, actor=name, worker=name, detail=detail)
     return registered
 
 
@@ -180,7 +164,7 @@ def set_intent(
         .where(tables.worker.c.name == name)
         .values({key: int(value) for key, value in intent.items() if value is not None})
         .values(_LIFTED if enabled else {})
-        .returning(*_COLUMNS)
+        .returning(*_WORKERS.columns)
     ).first()
     if row is None:
         return None
@@ -189,7 +173,7 @@ def set_intent(
     else:
         kind = EventKind.WORKER_ENABLED if enabled else EventKind.WORKER_DISABLED
     events.append(db, kind, now=now, actor=actor, worker=name)
-    return _row(row)
+    return _WORKERS.value(row)
 
 
 _OFF = (EventKind.WORKER_DISABLED, EventKind.WORKER_DRAINED, EventKind.WORKER_QUARANTINED)
@@ -208,13 +192,11 @@ _BY_ID = _SELECT.where(tables.worker.c.id == bindparam("number"))
 
 
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
-    row = db.execute(_BY_ID, {"number": worker}).first()
-    return None if row is None else _row(row)
+    return _WORKERS.first(db.execute(_BY_ID, {"number": worker}))
 
 
 def by_name(db: Connection, name: str) -> WorkerRow | None:
-    row = db.execute(_SELECT.where(tables.worker.c.name == name)).first()
-    return None if row is None else _row(row)
+    return _WORKERS.first(db.execute(_SELECT.where(tables.worker.c.name == name)))
 
 
 def forget_processes(db: Connection) -> None:
@@ -225,4 +207,4 @@ def forget_processes(db: Connection) -> None:
 
 def listing(db: Connection) -> list[WorkerRow]:
     rows = db.execute(_SELECT.order_by(tables.worker.c.kind.desc(), tables.worker.c.name))
-    return [_row(row) for row in rows]
+    return [_WORKERS.value(row) for row in rows]

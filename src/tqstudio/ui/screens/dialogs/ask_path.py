@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Input, Label
 
@@ -18,8 +18,7 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.paths import absolute
 from tqstudio.protocol import calls
 from tqstudio.ui.context import Context
-from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem
-from tqstudio.ui.widgets.tick import Tick
+from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem, Tick
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ProfileView
@@ -51,6 +50,8 @@ class AskPath(Dialog[None]):
         Binding("enter", "submit", "do it", priority=True, id="path.go"),
     ]
     AUTO_FOCUS = "#path"
+    BOX = "dialog wide"
+    HINT = "→ completes · tab next field · enter submits · esc back"
 
     def __init__(
         self,
@@ -61,31 +62,25 @@ class AskPath(Dialog[None]):
         *,
         can_hold: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(title, sentence)
         self._studio = studio
-        self._title = title
-        self._sentence = sentence
         self._submit = submit
         self._can_hold = can_hold
         self._busy = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog wide"):
-            yield Label(Text(self._title), classes="title")
-            yield Label(Text(self._sentence), classes="sentence")
-            start = os.path.join(_working_directory(), "")
-            yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
-            yield from _field("profile", Input(id="profile", placeholder="the default profile", compact=True))
-            yield Caution()
-            output = Input(id="output", placeholder="the default folder", compact=True)
-            output.suggester = _PathSuggester()
-            yield from _field("output", output)
-            if self._can_hold:
-                hold = Tick("queue on hold, until it is resumed", self._studio.glyphs, value=False, id="hold")
-                yield from _field("", hold)
-            yield Problem()
-            keys = "→ completes · tab next field · enter submits · esc back"
-            yield Label(Text(keys), classes="hint")
+    def body(self) -> ComposeResult:
+        start = os.path.join(_working_directory(), "")
+        yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
+        yield from _field("profile", Input(id="profile", placeholder="the default profile", compact=True))
+        yield Caution()
+        output = Input(
+            id="output", placeholder="the default folder", compact=True, suggester=_PathSuggester()
+        )
+        yield from _field("output", output)
+        if self._can_hold:
+            hold = Tick("queue on hold, until it is resumed", self._studio.glyphs, value=False, id="hold")
+            yield from _field("", hold)
+        yield Problem()
 
     def on_mount(self) -> None:
         self.run_worker(self._name_profiles())

@@ -1,4 +1,4 @@
-"""Dialogs: confirmation, choice of qualities, priority."""
+"""Dialogs: confirmation, choice of qualities, priority, failed start."""
 
 from __future__ import annotations
 
@@ -11,53 +11,69 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.reactive import reactive
 from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
 from textual.widgets import Button, Input, Label
 
-from tqstudio.ui.widgets.tick import Tick
+from tqstudio.errors import TqError
+from tqstudio.ui.data.model import Model
 from tqstudio.words.format import counted, plain
 from tqstudio.words.symbols import Glyphs
 
 MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
 """Limits enforced by the supervisor."""
+CHECK_S = 0.5
+"""Interval of checks for a supervisor that was started elsewhere."""
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """A centred box. Its style sheet is parsed with the first dialog, to draw the first picture sooner."""
+    """A centred box: title, sentences, the widgets of `body`, and a hint about the keys.
+
+    Its style sheet is parsed with the first dialog, to draw the first picture sooner.
+    """
 
     CSS_PATH = Path(__file__).with_name("dialogs.tcss")
+    BOX = "dialog"
+    """Style classes of the box."""
+    HINT: ClassVar[str]
+
+    def __init__(self, title: str, *sentences: str) -> None:
+        super().__init__()
+        self._title, self._sentences = title, sentences
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes=self.BOX):
+            yield Label(Text(plain(self._title)), classes="title")
+            for sentence in self._sentences:
+                yield Label(Text(plain(sentence)), classes="sentence")
+            yield from self.body()
+            yield Label(Text(self.HINT), classes="hint")
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
 
 
 class Confirm(Dialog[bool]):
     """Asks before work is discarded. The safe answer is the default, and what escape chooses."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "answer(False)", "keep", id="confirm.keep"),
-        Binding("y", "answer(True)", "yes", id="confirm.yes"),
+        Binding("escape,n", "dismiss(False)", "keep", id="confirm.keep"),
+        Binding("y", "dismiss(True)", "yes", id="confirm.yes"),
         Binding("left,h,up", "app.focus_previous", "previous", show=False, id="confirm.previous"),
         Binding("right,l,down", "app.focus_next", "next", show=False, id="confirm.next"),
     ]
     AUTO_FOCUS = "#keep"
+    HINT = "enter takes the highlighted answer · y yes · esc keeps"
 
     def __init__(self, title: str, sentences: Sequence[str], *, keep: str, go: str) -> None:
-        super().__init__()
-        self._title = title
-        self._sentences = sentences
-        self._keep = keep
-        self._go = go
+        super().__init__(title, *sentences)
+        self._keep, self._go = keep, go
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Label(Text(plain(self._title)), classes="title")
-            for sentence in self._sentences:
-                yield Label(Text(plain(sentence)), classes="sentence")
-            with Horizontal(classes="buttons"):
-                yield Button(Text(f"{self._keep}"), id="keep", compact=True)
-                yield Button(Text(f"{self._go}"), id="go", variant="error", compact=True)
-            yield Label(Text("enter takes the highlighted answer · y yes · esc keeps"), classes="hint")
-
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="buttons"):
+            yield Button(Text(self._keep), id="keep", compact=True)
+            yield Button(Text(self._go), id="go", variant="error", compact=True)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
@@ -80,28 +96,22 @@ class ChooseQualities(Dialog[list[str] | None]):
         Binding("down,j", "app.focus_next", "next", show=False, id="qualities.next"),
     ]
     AUTO_FOCUS = "Tick"
+    HINT = "space selects · a all or none · enter starts · esc back"
 
     def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs, unknown: int = 0) -> None:
-        super().__init__()
-        self._unknown = unknown
-        self._glyphs = glyphs
-        self._title = title
-        self._qualities = qualities
+        sentences = ["The current version stays playable meanwhile."]
+        if unknown:
+            jobs = counted(unknown, "job")
+            sentences.append(f"The qualities of {jobs} are unknown: all of them are encoded.")
+        super().__init__(title, *sentences)
+        self._qualities, self._glyphs = qualities, glyphs
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Label(Text(plain(self._title)), classes="title")
-            yield Label(Text("The current version stays playable meanwhile."), classes="sentence")
-            if self._unknown:
-                jobs = counted(self._unknown, "job")
-                sentence = f"The qualities of {jobs} are unknown: all of them are encoded."
-                yield Label(Text(sentence), classes="sentence")
-            with Vertical(classes="ticks"):
-                for name, left_out in self._qualities.items():
-                    text = f"{name} – {left_out}" if left_out else name
-                    yield Tick(text, self._glyphs, value=not left_out, name=name)
-            yield Problem()
-            yield Label(Text("space selects · a all or none · enter starts · esc back"), classes="hint")
+    def body(self) -> ComposeResult:
+        with Vertical(classes="ticks"):
+            for name, left_out in self._qualities.items():
+                text = f"{name} – {left_out}" if left_out else name
+                yield Tick(text, self._glyphs, value=not left_out, name=name)
+        yield Problem()
 
     def action_all(self) -> None:
         boxes = list(self.query(Tick))
@@ -118,23 +128,16 @@ class ChooseQualities(Dialog[list[str] | None]):
 
 
 class AskPriority(Dialog[int | None]):
-    """Asks for a priority."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="priority.back")]
+    HINT = "enter sets it · esc back"
 
     def __init__(self, title: str, value: int) -> None:
-        super().__init__()
-        self._title = title
+        super().__init__(title, f"Higher numbers run first; {MIN_PRIORITY} to {MAX_PRIORITY}.")
         self._value = value
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Label(Text(plain(self._title)), classes="title")
-            sentence = f"Higher numbers run first; {MIN_PRIORITY} to {MAX_PRIORITY}."
-            yield Label(Text(sentence), classes="sentence")
-            yield Input(str(self._value), compact=True)
-            yield Problem()
-            yield Label(Text("enter sets it · esc back"), classes="hint")
+    def body(self) -> ComposeResult:
+        yield Input(str(self._value), compact=True)
+        yield Problem()
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -143,15 +146,70 @@ class AskPriority(Dialog[int | None]):
         try:
             value = int(typed)
         except ValueError:
-            self.query_one(Problem).set_text(
-                f"{typed!r} is not a whole number" if typed else "type a whole number"
-            )
-            return
-        if MIN_PRIORITY <= value <= MAX_PRIORITY:
-            self.dismiss(value)
+            problem = f"{typed!r} is not a whole number" if typed else "type a whole number"
         else:
+            if MIN_PRIORITY <= value <= MAX_PRIORITY:
+                self.dismiss(value)
+                return
             limit = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
-            self.query_one(Problem).set_text(f"{value} is out of range: {limit}")
+            problem = f"{value} is out of range: {limit}"
+        self.query_one(Problem).set_text(problem)
+
+
+class StartProblem(Dialog[str | None]):
+    """Shows why no supervisor could be started; its result is the action to carry out, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("S", "dismiss('start')", "try again", id="problem.start"),
+        Binding("q,ctrl+c", "dismiss('leave')", "quit", id="problem.leave"),
+        Binding("escape", "dismiss(None)", "close", id="problem.close"),
+    ]
+    BOX = "dialog wide"
+    HINT = "S tries again · esc closes this · q quits"
+
+    def __init__(self, problem: TqError, model: Model) -> None:
+        super().__init__("The supervisor cannot start")
+        self._problem, self._model = problem, model
+
+    def body(self) -> ComposeResult:
+        yield Label(Text(self._problem.code), classes="problem")
+        yield Label(Text(plain(self._problem.message)))
+        if self._problem.hint:
+            yield Label(Text(plain(self._problem.hint)), classes="step")
+
+    def on_mount(self) -> None:
+        self.set_interval(CHECK_S, self._check)
+
+    def _check(self) -> None:
+        if self._model.up and self.is_current:
+            self.dismiss(None)
+
+
+class Tick(Widget, can_focus=True):
+    """A check box that shows its state by a symbol, not only by colour."""
+
+    DEFAULT_CSS = """
+    Tick { height: 1; width: 1fr; }
+    Tick:focus { background: $panel; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "toggle('value')", "toggle", show=False, id="tick.toggle"),
+    ]
+    value = reactive(False)
+
+    def __init__(
+        self, text: str, glyphs: Glyphs, *, value: bool, name: str = "", id: str | None = None
+    ) -> None:
+        super().__init__(name=name, id=id)
+        self._text = plain(text)
+        self._glyphs = glyphs
+        self.set_reactive(Tick.value, value)
+
+    def render(self) -> Text:
+        return Text(f"{self._glyphs.checked if self.value else self._glyphs.unchecked} {self._text}")
+
+    async def on_click(self) -> None:
+        await self.action_toggle("value")
 
 
 class Remark(Label):

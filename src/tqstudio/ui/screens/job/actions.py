@@ -48,12 +48,9 @@ class JobActions(StudioScreen):
             self.toast("no deletion left to undo")
             return
         ids = list(deleted[-1])
-
-        def carry_out() -> None:
-            self.shell.start(self.send_operation(Operation.UNDELETE, ids), keys_wait=True)
-
         many = counted(len(ids), "job")
-        self._ask(many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
+        question = many_question(Operation.UNDELETE, many) if len(ids) > MANY else None
+        self._ask_and_send(question, Operation.UNDELETE, [(ids, {})])
 
     async def do_priority(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import AskPriority
@@ -65,11 +62,10 @@ class JobActions(StudioScreen):
 
         def answered(priority: int | None) -> None:
             if priority is not None:
-                self._ask_and_send(Operation.PRIORITY, allowed, priority=priority)
+                self._confirm_and_send(Operation.PRIORITY, allowed, priority=priority)
 
-        self.app.push_screen(
-            AskPriority(f"Priority of {self._named(allowed)}", row["priority"] if row else 0), answered
-        )
+        title = f"Priority of {self._named(allowed)}"
+        self.app.push_screen(AskPriority(title, row["priority"] if row else 0), answered)
 
     async def do_retranscode(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities
@@ -78,22 +74,19 @@ class JobActions(StudioScreen):
         if not allowed:
             return
         qualities = _qualities(allowed)
-        unknown = sum(not target.qualities for target in allowed)
+        if not qualities:
+            question = many_question(Operation.RETRANSCODE, f"all qualities of {self._named(allowed)}")
+            self._ask_and_send(question, Operation.RETRANSCODE, [(_ids(allowed), {})])
+            return
 
         def answered(chosen: list[str] | None) -> None:
             if chosen is not None:
-                requests = list(_by_qualities(allowed, chosen))
-                self._ask_and_send_all(Operation.RETRANSCODE, allowed, requests)
+                question = self._question_about(Operation.RETRANSCODE, allowed)
+                self._ask_and_send(question, Operation.RETRANSCODE, list(_by_qualities(allowed, chosen)))
 
-        def all_of_them() -> None:
-            self.shell.start(self.send_operation(Operation.RETRANSCODE, [each.id for each in allowed]))
-
-        if qualities:
-            title = f"Encode {self._named(allowed)} again"
-            self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
-        else:
-            every = f"all qualities of {self._named(allowed)}"
-            self._ask(many_question(Operation.RETRANSCODE, every), all_of_them)
+        title = f"Encode {self._named(allowed)} again"
+        unknown = sum(not target.qualities for target in allowed)
+        self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
@@ -144,16 +137,10 @@ class JobActions(StudioScreen):
     async def _operate(self, name: str, _: str, **more: Any) -> None:
         """Apply an action's operation to every job that allows it, after confirmation where needed."""
         targets = self.targets()
-        if not targets:
-            if self.current() is None:
-                self.toast("no job is selected")
-            return
         operation = operation_for(BY_NAME[name], targets)
         assert operation is not None
-        allowed = self._allowed(operation, targets)
-        if not allowed:
-            return
-        self._ask_and_send(operation, allowed, **more)
+        if allowed := self._allowed(operation, targets):
+            self._confirm_and_send(operation, allowed, **more)
 
     do_pause = partialmethod(_operate, "pause")
     do_cancel = partialmethod(_operate, "cancel")
@@ -163,23 +150,22 @@ class JobActions(StudioScreen):
     do_lower = partialmethod(_operate, "lower", delta=-1)
     do_delete = partialmethod(_operate, "delete")
 
-    def _ask_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
-        self._ask_and_send_all(operation, targets, [([target.id for target in targets], more)])
+    def _confirm_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
+        self._ask_and_send(self._question_about(operation, targets), operation, [(_ids(targets), more)])
 
-    def _ask_and_send_all(
-        self, operation: Operation, targets: Sequence[Target], requests: Sequence[Request]
+    def _ask_and_send(
+        self, question: Confirm | None, operation: Operation, requests: Sequence[Request]
     ) -> None:
-        def carry_out() -> None:
-            self.shell.start(self._send_all(operation, requests), keys_wait=True)
+        """Send an operation, after a yes if there is a question."""
 
-        self._ask(self._question_about(operation, targets), carry_out)
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.shell.start(self._send(operation, requests), keys_wait=True)
 
-    def _ask(self, question: Confirm | None, carry_out: Callable[[], None]) -> None:
-        """Carry it out, after a yes if there is a question."""
         if question is None:
-            carry_out()
+            answered(True)
         else:
-            self.app.push_screen(question, lambda yes: carry_out() if yes else None)
+            self.app.push_screen(question, answered)
 
     def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
         """The targets that allow the operation; a toast reports why others do not."""
@@ -194,11 +180,8 @@ class JobActions(StudioScreen):
             self.toast(f"{len(targets) - len(allowed)} of {len(targets)} jobs skipped: {first}")
         return allowed
 
-    async def send_operation(self, operation: Operation, ids: Sequence[int], **more: Any) -> None:
+    async def _send(self, operation: Operation, requests: Sequence[Request]) -> None:
         """Send an operation and show its result at once; the event stream confirms it later."""
-        await self._send_all(operation, [(ids, more)])
-
-    async def _send_all(self, operation: Operation, requests: Sequence[Request]) -> None:
         results: list[ActionResult] = []
         try:
             for ids, more in requests:
@@ -290,6 +273,10 @@ class JobActions(StudioScreen):
     def copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
         self.toast(f"{what} copied")
+
+
+def _ids(targets: Sequence[Target]) -> list[int]:
+    return [target.id for target in targets]
 
 
 def _job_title(job: int, name: str) -> str:

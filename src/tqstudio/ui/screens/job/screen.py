@@ -100,13 +100,13 @@ class JobScreen(JobActions):
         attempts = partial(parts.attempts, chosen=self.selected_attempt())
         left: tuple[Part, ...] = (parts.state, parts.qualities, parts.steps, attempts)
         right = (parts.facts, parts.generation, parts.events)
-        bind = partial(self._bound, detail)
-        if two:
-            return [[bind(part) for part in (*left, parts.command)], [bind(part) for part in right]]
-        return [[bind(part) for part in (*left, *right, parts.command)]]
 
-    def _bound(self, detail: JobDetail, part: Part) -> Section:
-        return partial(part, self.document, detail)
+        def bound(*of: Part) -> list[Section]:
+            return [partial(part, self.document, detail) for part in of]
+
+        if two:
+            return [bound(*left, parts.command), bound(*right)]
+        return [bound(*left, *right, parts.command)]
 
     def _waiting(self, width: int) -> list[Strip]:
         text = self._problem or "reading…"

@@ -46,18 +46,16 @@ def newest_attempt(job: JobDetail) -> AttemptView | None:
 
 
 def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
-    model = doc.studio.model
+    model, palette, glyphs = doc.studio.model, doc.studio.palette, doc.studio.glyphs
+    stale = model.stale
     key = job_state(job, stale=stale)
     word = job_word(job, model.detail_age_s, stale=stale)
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
     waits = "" if stale else sentences.status_text(job, model.gates)
-    now, about = (
-        waits,
-        [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"],
-    )
+    now = waits
+    about = [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
@@ -136,8 +134,8 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 def _took(rendition: RenditionView) -> str:
     """Time from the first to the last segment of a quality, pauses included; empty before it is complete."""
-    began, ended = fmt.parse_time(rendition["started_at"]), fmt.parse_time(rendition["completed_at"])
-    return f"in {fmt.clock_duration((ended - began).total_seconds())}" if began and ended else ""
+    took = fmt.lasted(rendition["started_at"], rendition["completed_at"])
+    return f"in {took}" if took else ""
 
 
 def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
@@ -226,11 +224,7 @@ def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
     resumed = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
-    return [
-        f"{fmt.clock_duration(took):>5}",
-        resumed,
-        fmt.moment(attempt["started_at"], now),
-    ]
+    return [f"{fmt.clock_duration(took):>5}", resumed, fmt.moment(attempt["started_at"], now)]
 
 
 def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Strip]:

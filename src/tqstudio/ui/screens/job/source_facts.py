@@ -68,7 +68,7 @@ def _video(track: Mapping[str, Any]) -> list[Row]:
     shown = f"{track.get('width')}×{track.get('height')}"
     depth = f", {track['bit_depth']} bit" if track.get("bit_depth") else ""
     return [
-        ("codec", _joined(track.get("codec"), track.get("profile"))),
+        ("codec", ", ".join(filter(None, (track.get("codec"), track.get("profile"))))),
         ("picture", f"{shown} pixels" + (f", stored as {coded}" if coded != shown else "")),
         ("rotated by", f"{track['rotation']}°" if track.get("rotation") else ""),
         ("frame rate", _rate(track.get("fps")) + (", variable" if track.get("vfr") else "")),
@@ -120,10 +120,6 @@ def language_word(track: Mapping[str, Any], unknown: str) -> str:
     """The language of a track; `unknown` when none is declared."""
     language = track.get("language")
     return str(language) if language and language != "und" else unknown
-
-
-def _joined(*parts: Any) -> str:
-    return ", ".join(str(part) for part in parts if part)
 
 
 def _number(value: Any) -> str:

@@ -12,12 +12,13 @@ from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.ui.data.target import Target
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.list_screen import RowsScreen
 from tqstudio.words.added import KEYS, sentence, summary
 from tqstudio.words.format import copied, counted, number
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import AddResult, JobRow
+    from tqstudio.protocol.answers import AddResult
     from tqstudio.ui.screens.dialogs.ask_path import PathAnswer
     from tqstudio.ui.widgets.job_list import JobList
 
@@ -27,11 +28,8 @@ AT_ONCE = 200
 """Files per request, each of which is checked while the request waits."""
 
 
-class QueueActions(StudioScreen):
+class QueueActions(JobActions, RowsScreen):
     list: JobList
-
-    def current(self) -> JobRow | None:
-        raise NotImplementedError
 
     async def do_mark(self, _: str) -> None:
         row = self.current()

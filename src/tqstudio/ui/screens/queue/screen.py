@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partialmethod
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,13 +16,13 @@ from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
-from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.list_screen import pane_height
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.filter_line import FilterLine
-from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
@@ -39,9 +40,10 @@ REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 
 
-class QueueScreen(QueueActions, JobActions):
+class QueueScreen(QueueActions):
     VIEW: ClassVar[View] = "queue"
     BINDINGS = bindings_of("queue")
+    pane: JobPane
 
     def body(self) -> ComposeResult:
         self.list = JobList(self.studio)
@@ -53,9 +55,6 @@ class QueueScreen(QueueActions, JobActions):
         with Container(id="panes"):
             yield self.list
             yield self.pane
-
-    def on_mount(self) -> None:
-        self.list.focus()
 
     def current(self) -> JobRow | None:
         return self.list.job
@@ -86,16 +85,12 @@ class QueueScreen(QueueActions, JobActions):
     def marked(self) -> str:
         if not self.list.marks:
             return ""
-        hidden = len(self.list.marks.hidden(self.studio.model.jobs))
-        return f"{fmt.number(len(self.list.marks))} marked" + (
-            f", {fmt.number(hidden)} hidden" if hidden else ""
-        )
+        hidden = len(self.hidden())
+        of_them = f", {fmt.number(hidden)} hidden" if hidden else ""
+        return f"{fmt.number(len(self.list.marks))} marked{of_them}"
 
     def hidden(self) -> Collection[int]:
         return self.list.marks.hidden(self.studio.model.jobs)
-
-    def typing(self) -> bool:
-        return self.filter_line.has_focus
 
     def tab_text(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
@@ -119,7 +114,6 @@ class QueueScreen(QueueActions, JobActions):
         return [f"in {fit_name(name, FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for name in names]
 
     def paint(self) -> None:
-        self.list.sync()
         super().paint()
         self._look_up()
 
@@ -153,17 +147,11 @@ class QueueScreen(QueueActions, JobActions):
             self.pane.styles.height = "1fr"
         else:
             self.pane.styles.width = "1fr"
-            self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
+            self.pane.styles.height = pane_height(height)
 
     @on(RowList.Moved)
-    def _moved(self) -> None:
-        self.pane.paint()
-        self.query_one("#footer", Footer).paint()
+    def _look_up_current(self) -> None:
         self._look_up()
-
-    @on(RowList.Opened)
-    async def _opened(self) -> None:
-        await self.do_open("")
 
     @on(JobList.NeedMore)
     async def _need_more(self, message: JobList.NeedMore) -> None:
@@ -195,14 +183,8 @@ class QueueScreen(QueueActions, JobActions):
                 self.toast(str(error), problem=True)
             return
         if message.final:
-            self.filter_line.close()
-            self.list.focus()
+            self.close_filter()
         self.shell.start(self.ask(query), keys_wait=message.final)
-
-    @on(FilterLine.Left)
-    async def _left(self) -> None:
-        self.filter_line.close()
-        self.list.focus()
 
     async def ask(self, query: Query) -> None:
         row = self.current()
@@ -250,21 +232,16 @@ class QueueScreen(QueueActions, JobActions):
             self.list.follow = True
         self.paint()
 
-    async def do_top(self, _: str) -> None:
-        await self._go("top")
-
-    async def do_end(self, _: str) -> None:
-        await self._go("end")
-
-    async def _go(self, edge: str) -> None:
+    async def _go(self, edge: Edge, _: str) -> None:
         window = self.studio.model.jobs
         self.list.follow = False
-        if edge == "top" and window.before is not None:
-            await self.studio.feed.pager.go("top")
-        elif edge == "end" and window.after is not None:
-            await self.studio.feed.pager.go("end")
+        if (window.before if edge == "top" else window.after) is not None:
+            await self.studio.feed.pager.go(edge)
         self.list.move_to(0 if edge == "top" else len(window) - 1)
         self.paint()
+
+    do_top = partialmethod(_go, "top")
+    do_end = partialmethod(_go, "end")
 
     async def do_back(self, _: str) -> None:
         """Escape: clears the filter first, then marks, following, and notices."""
