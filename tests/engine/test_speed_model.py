@@ -78,6 +78,9 @@ def test_the_work_is_what_is_missing() -> None:
     ]
     assert whole.encode[0].megapixels == pytest.approx(1280 * 720 * 1800 / 1e6)
     assert whole.decode.megapixels == pytest.approx(1920 * 1080 * 1800 / 1e6)
+    rendered = facts()
+    rendered = replace(rendered, video=replace(rendered.video, dv_profile=5))
+    assert workload(rendered, FAST, "libx264").decode.key != whole.decode.key, "Vulkan takes longer"
     half = workload(facts(), FAST, "libx264", done={"720p": 0.5, "480p": 0.5, "360p": 1.0})
     assert [piece.key[-4:] for piece in half.encode] == ["720p", "480p"]
     assert half.encode[0].megapixels == pytest.approx(whole.encode[0].megapixels / 2)
