@@ -30,6 +30,14 @@ STATUS_OF: dict[ErrorCode, int] = {
 """HTTP status of an error code; every other code is 400."""
 
 
+_ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
+JSON_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "Refused: `error.code` names the reason", "content": _ERROR},
+    "5XX": {"description": "A fault of the supervisor or of its disks", "content": _ERROR},
+}
+"""The error answers of an endpoint whose other answers are no JSON, for the schema."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An error answer."""

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.api.jobs import no_such_job
 from tqstudio.engine.api.views import event_view, job_live, parse_time, source_summary
 from tqstudio.engine.api.workers import worker_views
@@ -78,7 +79,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/events/stream", response_class=EventStream)
+@router.get("/events/stream", response_class=EventStream, responses=JSON_ERRORS)
 async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from tqstudio.engine.api.dependencies import TheMonitor
+from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.protocol.answers import HealthView, ReadyView
 
 router = APIRouter()
@@ -15,7 +16,7 @@ class _Metrics(PlainTextResponse):
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@router.get("/metrics", response_class=_Metrics)
+@router.get("/metrics", response_class=_Metrics, responses=JSON_ERRORS)
 async def metrics(monitor: TheMonitor) -> Response:
     """Metrics in the text format of Prometheus."""
     return _Metrics(await monitor.scrape())
