@@ -1,4 +1,4 @@
-"""Converts the options of a request that adds files to an `Offer`, and the answers of admission to results."""
+"""Converts the options of a request that adds files to an offer, and the answers of admission to results."""
 
 from __future__ import annotations
 
