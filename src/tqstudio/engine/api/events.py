@@ -7,7 +7,7 @@ import itertools
 import re
 import resource
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
@@ -78,7 +78,16 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/events/stream", response_class=EventStream)
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "description": "Refused: `error.code` names the reason",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}},
+    }
+}
+"""Of a stream, whose other answers are no JSON."""
+
+
+@router.get("/events/stream", response_class=EventStream, responses=_REFUSED)
 async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
