@@ -29,6 +29,7 @@ NAMES = {
     "network": "the TCP listener at rest and for each call, tokens",
     "scrape": "metrics of a million jobs",
     "hashes": "the hashes of a source's bytes",
+    "uploads": "a file to a studio of another machine",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",

@@ -131,6 +131,14 @@ class Settings(BaseSettings):
         "", description="names by which clients may address it, separated by commas, besides IP addresses"
     )
 
+    incoming: str = Field("", description="folder of uploaded files; empty: the folder incoming in the home")
+    upload_max_bytes: int = Field(
+        1000 * GB, ge=0, description="size of the largest file that may be uploaded; 0: none may"
+    )
+    upload_expiry_s: float = Field(
+        7 * 86400, gt=0, description="how long an upload may rest before it is removed"
+    )
+
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
 

@@ -77,6 +77,9 @@ class ErrorCode(StrEnum):
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
     TOO_MANY_FAILURES = "TOO_MANY_FAILURES"
+    UPLOAD_TOO_LARGE = "UPLOAD_TOO_LARGE"
+    UPLOAD_DAMAGED = "UPLOAD_DAMAGED"
+    UPLOAD_BUSY = "UPLOAD_BUSY"
     NO_SUPERVISOR = "NO_SUPERVISOR"
     SUPERVISOR_SILENT = "SUPERVISOR_SILENT"
     ALREADY_RUNNING = "ALREADY_RUNNING"
@@ -282,6 +285,15 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
         ErrorCode.TOO_MANY_FAILURES: Meaning(
             _REQUEST, "too many wrong tokens came from this address", "wait a minute, then try again"
+        ),
+        ErrorCode.UPLOAD_TOO_LARGE: Meaning(
+            _REQUEST, "the file is larger than this studio takes", "raise the setting upload_max_bytes there"
+        ),
+        ErrorCode.UPLOAD_DAMAGED: Meaning(
+            _REQUEST, "the bytes that arrived are not those that were sent", "send them again"
+        ),
+        ErrorCode.UPLOAD_BUSY: Meaning(
+            _REQUEST, "another request is sending to this upload", "wait until it ends, then try again"
         ),
         ErrorCode.NO_SUPERVISOR: Meaning(
             _REQUEST, "no supervisor is running", "start one with: tqstudio up --detach"

@@ -74,6 +74,16 @@ class Home:
         return self.root / "output"
 
     @property
+    def incoming(self) -> Path:
+        """The default folder of uploaded files."""
+        return self.root / "incoming"
+
+    @property
+    def unfinished_uploads(self) -> Path:
+        """URLs of uploads to other studios that a command began and may resume."""
+        return self.root / "uploads"
+
+    @property
     def socket(self) -> Path:
         """The socket of the API: in the home, or in the runtime directory when that path is too long.
 

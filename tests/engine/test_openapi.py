@@ -58,7 +58,11 @@ class _Socket(HTTPAdapter):
             streams = answered.getheader("content-type", "").startswith("text/event-stream")
             content = answered.readline() if streams else answered.read()
             raw = HTTPResponse(
-                BytesIO(content), answered.getheaders(), answered.status, preload_content=False
+                BytesIO(content),
+                answered.getheaders(),
+                answered.status,
+                preload_content=False,
+                request_method=request.method,
             )
             return self.build_response(request, raw)
         finally:

@@ -37,6 +37,14 @@ def pane_of(app: Any, name: str = "#pane") -> str:
     return "\n".join(pane.render_line(y).text for y in range(pane.size.height))
 
 
+async def test_a_studio_on_another_machine_gets_files_by_a_command(make_app: MakeApp) -> None:
+    async with make_app(remote="nas").run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: "tqstudio --connect nas add FILE" in messages(app))
+        assert not isinstance(app.screen, AskPath)
+
+
 async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
     make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
 ) -> None:

@@ -111,7 +111,6 @@ LOCAL = frozenset(
         "studio.demo:demo",
         "studio.up_down:up",
         "studio.up_down:down",
-        "jobs.add:add",
         "jobs.process:process",
         "jobs.plan:plan",
         "jobs.queue:process",

@@ -21,6 +21,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import UNWRITTEN, TqError
 
@@ -30,6 +31,7 @@ _STUCK_S = 1.0
 _SCANS_S = 1.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
+_UPLOADS_S = 10.0
 _ANSWERS_KEPT_S = 86_400.0
 
 
@@ -76,6 +78,7 @@ class Maintenance:
         self._every(_SCANS_S, self._studio.intake.request_due_scans)
         self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
+        self._every(_UPLOADS_S, self._studio.uploads.tend, at_once=True)
         self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
         self._every(_RETENTION_S, self.check_database)
         self._every(_EXPIRY_S, self.cut_logs, at_once=True)
@@ -158,3 +161,4 @@ class Maintenance:
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)
         supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
+        uploads.prune(db, before=now)

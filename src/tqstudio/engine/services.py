@@ -37,6 +37,7 @@ from tqstudio.engine.shutdown import Lifetime, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
+from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.home import Home
 
 _MIN_STOP_S = 1.5
@@ -111,5 +112,6 @@ class Services:
         )
         self.admission.on_left = self.intake.look_again
         self.after_done = AfterDone(db, io, self.intake.look_again)
+        self.uploads = Uploads(home, settings, db, self.admission, io)
         self.shutdown = Shutdown(board, settings.drain_s)
         self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)

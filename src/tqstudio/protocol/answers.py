@@ -575,6 +575,21 @@ class AddAnswer(TypedDict):
     results: list[AddResult]
 
 
+class UploadView(TypedDict):
+    """A file that is uploaded in parts."""
+
+    name: str
+    """The name that it gets, before a number is added."""
+    size: int
+    offset: int
+    """How many bytes are durable."""
+    expires_at: str
+    """When it is removed unless more arrives; for a finished one, until when its result is known."""
+    batch: str | None
+    result: AddResult | None
+    """What became of the whole file."""
+
+
 class BatchView(TypedDict):
     """Counts of the jobs that were added together, without deleted ones."""
 

@@ -67,7 +67,7 @@ class Client:
                 connection = self._new_connection()
                 _set_timeout(connection, timeout_s)
                 response = self._ask(connection, call)
-            decoded: T = _decode(response.status, response.reason, response.read())
+            decoded: T = decode(response.status, response.reason, response.read())
             if self._keep_alive and not response.will_close:
                 self._kept, connection = connection, self._new_connection()
             return decoded
@@ -94,7 +94,7 @@ class Client:
             except (HTTPException, OSError) as error:
                 raise _broken(self._at, error) from None
             if response.status != 200:
-                _decode(response.status, response.reason, response.read())
+                decode(response.status, response.reason, response.read())
             _set_timeout(connection, None)
             parser = StreamParser()
             while line := response.readline():
@@ -232,7 +232,7 @@ class AsyncClient:
             raise _broken(self._at, error) from None
         except httpx.TimeoutException:
             raise silent() from None
-        decoded: T = _decode(response.status_code, response.reason_phrase, response.content)
+        decoded: T = decode(response.status_code, response.reason_phrase, response.content)
         return decoded
 
     async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
@@ -250,7 +250,7 @@ class AsyncClient:
                 "GET", "/v1/events/stream", headers=headers, timeout=None, extensions=self._hooks
             ) as response:
                 if response.status_code != 200:
-                    _decode(response.status_code, response.reason_phrase, await response.aread())
+                    decode(response.status_code, response.reason_phrase, await response.aread())
                 parser = StreamParser()
                 async for line in response.aiter_lines():
                     if event := parser.feed(line):
@@ -367,7 +367,12 @@ def require_trusted(path: Path, sock: Any) -> int:
     )
 
 
-def _decode(status: int, reason: str, body: bytes) -> Any:
+def decode(status: int, reason: str, body: bytes) -> Any:
+    """The decoded answer.
+
+    Raises:
+        TqError: the error that the supervisor answered.
+    """
     try:
         answer = json.loads(body)
         if status < 400:

@@ -90,20 +90,15 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class AddRequest(Message):
-    """Files to enqueue; absolute paths as base64 of their bytes."""
+class AddOptions(Message):
+    """Options of added files, whether named by path or uploaded."""
 
-    paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
-    output_b64: PathB64 | None = None
     profile: ProfileName | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     """Default: 0 for new jobs; a waiting job keeps its own."""
     hold: bool = False
     force: bool = False
     """Encode a finished ladder again even when nothing changed."""
-    verify_full: bool = False
-    """Read every byte to check whether a file has changed, even if its modification time has not."""
-    retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: AnyJson = Field(default_factory=dict)
     """Data of the caller, stored with the jobs; merged by key into that of an existing job."""
@@ -112,6 +107,16 @@ class AddRequest(Message):
     autorestart: AutorestartLimit | None = None
     """How often a failed job restarts automatically."""
     autorestart_delay_s: AutorestartDelay | None = None
+
+
+class AddRequest(AddOptions):
+    """Files to enqueue; absolute paths as base64 of their bytes."""
+
+    paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
+    output_b64: PathB64 | None = None
+    verify_full: bool = False
+    """Read every byte to check whether a file has changed, even if its modification time has not."""
+    retry_failed: bool = True
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 

@@ -70,6 +70,9 @@ class Admission:
         """Stop reading files, at shutdown."""
         self._ending.set()
 
+    def is_ending(self) -> bool:
+        return self._ending.is_set()
+
     async def once(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
         """Make an answer, or return the one made earlier, or being made, for the same idempotency key."""
         task = self._answering.get(key)

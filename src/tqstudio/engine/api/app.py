@@ -9,9 +9,10 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, monitoring, system, tokens, videos, worker_api, workers
+from tqstudio.engine.api import events, folders, jobs, monitoring, system, videos, worker_api, workers
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
+from tqstudio.engine.api.network import tokens, uploads
 from tqstudio.engine.monitoring.monitor import Monitor
 from tqstudio.engine.services import Services
 from tqstudio.errors import TqError
@@ -37,7 +38,7 @@ def make_app(studio: Services) -> ASGIApp:
         },
     )
     app.state.studio, app.state.monitor = studio, Monitor(studio)
-    for module in (worker_api, workers, jobs, videos, folders, events, system, tokens):
+    for module in (worker_api, workers, jobs, videos, uploads, folders, events, system, tokens):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(monitoring.router)
     for error in (TqError, RequestValidationError, OverflowError, Exception):

@@ -20,10 +20,15 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.LOST_LEASE: 409,
     ErrorCode.UNAUTHORIZED: 401,
     ErrorCode.TOO_MANY_FAILURES: 429,
+    ErrorCode.UPLOAD_TOO_LARGE: 413,
+    ErrorCode.UPLOAD_BUSY: 423,
+    ErrorCode.UPLOAD_DAMAGED: 460,  # "Checksum Mismatch" of the tus protocol
     ErrorCode.PERMISSION: 403,
     ErrorCode.INTERNAL: 500,
     ErrorCode.DATABASE_DAMAGED: 500,
     ErrorCode.DATABASE_BUSY: 503,
+    ErrorCode.DISK_SILENT: 503,
+    ErrorCode.IO_ERROR: 500,
     ErrorCode.DISK_LOW: 507,
     ErrorCode.DATABASE_UNWRITABLE: 507,
 }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tqstudio.engine.admission.admission import new_batch
+from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
-from tqstudio.engine.admission.decision import result
-from tqstudio.engine.admission.existing_job import RunningJob
-from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.admission.offer import Offer
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.outputs import output_check
@@ -21,9 +18,8 @@ from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import AutorestartRule, JobStatus
 from tqstudio.paths import decode
-from tqstudio.protocol.answers import AddAnswer, AddResult, VideoPage, VideoView, error_view
+from tqstudio.protocol.answers import AddAnswer, VideoPage, VideoView
 from tqstudio.protocol.requests import AddRequest
 
 router = APIRouter()
@@ -38,59 +34,19 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
 
 
 async def _add(studio: Services, request: AddRequest) -> AddAnswer:
-    require_small("metadata", request.metadata)
     paths = [decode(text) for text in request.paths_b64]
     output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await output_check.require_usable(
         output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
-    how = Offer(
-        profile=studio.admission.profile(request.profile, request.overrides),
-        output_root=output,
-        priority=request.priority or 0,
-        hold=request.hold,
-        force=request.force,
-        named=_named(request),
+    how = replace(
+        adding.offer(studio.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
         retry_failed=request.retry_failed,
-        batch=request.batch or new_batch(),
-        autorestart=_autorestart(request),
-        metadata=request.metadata,
         idempotency_key=request.idempotency_key,
     )
     answers = await studio.admission.offer_all(paths, how)
-    return {"batch": str(how.batch), "results": [*map(_result, paths, answers)]}
-
-
-def _result(path: bytes, answer: AddResult | Exception) -> AddResult:
-    if not isinstance(answer, Exception):
-        return answer
-    if not isinstance(answer, TqError):
-        raise answer
-    running = isinstance(answer, RunningJob)
-    return {
-        **result(path, "rejected", job=answer.job if isinstance(answer, RunningJob) else None),
-        "status": JobStatus.IN_PROGRESS.value if running else None,
-        "error": error_view(answer),
-    }
-
-
-def _named(request: AddRequest) -> frozenset[str]:
-    given = {
-        "profile": bool(request.profile or request.overrides),
-        "priority": request.priority is not None,
-        "hold": request.hold,
-        "autorestart": request.autorestart is not None,
-    }
-    return frozenset(name for name, is_given in given.items() if is_given)
-
-
-def _autorestart(request: AddRequest) -> AutorestartRule:
-    if request.autorestart is None and request.autorestart_delay_s is not None:
-        raise TqError(ErrorCode.BAD_REQUEST, "autorestart_delay_s is given without autorestart")
-    rule = AutorestartRule(request.autorestart or 0)
-    delay_s = request.autorestart_delay_s
-    return rule if delay_s is None else AutorestartRule(rule.limit, delay_s)
+    return {"batch": str(how.batch), "results": [*map(adding.result_of, paths, answers)]}
 
 
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:

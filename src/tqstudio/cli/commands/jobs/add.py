@@ -11,7 +11,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor_session import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, readable
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, remote
 from tqstudio.words.added import COMMANDS, sentence
 
 if TYPE_CHECKING:
@@ -50,13 +50,20 @@ def add(
     delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Add videos to the queue."""
+    """Add videos to the queue; with --connect they are uploaded first."""
     restarts = options.autorestart_limit(autorestart, no_autorestart)
     if delay is not None and not restarts:
         raise TqError(
             ErrorCode.BAD_REQUEST, "--delay has no effect without --autorestart", "give both, or neither"
         )
     files = chosen(paths, output, ext, recursive=recursive, limit=limit, order=order)
+    at = remote.chosen()
+    if at is not None and (output or verify_full):
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"{'--output' if output else '--verify-full'} concerns files of the studio's machine",
+            "run the command there, or leave it out",
+        )
     fields = {
         "output_b64": options.output_b64(output),
         "profile": profile,
@@ -69,7 +76,12 @@ def add(
         "autorestart": restarts,
         "autorestart_delay_s": delay,
     }
-    batch, results = offer(session().client, files, None, **fields)
+    if at is not None:
+        from tqstudio.cli.uploading import upload
+
+        batch, results = upload(at, files, fields)
+    else:
+        batch, results = offer(session().client, files, None, **fields)
     if as_json:
         printing.out_json({"batch": batch, "results": results})
     for result in results:

@@ -556,6 +556,24 @@ class Token(SQLModel, table=True):
     expires_at: int | None = _time()
 
 
+class Upload(SQLModel, table=True):
+    """A file that a client sends in parts; until it is whole, its bytes are in a part file of this id."""
+
+    id: str = Field(sa_column=Column(Text, primary_key=True))
+    """Part of the URL; not guessable."""
+    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    received: int = Field(sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
+    """How many bytes are durable in the part file."""
+    about: str = _text()
+    """The header Upload-Metadata, as the client sent it."""
+    actor: str = _text()
+    expires_at: int | None = _time(optional=False)
+    path: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Where the whole file is, or is just being moved to."""
+    answer: str = _text(optional=True)
+    """JSON of the result of adding that file."""
+
+
 def const(value: StrEnum) -> ColumnElement[str]:
     """Returns a value as text of a statement, not as a parameter, which no partial index would serve."""
     return literal_column(f"'{value.value}'")
@@ -577,6 +595,7 @@ rendition = _tables["rendition"]
 speed = _tables["speed"]
 supervisor = _tables["supervisor"]
 token = _tables["token"]
+upload = _tables["upload"]
 video = _tables["video"]
 worker = _tables["worker"]
 

@@ -69,6 +69,9 @@ class QueueActions(JobActions, RowsScreen):
         self.toast(f"path of the {'playlist' if generation else 'source'} of job {row['id']} copied")
 
     async def do_add(self, _: str) -> None:
+        if remote := self.studio.model.remote:
+            self.toast(f"to upload files, run: tqstudio --connect {remote} add FILE")
+            return
         from tqstudio.ui.screens.dialogs.ask_path import AskPath
 
         sentence = "A video, or a folder: all videos in it and in its subfolders."

@@ -1,0 +1,1 @@
+"""Endpoints that callers from other machines need: tokens and uploads."""

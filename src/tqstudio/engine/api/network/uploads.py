@@ -1,0 +1,178 @@
+"""Endpoints of uploads: the tus protocol 1.0 with creation, checksum, expiration and termination.
+
+See https://tus.io/protocols/resumable-upload. GET is our own: it answers the result of a finished upload.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheStudio
+from tqstudio.engine.api.errors import answer_http_error, answer_refusal
+from tqstudio.engine.api.views import iso_time
+from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.store.library.uploads import UploadRow
+from tqstudio.engine.uploads.metadata import parse
+from tqstudio.engine.uploads.receiving import Checksum, Interrupted
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol.answers import UploadView
+
+VERSION = "1.0.0"
+EXTENSIONS = "creation,checksum,expiration,termination"
+ALGORITHMS = ("sha256", "sha1")
+"""Of checksums; the protocol demands SHA-1."""
+CONTENT_TYPE = "application/offset+octet-stream"
+
+
+class _TusRoute(APIRoute):
+    """Adds the version to every answer, refusals too, as the protocol demands."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            answer: Response
+            try:
+                answer = await handle(request)
+            except (TqError, RequestValidationError) as error:
+                answer = await answer_refusal(request, error)
+            except HTTPException as error:
+                answer = await answer_http_error(request, error)
+                answer.headers["Tus-Version"] = VERSION
+            answer.headers["Tus-Resumable"] = VERSION
+            return answer
+
+        return handler
+
+
+async def _require_version(tus_resumable: Annotated[str, Header()] = "") -> None:
+    if tus_resumable != VERSION:
+        raise HTTPException(412, f"the header Tus-Resumable must be {VERSION}")
+
+
+router = APIRouter(prefix="/uploads", route_class=_TusRoute)
+_TUS = [Depends(_require_version)]
+Size = Annotated[int, Header(ge=0, lt=2**63)]
+
+
+@router.options("", status_code=204)
+async def abilities(studio: TheStudio) -> Response:
+    """What of the protocol is supported."""
+    headers = {
+        "Tus-Version": VERSION,
+        "Tus-Extension": EXTENSIONS,
+        "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
+        "Tus-Max-Size": str(studio.uploads.max_bytes),
+    }
+    return Response(status_code=204, headers=headers)
+
+
+@router.post("", status_code=201, dependencies=_TUS)
+async def create(
+    studio: TheStudio,
+    actor: TheActor,
+    upload_length: Size,
+    upload_metadata: Annotated[str, Header()] = "",
+) -> Response:
+    """Begin an upload. Metadata: filename, blake3 and the options of `POST /v1/videos`."""
+    row = await studio.uploads.create(upload_length, upload_metadata, actor=actor)
+    return Response(
+        status_code=201, headers={"Location": f"{PREFIX}{router.prefix}/{row.id}", **_expiry(row)}
+    )
+
+
+@router.head("/{upload}", dependencies=_TUS)
+async def state(studio: TheStudio, upload: str) -> Response:
+    """Where an upload is to be continued, or its job."""
+    row = await studio.uploads.find(upload)
+    headers = {
+        **_progress(row),
+        "Upload-Length": str(row.size),
+        "Upload-Metadata": row.about,
+        "Cache-Control": "no-store",
+    }
+    return Response(headers=headers)
+
+
+@router.get("/{upload}")
+async def one(studio: TheStudio, upload: str) -> UploadView:
+    row = await studio.uploads.find(upload)
+    answer = json.loads(row.answer or "{}")
+    return {
+        "name": parse(row.about).name,
+        "size": row.size,
+        "offset": row.received,
+        "expires_at": iso_time(row.expires_at),
+        "batch": answer.get("batch"),
+        "result": answer.get("result"),
+    }
+
+
+@router.patch("/{upload}", status_code=204, dependencies=_TUS)
+async def append(
+    studio: TheStudio,
+    request: Request,
+    upload: str,
+    upload_offset: Size,
+    content_type: Annotated[str, Header()] = "",
+    upload_checksum: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Send the next bytes. With those at the end, also an empty request there, the file is added."""
+    if content_type != CONTENT_TYPE:
+        raise HTTPException(415, f"the header Content-Type must be {CONTENT_TYPE}")
+    checksum = None if upload_checksum is None else _checksum(upload_checksum)
+    row = await studio.uploads.append(upload, upload_offset, _body(request), checksum)
+    return Response(status_code=204, headers=_progress(row))
+
+
+@router.delete("/{upload}", status_code=204, dependencies=_TUS)
+async def remove(studio: TheStudio, upload: str) -> Response:
+    """End an upload; the file of a finished one stays."""
+    await studio.uploads.remove(upload)
+    return Response(status_code=204)
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect:
+        raise Interrupted from None
+
+
+def _checksum(header: str) -> Checksum:
+    algorithm, _, encoded = header.partition(" ")
+    if algorithm not in ALGORITHMS:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "the header Upload-Checksum has another algorithm than sha256 and sha1"
+        )
+    try:
+        expected = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise TqError(ErrorCode.BAD_REQUEST, "the header Upload-Checksum is not base64") from None
+    return Checksum(hashlib.new(algorithm, usedforsecurity=False), expected)
+
+
+def _progress(row: UploadRow) -> dict[str, str]:
+    headers = {"Upload-Offset": str(row.received)}
+    if row.answer is None:
+        return headers | _expiry(row)
+    job = json.loads(row.answer)["result"]["job"]
+    return headers if job is None else {**headers, "Tqstudio-Job": str(job)}
+
+
+def _expiry(row: UploadRow) -> dict[str, str]:
+    at = datetime.fromtimestamp(row.expires_at // MICROSECOND, UTC)
+    return {"Upload-Expires": format_datetime(at, usegmt=True)}
