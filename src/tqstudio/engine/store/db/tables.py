@@ -574,12 +574,49 @@ class Upload(SQLModel, table=True):
     """JSON of the result of adding that file."""
 
 
+class Alert(SQLModel, table=True):
+    """An alert for one channel; it waits for delivery while `next_at` is set."""
+
+    __table_args__ = (
+        UniqueConstraint("channel", "key"),
+        Index("ix_alert_waiting", "channel", "next_at", sqlite_where=text("next_at IS NOT NULL")),
+        Index("ix_alert_subject", "channel", "kind", "subject", "id"),
+        AUTOINCREMENT,
+    )
+    id: int | None = _id()
+    channel: str = _text()
+    key: str = _text()
+    """The idempotency key: the same in every attempt, and in every channel."""
+    kind: str = _text()
+    subject: str = _text()
+    """The video, worker, gate or disk that it is about."""
+    payload: str = _text()
+    """JSON of what is sent."""
+    suppressed: int = _int()
+    """Number of earlier alerts of the same kind and subject that this one replaced."""
+    due_at: int | None = _time(optional=False)
+    """When it was first due."""
+    next_at: int | None = _time()
+    tries: int = _int()
+    error: str = _text(optional=True)
+    sent_at: int | None = _time()
+
+
+class AlertPosition(SQLModel, table=True):
+    """The sequence number of the last event that alerts were made of; one row, none while alerts are off."""
+
+    __tablename__ = "alert_position"
+    seq: int = Field(sa_column=Column(Integer, primary_key=True))
+
+
 def const(value: StrEnum) -> ColumnElement[str]:
     """Returns a value as text of a statement, not as a parameter, which no partial index would serve."""
     return literal_column(f"'{value.value}'")
 
 
 _tables = SQLModel.metadata.tables
+alert = _tables["alert"]
+alert_position = _tables["alert_position"]
 attempt = _tables["attempt"]
 event = _tables["event"]
 folder = _tables["folder"]
