@@ -17,6 +17,7 @@ import commands_page
 import fault_matrix
 import man_page
 from tqstudio.config import Settings
+from tqstudio.engine.alerts.kinds import KINDS
 from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
 
@@ -74,12 +75,22 @@ def _roles() -> str:
     return "\n".join(rows)
 
 
+def _alerts() -> str:
+    """The kinds of alerts."""
+    rows = ["| kind | when | default |", "|---|---|---|"]
+    rows += [
+        f"| `{name}` | {kind.when} | {'on' if kind.default else 'off'} |" for name, kind in KINDS.items()
+    ]
+    return "\n".join(rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/settings.md", _settings),
     "commands": ("docs/commands.md", commands_page.commands),
     "keys": ("docs/ui.md", _keys),
     "errors": ("docs/api.md", commands_page.errors),
     "roles": ("docs/api.md", _roles),
+    "alerts": ("docs/operating.md", _alerts),
     "warnings": ("docs/api.md", commands_page.warnings),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),

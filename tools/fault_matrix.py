@@ -7,7 +7,17 @@ from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-AREAS = ("resume", "publishing", "workers", "supervisor", "disks", "database", "power cuts", "security")
+AREAS = (
+    "resume",
+    "publishing",
+    "workers",
+    "supervisor",
+    "disks",
+    "database",
+    "power cuts",
+    "security",
+    "alerts",
+)
 """Sections of the page, in their order."""
 _INVARIANTS = ("of_a_job", "of_a_commit", "of_the_whole")
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 GB = 1_000_000_000
 STOP_MARGIN_S = 60.0
 """How long a shutdown may take after `drain_s`: a fragment is stored, the last reports are written."""
+SECRETS = ("alert_webhook", "alert_secret", "alert_apprise")
+"""Settings that no other program may see."""
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
 
@@ -138,6 +140,24 @@ class Settings(BaseSettings):
     upload_expiry_s: float = Field(
         7 * 86400, gt=0, description="how long an upload may rest before it is removed"
     )
+    alert_webhook: str = Field("", description="URL that alerts are posted to as JSON")
+    alert_secret: str = Field("", description="key of the HMAC signature of those requests; empty: none")
+    alert_apprise: str = Field(
+        "",
+        description="services that alerts are sent to, as URLs of apprise, separated by spaces",
+    )
+    alert_kinds: str = Field("", description="kinds of alerts, separated by commas; empty: the defaults")
+    alert_cooldown_s: float = Field(
+        300, ge=0, description="time between two alerts of a kind and video; those between are counted"
+    )
+    alert_timeout_s: float = Field(10, gt=0, le=60, description="time limit of sending an alert")
+    alert_private: bool = Field(False, description="send alerts to private and loopback addresses too")
+    gate_alert_s: float = Field(
+        900, gt=0, description="how long a disk or the load blocks the queue until there is an alert"
+    )
+    on_done: str = Field("", description="command that is run for each job that is done")
+    on_failed: str = Field("", description="command that is run for each job that failed for good")
+    command_timeout_s: float = Field(600, gt=0, description="time limit of on_done and on_failed")
 
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")

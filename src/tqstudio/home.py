@@ -64,6 +64,11 @@ class Home:
         return self.logs / "probe.log"
 
     @property
+    def alerts_log(self) -> Path:
+        """Stderr of the processes that send alerts, and the output of `on_done` and `on_failed`."""
+        return self.logs / "alerts.log"
+
+    @property
     def socket_note(self) -> Path:
         """Contains the path of the socket when it is not in the home."""
         return self.root / "supervisor.socket-path"

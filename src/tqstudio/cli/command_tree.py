@@ -99,6 +99,10 @@ VERBS: Verbs = {
             "uninstall": "studio.service:uninstall",
         },
     ),
+    "alert": (
+        "List the alerts that were sent or wait, and test their channels.",
+        {"list": "studio.events:list_alerts", "test": "studio.events:alert_test"},
+    ),
     "verify": "jobs.verify:verify",
     "backup": "studio.backup:backup",
     "doctor": "studio.doctor:doctor",

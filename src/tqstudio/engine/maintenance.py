@@ -22,17 +22,19 @@ from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.library import uploads
-from tqstudio.engine.store.machine import supervisors
+from tqstudio.engine.store.machine import outbox, supervisors
 from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
 _AUTORESTART_S = 1.0
 _STUCK_S = 1.0
 _SCANS_S = 1.0
+_ALERTS_S = 5.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
 _UPLOADS_S = 10.0
 _ANSWERS_KEPT_S = 86_400.0
+_ALERTS_KEPT_S = 7 * 86_400.0
 
 
 class Scheduler(AsyncIOScheduler):  # type: ignore[misc]
@@ -82,6 +84,8 @@ class Maintenance:
         self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
         self._every(_RETENTION_S, self.check_database)
         self._every(_EXPIRY_S, self.cut_logs, at_once=True)
+        if self._studio.alerts.active:
+            self._every(_ALERTS_S, self._studio.alerts.tick)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -155,10 +159,11 @@ class Maintenance:
         await self._studio.weekly_check.tick(idle=not self._studio.board.jobs)
 
     async def cut_logs(self) -> None:
-        """Cuts long logs of workers and probe."""
+        """Cuts long logs of workers, probe and alerts."""
         await on_a_thread(partial(logging_setup.cut_long, self._studio.home))
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)
+        outbox.prune(db, before=now - int(_ALERTS_KEPT_S * MICROSECOND))
         supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
         uploads.prune(db, before=now)

@@ -9,6 +9,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
+from tqstudio.engine.alerts.alerts import Alerts
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
@@ -113,5 +114,6 @@ class Services:
         self.admission.on_left = self.intake.look_again
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.uploads = Uploads(home, settings, db, self.admission, io)
+        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(board, settings.drain_s)
         self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)

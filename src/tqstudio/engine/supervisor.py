@@ -19,7 +19,7 @@ from functools import partial
 import structlog
 import uvloop
 
-from tqstudio.config import STOP_MARGIN_S, Settings
+from tqstudio.config import SECRETS, STOP_MARGIN_S, Settings
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.views import event_view
@@ -72,6 +72,9 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     """
     failpoints.arm()
     manager = ServiceManager()
+    for name in [name for name in os.environ if name.lower().removeprefix("tqstudio_") in SECRETS]:
+        # They were read, and no child process needs them.
+        del os.environ[name]
     # Files created from here on, by workers too, are not writable for other users.
     os.umask(os.umask(0o022) | 0o022)
     try:
@@ -132,6 +135,7 @@ class _Supervisor:
         until_idle: bool,
     ) -> None:
         self._settings, self._db, self._manager = settings, db, manager
+        self._until_idle = until_idle
         self._log = structlog.get_logger()
         broadcast = Broadcast(event_view)
         self.studio = Services(home, settings, db, found, broadcast, until_idle=until_idle)
@@ -232,6 +236,7 @@ class _Supervisor:
         self.studio.shutdown.request(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
+        await self.studio.alerts.begin()
         self._maintenance.start()
         self._prober.start()
         for slot in self._cpu_slots():
@@ -267,6 +272,7 @@ class _Supervisor:
         await self.studio.recovery.settled()
         self._maintenance.stop()
         await self.studio.after_done.stop()
+        await self.studio.alerts.stop(patient=self._until_idle)
         with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
             await self.studio.reports.save_progress(everything=True)
         snapshots.cancel()
@@ -294,6 +300,7 @@ class _Supervisor:
         self.studio.workspace.hint(events)
         self._prober.hint(events)
         self.studio.after_done.hint(events)
+        self.studio.alerts.hint(events)
         missed = [
             event.video
             for event in events

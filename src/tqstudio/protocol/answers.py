@@ -649,6 +649,32 @@ class BackupView(TypedDict):
     size: int
 
 
+class AlertView(TypedDict):
+    """An alert for one channel."""
+
+    channel: str
+    kind: str
+    text: str
+    state: Literal["waiting", "sent", "failed"]
+    due_at: str
+    """When it was first due."""
+    next_at: str | None
+    """When it is tried next, while it waits."""
+    sent_at: str | None
+    tries: int
+    error: str | None
+    """Why the last try failed."""
+    suppressed: int
+    """Number of earlier alerts of the kind and subject that it replaced."""
+
+
+class AlertTest(TypedDict):
+    """How a channel received a test alert."""
+
+    channel: str
+    error: str | None
+
+
 CheckLevel = Literal["ok", "warn", "fail"]
 
 

@@ -214,6 +214,16 @@ def doctor() -> Call[dict[str, list[answers.CheckView]]]:
     return Call("GET", "/v1/doctor")
 
 
+def alerts() -> Call[dict[str, list[answers.AlertView]]]:
+    """The newest alerts, newest first."""
+    return Call("GET", "/v1/alerts")
+
+
+def alert_test() -> Call[dict[str, list[answers.AlertTest]]]:
+    """Send a test alert to every channel but commands."""
+    return Call("POST", "/v1/alerts/test", body={})
+
+
 def backup(path_b64: str) -> Call[answers.BackupView]:
     """Copy the database to a new file; answers when the copy is complete."""
     return Call("POST", "/v1/backup", body={"path_b64": path_b64})

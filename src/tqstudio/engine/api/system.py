@@ -1,29 +1,34 @@
-"""Endpoints of the whole system: status, profiles, doctor, backup, log level and shutdown."""
+"""Endpoints of the whole system: status, profiles, doctor, alerts, backup, log level and shutdown."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from fastapi import APIRouter
 
 from tqstudio import __version__
+from tqstudio.engine.alerts.alerts import OVERDUE_S
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import iso, iso_time
+from tqstudio.engine.api.views import fill, iso, iso_time
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import gates, workers
+from tqstudio.engine.store.machine import gates, outbox, workers
 from tqstudio.engine.store.machine.gates import GateRow
+from tqstudio.engine.store.machine.outbox import AlertRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
@@ -39,6 +44,7 @@ from tqstudio.units import size
 
 router = APIRouter()
 
+_LISTED_ALERTS = 100
 _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 
@@ -207,7 +213,34 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
         checks.append(line(f"worker {name}", level, detail, hint))
     for gate in shut:
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
+    before = now_us() - int(OVERDUE_S * MICROSECOND)
+    for alert in await studio.db.read(outbox.overdue, before=before):
+        detail = f"none was accepted since {iso_time(alert.due_at)}: {alert.error}"
+        checks.append(line(f"alerts {alert.channel}", "warn", detail, "try: tqstudio alert test"))
     return {"checks": checks}
+
+
+@router.get("/alerts")
+async def alert_list(studio: TheStudio) -> dict[str, list[answers.AlertView]]:
+    """The newest alerts, newest first."""
+    rows = await studio.db.read(outbox.listing, limit=_LISTED_ALERTS)
+    return {"alerts": [_alert_view(row) for row in rows]}
+
+
+def _alert_view(row: AlertRow) -> answers.AlertView:
+    content = json.loads(row.payload)
+    state: Literal["waiting", "sent", "failed"] = "waiting"
+    if row.next_at is None:
+        state = "failed" if row.sent_at is None else "sent"
+    text = content.get("text") or f"the command for job {content.get('TQSTUDIO_JOB')}"
+    return fill(answers.AlertView, row, text=text, state=state)
+
+
+@router.post("/alerts/test")
+async def alert_test(studio: TheStudio) -> dict[str, list[answers.AlertTest]]:
+    """Send a test alert to every channel but commands."""
+    results = await studio.alerts.test()
+    return {"channels": [{"channel": name, "error": error} for name, error in results]}
 
 
 @router.post("/backup")

@@ -26,6 +26,7 @@ from tqstudio.units import size
 
 DATABASE_ROOM_BYTES = 16_000_000
 """Space needed on the volume of the home: for the write-ahead log, the logs and some database pages."""
+_LOW_HOME_BYTES = 20 * DATABASE_ROOM_BYTES
 FILES_ROOM = 500
 """Inodes needed on a volume with a limited number of them: some ten minutes of a ladder."""
 OF_ONE_JOB = frozenset((ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY))
@@ -176,6 +177,16 @@ def _short(
         return None
     why = f"the disk of {of}{shown} has {size(volume.free)} free, {size(needed)} are needed{before}{more}"
     return Waits.of_bytes(path, volume, needed, why)
+
+
+def low_soon(volumes: Volumes, settings: Settings) -> list[Waits]:
+    """The disks of the database and of outputs in use that have less than twice the space they need."""
+    found = []
+    for place, state in volumes.states.items():
+        needed = _LOW_HOME_BYTES if place.use is Use.HOME else 2 * settings.disk_reserve_bytes
+        if place.use is not Use.SOURCE and state.space is not None and state.space.free < needed:
+            found.append(Waits.of_bytes(place.path, state.space, needed // 2, "low soon"))
+    return found
 
 
 def waits_alone(need: Need, volumes: Volumes, *, is_missing: bool) -> Waits | None:

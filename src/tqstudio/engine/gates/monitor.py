@@ -333,6 +333,10 @@ class VolumeMonitor:
         short = decide.short_at_home(home.path, state.space)
         return short or Waits.of_bytes(home.path, state.space, DATABASE_ROOM_BYTES, gate.reason)
 
+    def low_soon(self) -> list[Waits]:
+        """The disks in use that may be too full soon."""
+        return decide.low_soon(self._volumes, self._settings)
+
     def source_problem(self, folder: bytes) -> Problem | None:
         """Why the files of a drop folder are unavailable."""
         return self._reader.unmounted(folder) or self._away.get(folder)

@@ -1,0 +1,1 @@
+"""Alerts: notifications of what happened, by webhook, apprise and commands."""
