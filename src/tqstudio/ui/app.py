@@ -154,11 +154,7 @@ class StudioApp(App[None]):
             self.set_timer(LATER_S, partial(self._load_later, modules))
 
     def start(self, coroutine: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
-        """Run a coroutine in the background; its error is shown as a toast.
-
-        Args:
-            keys_wait: keys pressed meanwhile are delivered after it has ended.
-        """
+        """Run a coroutine in the background; errors become toasts. With `keys_wait` keys wait for its end."""
 
         async def carry_out() -> None:
             try:

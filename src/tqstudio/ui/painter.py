@@ -21,11 +21,7 @@ PAINT_S = 0.25
 
 
 class Painter:
-    """Loads the themes and gives the app the requested one, else the remembered one, else the first.
-
-    Args:
-        theme: the requested theme.
-    """
+    """Loads the themes and gives the app the requested one, else the remembered one, else the first."""
 
     studio: Context
     """Set by the app once it has created it."""

@@ -23,10 +23,7 @@ MAX_MARKED = 10_000
 
 
 class Pager:
-    """Moves the window over the list.
-
-    Answers to a query that was replaced meanwhile are discarded.
-    """
+    """Moves the window over the list. Answers to a query that was replaced meanwhile are discarded."""
 
     def __init__(
         self,
@@ -43,8 +40,7 @@ class Pager:
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
         """Show another query, around job `keep` if it matches, else from the top.
 
-        Raises:
-            TqError: it cannot be answered; the query that was shown last becomes active again.
+        If it cannot be answered, the query that was shown last becomes active again.
         """
         self.window.query = query
         async with self._lock:

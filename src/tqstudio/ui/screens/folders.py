@@ -146,11 +146,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Add a drop folder.
-
-        Raises:
-            TqError: the path is no folder, or the supervisor refuses it.
-        """
+        """Add a drop folder; raise TqError if the path is no folder, or the supervisor refuses it."""
         path = os.fsencode(answer.path)
         if not answer.is_folder:
             what = f"{paths.display(path)} is not a folder on this machine"

@@ -106,11 +106,7 @@ def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]
 
 
 def parse_since(text: str) -> str:
-    """Convert `10m` or a date to ISO 8601 in UTC.
-
-    Raises:
-        TqError: BAD_REQUEST for anything else.
-    """
+    """Convert `10m` or a date to ISO 8601 in UTC; raise BAD_REQUEST for anything else."""
     from datetime import UTC, datetime, timedelta
 
     number, unit = text[:-1], text[-1:]

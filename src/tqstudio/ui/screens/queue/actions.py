@@ -75,11 +75,7 @@ class QueueActions(JobActions, RowsScreen):
         self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Queue the chosen files.
-
-        Raises:
-            TqError: none of them could be queued.
-        """
+        """Queue the chosen files; raise TqError if none of them could be queued."""
         results = [
             result
             for paths in await asyncio.to_thread(_files, answer)
@@ -102,11 +98,7 @@ class QueueActions(JobActions, RowsScreen):
 
 
 def _files(answer: PathAnswer) -> list[list[bytes]]:
-    """The chosen videos, split into lists of one request each.
-
-    Raises:
-        TqError: there are none, or too many.
-    """
+    """The chosen videos, in lists of one request each; raise TqError if there are none, or too many."""
     path = os.fsencode(answer.path)
     if not os.path.exists(path):
         what = f"there is no file or folder {sources.display(path)}"
