@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,15 +123,7 @@ class Pager:
 
     async def _page(self, query: Query, **where: Any) -> JobPage:
         """Read the page at a place: `after` or `before` a cursor, `around` a job, else the first."""
-        call = calls.jobs(
-            statuses=query.statuses,
-            text=query.text,
-            sort=query.sort,
-            folder=query.folder,
-            limit=PAGE,
-            **where,
-        )
-        page: JobPage = await self._send(call)
+        page: JobPage = await self._send(calls.jobs(**asdict(query), limit=PAGE, **where))
         self.window.read_at = self._now()
         return page
 

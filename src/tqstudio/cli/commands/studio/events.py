@@ -115,11 +115,8 @@ def parse_since(text: str) -> str:
     try:
         given = datetime.fromisoformat(text)
     except ValueError:
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            f"--since {text} is not a time",
-            "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00",
-        ) from None
+        hint = "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00"
+        raise TqError(ErrorCode.BAD_REQUEST, f"--since {text} is not a time", hint) from None
     # A time without a zone is local time.
     return given.astimezone(UTC).isoformat()
 

@@ -88,12 +88,8 @@ class QueueActions(JobActions, RowsScreen):
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
         output = sources.encode(answer.output) if answer.output else None
-        request = calls.add(
-            [sources.encode(path) for path in paths],
-            profile=answer.profile,
-            output_b64=output,
-            hold=answer.hold or None,
-        )
+        encoded = [sources.encode(path) for path in paths]
+        request = calls.add(encoded, profile=answer.profile, output_b64=output, hold=answer.hold or None)
         return (await self.studio.feed.send(request))["results"]
 
 
