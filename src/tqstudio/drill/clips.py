@@ -62,11 +62,7 @@ def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
 def generate(target: Path, picture: str, tone: str, length: Sequence[str], ffmpeg: str) -> Path:
     """Generate a video from two sources of ffmpeg unless it exists, and return its path.
 
-    Args:
-        length: the options that end it.
-
-    Raises:
-        TqError: ENCODER_EXIT when ffmpeg fails.
+    The options in `length` end it. Raises ENCODER_EXIT when ffmpeg fails.
     """
     if path_checks.is_file(target):
         return target

@@ -187,11 +187,7 @@ class Sandbox:
 
 
 def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S, poll_s: float = _POLL_S) -> T:
-    """Wait for a condition and return its value.
-
-    Raises:
-        TqError: TIMEOUT, naming the condition.
-    """
+    """Wait for a condition and return its value; raise TIMEOUT, naming it, if it does not come true."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:

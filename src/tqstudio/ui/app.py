@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from functools import partial, partialmethod
+from subprocess import Popen
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
@@ -18,7 +19,9 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tqstudio.errors import ErrorCode, TqError, in_one_line
+from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
+from tqstudio.protocol.calls import ApiClient
 from tqstudio.ui.actions.registry import BY_NAME
 from tqstudio.ui.context import Context
 from tqstudio.ui.data.model import Model
@@ -33,14 +36,7 @@ from tqstudio.ui.signals import Signals
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
-from tqstudio.words.symbols import choose_glyphs
-
-if TYPE_CHECKING:
-    from subprocess import Popen
-
-    from tqstudio.home import Home
-    from tqstudio.protocol.calls import ApiClient
-    from tqstudio.words.symbols import Glyphs
+from tqstudio.words.symbols import Glyphs, choose_glyphs
 
 START_POLL_S = 0.1
 """Interval of checks on a supervisor that is starting."""
@@ -154,11 +150,7 @@ class StudioApp(App[None]):
             self.set_timer(LATER_S, partial(self._load_later, modules))
 
     def start(self, coroutine: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
-        """Run a coroutine in the background; its error is shown as a toast.
-
-        Args:
-            keys_wait: keys pressed meanwhile are delivered after it has ended.
-        """
+        """Run a coroutine in the background; errors become toasts. With `keys_wait` keys wait for its end."""
 
         async def carry_out() -> None:
             try:

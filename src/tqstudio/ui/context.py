@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from tqstudio.errors import TqError
-    from tqstudio.home import Home
-    from tqstudio.ui.data.model import Model
-    from tqstudio.ui.data.sync import Feed
-    from tqstudio.ui.look.theme import Colours
-    from tqstudio.words.symbols import Glyphs
+from tqstudio.errors import TqError
+from tqstudio.home import Home
+from tqstudio.ui.data.model import Model
+from tqstudio.ui.data.sync import Feed
+from tqstudio.ui.look.theme import Colours
+from tqstudio.words.symbols import Glyphs
 
 
 @dataclass(slots=True)

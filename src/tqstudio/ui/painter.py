@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from textual.app import App
+
+from tqstudio.home import Home
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.screens.base import StudioScreen
-
-if TYPE_CHECKING:
-    from textual.app import App
-
-    from tqstudio.home import Home
-    from tqstudio.ui.context import Context
 
 PAINT_S = 0.25
 """Changes within this time are painted together."""
 
 
 class Painter:
-    """Loads the themes and gives the app the requested one, else the remembered one, else the first.
-
-    Args:
-        theme: the requested theme.
-    """
+    """Loads the themes and gives the app the requested one, else the remembered one, else the first."""
 
     studio: Context
     """Set by the app once it has created it."""

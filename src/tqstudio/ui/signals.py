@@ -24,8 +24,7 @@ END_S = 3.0
 class Signals:
     """Installs Python-level handlers, which also run while the event loop is blocked on terminal output.
 
-    Args:
-        shown_again: called when the app has the terminal again and its content is lost.
+    Calls `shown_again` when the app has the terminal again and its content is lost.
     """
 
     def __init__(self, app: App[Any], shown_again: Callable[[], None]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from textual.app import App
+from textual.app import App
 
 REMARK_S, PROBLEM_S, LETTER_S = 4.0, 6.0, 0.04
 """Seconds a remark and an error are shown, and what each character beyond SHORT adds."""

@@ -159,10 +159,7 @@ def skipped_words(renditions: Iterable[answers.RenditionView]) -> list[str]:
 def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> str:
     """What a job waits for, and the key that helps; for a done job, how long it took.
 
-    Empty where its error or its progress shows it.
-
-    Args:
-        gates: what blocks the queue.
+    Empty where its error or its progress shows it. `gates` are what blocks the queue.
     """
     if row["deleted_at"]:
         return f"deleted; restore it with: tqstudio job undelete {row['id']}"

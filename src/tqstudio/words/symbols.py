@@ -138,8 +138,7 @@ def state_of(status: str) -> str:
 def job_state(row: JobRow, *, stale: bool = False) -> str:
     """The display state of a job: its status, or a requested change that is not in effect yet.
 
-    Args:
-        stale: the supervisor does not answer, so whether a running job still runs is unknown.
+    While the supervisor does not answer (`stale`), it is unknown whether a running job still runs.
     """
     if stale and row["status"] == "in_progress":
         return "stale"
@@ -152,12 +151,7 @@ def job_state(row: JobRow, *, stale: bool = False) -> str:
 
 
 def job_word(row: JobRow, age_s: float = 0.0, *, stale: bool = False) -> str:
-    """The word for a job's state; a retry includes its countdown.
-
-    Args:
-        age_s: seconds since the row was read, subtracted from the countdown.
-        stale: as for `job_state`; no countdown is shown then.
-    """
+    """The word for a job's state; a retry that is not `stale` includes its countdown, `age_s` less."""
     if stale and row["status"] == "in_progress":
         return "running?"
     wait = row["retry_in_s"]

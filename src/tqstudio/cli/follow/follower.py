@@ -111,12 +111,9 @@ class Follower:
         self._reported: set[str] = set()
 
     def until_all_ended(self, interrupt: Interrupt, at_most: int | None = None) -> bool:
-        """Wait until no job is open, or until an interrupt, in which case it returns True.
+        """Wait until no job is open, or `at_most` have ended, or until an interrupt, which returns True.
 
-        Either way the videos have the current status of their jobs.
-
-        Args:
-            at_most: stop after this number of ended jobs.
+        Then the videos have the current status of their jobs.
         """
         while True:
             # Read before the poll, which then sees everything up to the interrupt.

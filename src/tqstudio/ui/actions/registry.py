@@ -179,11 +179,7 @@ def enabled(action: Action, targets: Collection[Target]) -> bool:
 
 
 def label(action: Action, targets: Collection[Target], *, paused: bool = False) -> str:
-    """The action's footer word for these jobs.
-
-    Args:
-        paused: whether the queue is paused.
-    """
+    """The action's footer word for these jobs, in a queue that may be `paused`."""
     if action.name == "pause" and targets and operation_for(action, targets) is Operation.RESUME:
         return "resume"
     return "resume all" if action.name == "pause_all" and paused else action.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,10 +24,7 @@ MAX_MARKED = 10_000
 
 
 class Pager:
-    """Moves the window over the list.
-
-    Answers to a query that was replaced meanwhile are discarded.
-    """
+    """Moves the window over the list. Answers to a query that was replaced meanwhile are discarded."""
 
     def __init__(
         self,
@@ -43,8 +41,7 @@ class Pager:
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
         """Show another query, around job `keep` if it matches, else from the top.
 
-        Raises:
-            TqError: it cannot be answered; the query that was shown last becomes active again.
+        If it cannot be answered, the query that was shown last becomes active again.
         """
         self.window.query = query
         async with self._lock:
@@ -126,15 +123,7 @@ class Pager:
 
     async def _page(self, query: Query, **where: Any) -> JobPage:
         """Read the page at a place: `after` or `before` a cursor, `around` a job, else the first."""
-        call = calls.jobs(
-            statuses=query.statuses,
-            text=query.text,
-            sort=query.sort,
-            folder=query.folder,
-            limit=PAGE,
-            **where,
-        )
-        page: JobPage = await self._send(call)
+        page: JobPage = await self._send(calls.jobs(**asdict(query), limit=PAGE, **where))
         self.window.read_at = self._now()
         return page
 

@@ -51,11 +51,7 @@ class FilterError(ValueError):
 
 
 def parse(line: str, sort: str = "order") -> Query:
-    """Parse a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`.
-
-    Raises:
-        FilterError: an unknown state, or a folder that is not a number.
-    """
+    """Parse a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`."""
     statuses: list[str] = []
     words: list[str] = []
     folder: int | None = None

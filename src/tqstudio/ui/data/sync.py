@@ -84,11 +84,7 @@ class Feed:
         self.listeners: list[Callable[[EventView], None]] = []
 
     async def send(self, call: Call[T]) -> T:
-        """Send a request and return its answer.
-
-        Raises:
-            TqError: the supervisor's error, NO_SUPERVISOR or SUPERVISOR_SILENT.
-        """
+        """Send a request and return its answer; raise the error in it, or that none came."""
         if self._client is None:
             self._client = self._client_factory()
         return await self._client.send(call)

@@ -102,11 +102,7 @@ def in_sixteen_colours(themes: Mapping[str, Theme]) -> dict[str, Theme]:
 
 
 def read_theme(file: Path) -> Theme:
-    """Read the theme of one file.
-
-    Raises:
-        ThemeError: it cannot be read, a key is unknown or missing, or a value is not a colour.
-    """
+    """Read the theme of one file; raise ThemeError if a key is unknown or missing, or no colour."""
     try:
         data = toml_files.read(file)
     except (OSError, toml_files.Unusable) as error:
@@ -178,11 +174,7 @@ def _fallback() -> Theme:
 
 
 class Colours:
-    """Rich styles by role, taken from a theme.
-
-    Args:
-        faded: without colours and contrast, for possibly outdated data. Backgrounds stay.
-    """
+    """Rich styles by role, taken from a theme; `faded` for possibly outdated data, whose backgrounds stay."""
 
     def __init__(self, theme: Theme, *, faded: bool = False) -> None:
         def ink(color: str, *, bold: bool = False, fades: bool = True) -> Style:

@@ -62,13 +62,7 @@ class FolderList(ItemList["FolderView"]):
         )
 
     def _columns(
-        self,
-        width: int,
-        path: str,
-        word: str,
-        *values: str,
-        state: str = "",
-        selected: bool = False,
+        self, width: int, path: str, word: str, *values: str, state: str = "", selected: bool = False
     ) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         line = self.start_row(width, selected=selected)
@@ -122,11 +116,8 @@ class FoldersScreen(ListScreen["FolderView"]):
         again = folder["autorestart"]
         delay = fmt.short_duration(folder["autorestart_delay_s"])
         times = fmt.counted(again, "time")
-        rules += [
-            f"failed jobs restart automatically {times}, {delay} after the failure"
-            if again
-            else "no autorestart"
-        ]
+        restarts = f"failed jobs restart automatically {times}, {delay} after the failure"
+        rules.append(restarts if again else "no autorestart")
         return paths.readable(folder["path"]), [
             ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
             ("output", paths.readable(folder["output_root"])),
@@ -146,11 +137,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Add a drop folder.
-
-        Raises:
-            TqError: the path is no folder, or the supervisor refuses it.
-        """
+        """Add a drop folder; raise TqError if the path is no folder, or the supervisor refuses it."""
         path = os.fsencode(answer.path)
         if not answer.is_folder:
             what = f"{paths.display(path)} is not a folder on this machine"

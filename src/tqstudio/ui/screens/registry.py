@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.base import StudioScreen
 
 VIEWS: dict[str, str] = {
     "queue": "queue.screen.QueueScreen",

@@ -192,11 +192,7 @@ class JobPane(LineView):
         return lines
 
     def quality(self, rendition: RenditionView, job: str, width: int, widest: int = 0) -> list[Strip]:
-        """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line.
-
-        Args:
-            widest: length of the longest name below each other.
-        """
+        """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line."""
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
         state, word = quality_look(rendition, job, stale=stale)
         roomy = width >= ROOMY and not self.beside

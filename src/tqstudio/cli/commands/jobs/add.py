@@ -101,11 +101,7 @@ def chosen(paths: Sequence[str], output: str | None, ext: list[str] | None, **mo
 def offer(
     at: Client, files: Sequence[bytes], interrupt: Interrupt | None, **fields: Any
 ) -> tuple[str, list[AddResult]]:
-    """Send files to the supervisor; returns the batch and the result for each file.
-
-    Args:
-        interrupt: once it is set, no more files are sent.
-    """
+    """Send files to the supervisor, until an interrupt; returns the batch and the result for each file."""
     from tqstudio.paths import encode
 
     results: list[AddResult] = []
@@ -140,11 +136,7 @@ def _portions(files: Sequence[bytes]) -> Iterator[tuple[list[bytes], int]]:
 
 
 def describe(result: AddResult, *, quiet: bool = False) -> None:
-    """Print the result for a file; errors go to stderr.
-
-    Args:
-        quiet: print only errors.
-    """
+    """Print the result for a file; errors, which are all that is printed if `quiet`, go to stderr."""
     if error := result["error"]:
         printing.err(printing.error_lines(error["code"], error["message"], error["hint"]))
     elif not quiet:

@@ -87,11 +87,7 @@ def process(
 
 
 def working_session(workers: int | None) -> SupervisorSession:
-    """The supervisor for a run that waits for jobs.
-
-    Raises:
-        TqError: REFUSED if workers are given and a supervisor is already running.
-    """
+    """The supervisor for a run that waits for jobs; REFUSED if it gets workers but is running already."""
     if workers is None:
         return session(for_this_run=True)
     from tqstudio.protocol import launch
@@ -146,10 +142,9 @@ def _report_remaining(videos: list[Video], files: int) -> None:
 
 
 def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:
-    """Summarise a run whose supervisor was stopped or is silent; open jobs continue with the next supervisor.
+    """Summarise a run whose supervisor was stopped or is silent; raise any other error.
 
-    Raises:
-        TqError: the given error, if it is a different one.
+    Open jobs continue with the next supervisor.
     """
     if error.code not in UNANSWERED:
         raise error
@@ -163,11 +158,7 @@ def report_without_supervisor(error: TqError, videos: list[Video], started: floa
 
 
 def report(videos: list[Video], started: float, *, interrupted: bool, as_json: bool) -> int:
-    """Print the summary of a run; returns its exit code.
-
-    Args:
-        started: start time on the monotonic clock.
-    """
+    """Print the summary of a run that `started` at a monotonic time; returns its exit code."""
     answer = summary(videos, time.monotonic() - started)
     if as_json:
         printing.out_json(answer, indent=None)
@@ -185,11 +176,7 @@ def follow(
     to_stderr: bool,
     at_most: int | None = None,
 ) -> bool:
-    """Show the videos' progress until all have ended; returns whether it was interrupted.
-
-    Args:
-        at_most: stop after this number of ended jobs.
-    """
+    """Show the videos' progress until all, or `at_most`, have ended; returns whether it was interrupted."""
     shown = display(to_stderr=to_stderr)
     try:
         for video in videos:

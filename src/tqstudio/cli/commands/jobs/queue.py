@@ -149,11 +149,7 @@ def _finished_segments(at: Client) -> int:
 
 
 def _agreed(question: str, as_json: bool) -> bool:
-    """Ask for confirmation on a terminal.
-
-    Raises:
-        TqError: BAD_REQUEST without a terminal.
-    """
+    """Ask for confirmation on a terminal; raise BAD_REQUEST without one."""
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TqError(
             ErrorCode.BAD_REQUEST, f"this would {question}, which needs a confirmation", "confirm with --yes"

@@ -109,11 +109,7 @@ def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]
 
 
 def parse_since(text: str) -> str:
-    """Convert `10m` or a date to ISO 8601 in UTC.
-
-    Raises:
-        TqError: BAD_REQUEST for anything else.
-    """
+    """Convert `10m` or a date to ISO 8601 in UTC; raise BAD_REQUEST for anything else."""
     from datetime import UTC, datetime, timedelta
 
     number, unit = text[:-1], text[-1:]
@@ -122,11 +118,8 @@ def parse_since(text: str) -> str:
     try:
         given = datetime.fromisoformat(text)
     except ValueError:
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            f"--since {text} is not a time",
-            "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00",
-        ) from None
+        hint = "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00"
+        raise TqError(ErrorCode.BAD_REQUEST, f"--since {text} is not a time", hint) from None
     # A time without a zone is local time.
     return given.astimezone(UTC).isoformat()
 

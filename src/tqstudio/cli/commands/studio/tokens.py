@@ -40,11 +40,7 @@ def create(
 
 
 def _expiry(text: str | None) -> str | None:
-    """The time at which a token expires, from a number of days or a date.
-
-    Raises:
-        TqError: BAD_REQUEST.
-    """
+    """The time at which a token expires, from a number of days or a date; raise BAD_REQUEST for others."""
     if text is None or not text.isdecimal():
         return text
     try:

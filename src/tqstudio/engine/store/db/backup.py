@@ -21,10 +21,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def copy(database: Path, target: Path) -> int:
-    """Copies a consistent snapshot of a database; the copy appears under its name once it is synced.
-
-    Returns:
-        The size of the copy in bytes.
+    """Copies a consistent snapshot of a database and returns its size; it appears once it is synced.
 
     Raises:
         TqError: NOT_FOUND without a database, REFUSED if the target exists; PERMISSION, DISK_LOW,

@@ -34,9 +34,6 @@ class Connection:
 
         Building a statement takes several times as long as looking up its compiled form, so one that runs
         often is a constant of its module.
-
-        Raises:
-            sqlalchemy.exc.DBAPIError: the database refused it.
         """
         return self._connection.execute(text(statement) if isinstance(statement, str) else statement, values)
 

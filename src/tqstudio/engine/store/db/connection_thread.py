@@ -41,11 +41,7 @@ class DatabaseCall:
 
 
 class ConnectionThread:
-    """A thread with a connection of its own.
-
-    Args:
-        serve: runs the queued calls in order and delivers their results.
-    """
+    """A thread with a connection of its own; `serve` runs the queued calls and delivers their results."""
 
     def __init__(self, name: str, serve: Callable[[Connection, Sequence[DatabaseCall]], None]) -> None:
         self._name, self._serve = name, serve

@@ -120,12 +120,9 @@ class Database:
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
-        """Runs all calls in one transaction.
+        """Runs all calls in one transaction; if one fails, its error is raised and nothing was written.
 
         Without savepoints, which would avoid the second run after a failure but cost two statements per call.
-
-        Raises:
-            BaseException: one failed; nothing was written.
         """
         db.begin()
         try:

@@ -33,8 +33,7 @@ LOST_ROWS = (
 def as_tq_error(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
     """Converts SQLite errors about the database file to a TqError; returns other errors unchanged.
 
-    Args:
-        writing: the error occurred while writing to the open database, so an access error means a bad disk.
+    An access error while `writing` to the open database means a bad disk.
     """
     cause = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(cause, sqlite3.DatabaseError):

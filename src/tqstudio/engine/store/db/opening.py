@@ -42,10 +42,7 @@ class Problem:
 
 
 def require_sound(home: Home) -> Problem | None:
-    """Checks the database before a start, and rebuilds its indexes if they do not match its tables.
-
-    Returns:
-        What was repaired.
+    """Rebuilds the indexes of a database before a start if they do not match its tables; returns why.
 
     Raises:
         TqError: DATABASE_DAMAGED if the file is damaged, or empty or missing although there was one;
@@ -66,10 +63,7 @@ def require_sound(home: Home) -> Problem | None:
 
 
 def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
-    """Checks a database file; None if it is intact.
-
-    Args:
-        within_s: time limit; whatever was not checked by then counts as intact.
+    """Checks a database file; None if it is intact, as what is not checked `within_s` counts.
 
     Raises:
         TqError: DATABASE_BUSY, DISK_LOW; PERMISSION if it may not be read, or an interrupted transaction not

@@ -24,7 +24,6 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Text,
-    TextClause,
     UniqueConstraint,
     literal_column,
     text,
@@ -88,19 +87,21 @@ def _ref(target: str, *, optional: bool = False) -> Any:
     return Field(sa_column=Column(Integer, ForeignKey(target), nullable=optional))
 
 
+def _index(name: str, columns: str, where: str, *, unique: bool = False) -> Index:
+    """Defines a partial index on columns, perhaps descending: `priority DESC, id`."""
+    sorted_by = (text(each) if " " in each else each for each in columns.split(", "))
+    return Index(name, *sorted_by, unique=unique, sqlite_where=text(where))
+
+
 def _orders(prefix: str, where: str) -> tuple[Index, ...]:
     """Defines the indexes for the orders of job lists.
 
     `video_id` is there for text filters: beside these they read only `ix_video_search`.
     """
-
-    def order(name: str, *columns: str | TextClause) -> Index:
-        return Index(f"{prefix}_{name}", "status", *columns, "video_id", sqlite_where=text(where))
-
     return (
-        order("waiting", text("priority DESC"), "created_at", "id"),
-        order("ended", text("completed_at DESC"), text("id DESC")),
-        order("status", "id"),
+        _index(f"{prefix}_waiting", "status, priority DESC, created_at, id, video_id", where),
+        _index(f"{prefix}_ended", "status, completed_at DESC, id DESC, video_id", where),
+        _index(f"{prefix}_status", "status, id, video_id", where),
     )
 
 
@@ -140,8 +141,8 @@ class Video(SQLModel, table=True):
         UniqueConstraint("output_root", "slug"),
         # What list filters compare, alone and in order: they read up to a million rows at a time.
         Index("ix_video_search", "id", "folder_id", "name_lower"),
-        Index("ix_video_size", "size", sqlite_where=text("generation_id IS NOT NULL")),
-        Index("ix_video_inode", "inode", sqlite_where=text("inode IS NOT NULL")),
+        _index("ix_video_size", "size", "generation_id IS NOT NULL"),
+        _index("ix_video_inode", "inode", "inode IS NOT NULL"),
         AUTOINCREMENT,
     )
     id: int | None = _id()
@@ -274,49 +275,34 @@ class Job(SQLModel, table=True):
         CheckConstraint("status = 'in_progress' OR control = 'none'", name="control_of_running"),
         CheckConstraint("attempts <= max_attempts AND crashes <= max_crashes", name="counters"),
         # A plain index on status makes SQLite sort every pending job for one claim.
-        Index(
+        _index(
             "ix_job_ready",
-            "prefer_gpu",
-            text("priority DESC"),
-            "created_at",
-            "id",
-            sqlite_where=text("status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"),
+            "prefer_gpu, priority DESC, created_at, id",
+            "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL",
         ),
-        Index(
-            "ix_job_backoff",
-            "not_before",
-            sqlite_where=text("status = 'pending' AND not_before IS NOT NULL"),
-        ),
-        Index(
+        _index("ix_job_backoff", "not_before", "status = 'pending' AND not_before IS NOT NULL"),
+        _index(
             "ix_job_unprobed",
-            text("priority DESC"),
-            "created_at",
-            "id",
-            sqlite_where=text("unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL"),
+            "priority DESC, created_at, id",
+            "unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL",
         ),
-        Index("ix_job_instance", "instance", sqlite_where=text("status = 'in_progress'")),
-        Index(
-            "ix_job_one_open",
-            "video_id",
-            unique=True,
-            sqlite_where=text(f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL"),
+        _index("ix_job_instance", "instance", "status = 'in_progress'"),
+        _index(
+            "ix_job_one_open", "video_id", f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL", unique=True
         ),
         Index("ix_job_video", "video_id", "id"),
-        Index("ix_job_batch", "batch", "id", sqlite_where=text("batch IS NOT NULL")),
+        _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
         *_orders("ix_job", "deleted_at IS NULL"),
         *_orders("ix_job_deleted", "deleted_at IS NOT NULL"),
-        Index(
+        _index(
             "ix_job_predicted",
-            text("completed_at DESC"),
-            text("id DESC"),
-            sqlite_where=text("predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL"),
+            "completed_at DESC, id DESC",
+            "predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL",
         ),
-        Index(
+        _index(
             "ix_job_autorestart",
             "id",
-            sqlite_where=text(
-                "status = 'failed' AND autorestart IN ('enabled', 'in_progress') AND deleted_at IS NULL"
-            ),
+            "status = 'failed' AND autorestart IN ('enabled', 'in_progress') AND deleted_at IS NULL",
         ),
         AUTOINCREMENT,
     )

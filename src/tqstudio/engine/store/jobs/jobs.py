@@ -143,10 +143,7 @@ def creator_of(db: Connection, video: int) -> int | None:
 
 
 def work_ended_at(db: Connection, video: int) -> int | None:
-    """Returns when the last of a video's jobs ended or was deleted, in µs; None while one can still run.
-
-    0 for a video without jobs.
-    """
+    """Returns when a video's last job ended or was deleted, 0 without jobs; None while one can run."""
     if open_job_of(db, video) is not None:
         return None
     ended = func.coalesce(job.c.deleted_at, job.c.completed_at, job.c.last_progress_at, job.c.created_at)
@@ -279,8 +276,7 @@ def is_any_due(db: Connection, *, now: int, longest_us: int) -> bool:
 def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000) -> int:
     """Makes jobs claimable whose backoff is over; returns how many.
 
-    Args:
-        longest_us: the longest possible backoff; a longer one was set before the wall clock was set back.
+    A backoff beyond `longest_us` was set before the wall clock was set back.
     """
     over = or_(job.c.not_before <= now, job.c.not_before > now + longest_us)
     due = _BACKOFFS.with_only_columns(job.c.id).where(over).order_by(job.c.not_before)

@@ -58,8 +58,7 @@ def fail(
 ) -> JobStatus | None:
     """Ends a lease with a failure; the job is pending again or failed, by its class. None: the lease is lost.
 
-    Args:
-        forgotten: whether the finished segments are removed.
+    With `forgotten` the finished segments are removed.
     """
     lease = _ending(db, token, now=now, actor=worker, detail=failure.text)
     if not isinstance(lease, HeldLease):
@@ -155,12 +154,9 @@ _CONTROL_ENDS: dict[Control, tuple[Trigger, AttemptOutcome]] = {
 def _ending(
     db: Connection, token: Token, *, now: int, actor: str, detail: str | None = None, silent: bool = False
 ) -> HeldLease | JobStatus | None:
-    """Returns the lease that is to be ended; or the job's status, if a control request has ended it.
+    """Returns the lease that is to be ended, or the job's status if a control request has ended it.
 
-    None if it is lost.
-
-    Args:
-        silent: whether its worker may have ended long ago.
+    None if it is lost. The worker of a `silent` one may have ended long ago.
     """
     lease = claims.held(db, token)
     if lease is None:
@@ -267,9 +263,7 @@ def complete(
 ) -> bool:
     """Marks a job done whose generation is in place; False if the lease is lost.
 
-    Args:
-        warnings: all warnings of the job; each gets an event of its own.
-        silent: whether its worker may have ended long ago.
+    Each warning gets an event of its own. A `silent` worker may have ended long ago.
     """
     lease = claims.held(db, token)
     if lease is None:

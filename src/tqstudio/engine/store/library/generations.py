@@ -192,11 +192,7 @@ def record(
     job: int | None = None,
     now: int,
 ) -> int:
-    """Records a generation, whose files are in place, as the current one; the previous one is retired.
-
-    Args:
-        job: the job that created it.
-    """
+    """Records a generation, whose files are in place, as the current one; the previous one is retired."""
     current = (tables.generation.c.video_id == video, tables.generation.c.retired_at.is_(None))
     db.execute(update(tables.generation).where(*current).values(retired_at=now))
     values = {

@@ -124,10 +124,9 @@ def begin(db: Connection, row: Removal, target: bytes | None, *, now: int) -> bo
 
 
 def moved(db: Connection, row: Removal, target: bytes, found: os.stat_result, *, now: int) -> None:
-    """Records that a source was moved: its videos follow it, unless another one came to have that path.
+    """Records that a source was moved, and its state there: its videos follow it.
 
-    Args:
-        found: its state there.
+    Unless another video came to have that path.
     """
     name = display(os.path.basename(target))
     names = {"source": target, "name": name, "name_lower": name.lower()}

@@ -99,11 +99,7 @@ def outputs_in_use(db: Connection) -> set[bytes]:
 
 
 def work_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
-    """Returns whether an output has work of unfinished jobs, and the folders of its ladders.
-
-    Args:
-        limit: maximum number of folders, in order of their names.
-    """
+    """Returns whether an output has work of unfinished jobs, and the first folders of its ladders by name."""
     here = video.c.output_root == output_root
     unfinished = (here, job.c.progress > 0, job.c.status != JobStatus.DONE)
     begun = db.execute(select(job.c.id).join_from(video, job).where(*unfinished).limit(1)).first()

@@ -37,8 +37,7 @@ BLAMES = frozenset(
 def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int, now: int) -> bool:
     """Counts a failure of the worker of this lease; returns whether it must pass a test encode now.
 
-    Args:
-        after: number of different jobs failed in a row that requires one; 0 for never.
+    That is `after` so many different jobs failed in a row; 0 for never.
     """
     if not after or code not in BLAMES:
         return False
@@ -54,11 +53,7 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
 
 
 def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int) -> bool:
-    """Clears or quarantines a worker by its test encode; returns whether the test was requested.
-
-    Args:
-        problem: why the test encode failed; empty when it passed.
-    """
+    """Clears a worker, or quarantines it for the `problem` of its test encode; False if that was not due."""
     of_worker = tables.worker.c.id == worker
     tested = (of_worker, tables.worker.c.instance == instance, tables.worker.c.suspected_at.is_not(None))
     row = db.execute(select(*tables.worker.c["name", "failed_jobs"]).where(*tested)).first()

@@ -81,11 +81,7 @@ _ADD_SILENT_WORK = _add_work(
 
 
 def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
-    """Adds the time of a run that ends, before its end is stored.
-
-    Args:
-        silent: whether the end was not observed; then the run counts until its last progress.
-    """
+    """Adds the time of a run before its end is stored; of a `silent` one until its last progress."""
     db.execute(_ADD_SILENT_WORK if silent else _ADD_WORK, {"number": job, "run": epoch, "now": now})
 
 

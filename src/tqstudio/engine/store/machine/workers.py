@@ -120,8 +120,7 @@ def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> No
 
 
 def mark_silent(db: Connection, silent: Iterable[int], *, now: int) -> list[tuple[int, str]]:
-    """Marks registered workers as offline; returns (id, name) of those marked now. A later heartbeat clears
-    the mark."""
+    """Marks registered workers as offline until their next heartbeat; returns (id, name) of those."""
     row = tables.worker.c
     those = (row.id.in_(list(silent)), row.offline_at.is_(None), row.registered_at.is_not(None))
     offline = update(tables.worker).where(*those).values(offline_at=now)
@@ -154,10 +153,7 @@ def set_intent(
     now: int,
     actor: str = "user",
 ) -> WorkerRow | None:
-    """Enables, disables or drains a worker; None if it does not exist.
-
-    Enabling lifts a quarantine.
-    """
+    """Enables, disables or drains a worker; None if it does not exist. Enabling lifts a quarantine."""
     intent = {"enabled": enabled, "draining": draining}
     row = db.execute(
         update(tables.worker)

@@ -41,8 +41,7 @@ class PathAnswer:
 class AskPath(Dialog[None]):
     """Asks for a file or folder on this machine; the right arrow key completes names.
 
-    Args:
-        submit: carries out the request. If it raises `TqError`, that is shown and the dialog stays open.
+    If `submit`, which carries it out, raises `TqError`, that is shown and the dialog stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -280,12 +280,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Container, video, audio and subtitles, a line each."""
     video = facts.get("video") or {}
-    picture = [
-        video.get("codec"),
-        video.get("profile"),
-        video.get("pix_fmt"),
-        fmt.bitrate(video.get("bitrate")),
-    ]
+    picture = [*map(video.get, ("codec", "profile", "pix_fmt")), fmt.bitrate(video.get("bitrate"))]
     picture += ["interlaced" if video.get("interlaced") else "", "variable rate" if video.get("vfr") else ""]
     audio = [
         " ".join(filter(None, (a.get("codec"), channels_word(a.get("channels")), language_word(a, ""))))

@@ -78,11 +78,7 @@ class QueueActions(JobActions, RowsScreen):
         self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Queue the chosen files.
-
-        Raises:
-            TqError: none of them could be queued.
-        """
+        """Queue the chosen files; raise TqError if none of them could be queued."""
         results = [
             result
             for paths in await asyncio.to_thread(_files, answer)
@@ -95,21 +91,13 @@ class QueueActions(JobActions, RowsScreen):
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
         output = sources.encode(answer.output) if answer.output else None
-        request = calls.add(
-            [sources.encode(path) for path in paths],
-            profile=answer.profile,
-            output_b64=output,
-            hold=answer.hold or None,
-        )
+        encoded = [sources.encode(path) for path in paths]
+        request = calls.add(encoded, profile=answer.profile, output_b64=output, hold=answer.hold or None)
         return (await self.studio.feed.send(request))["results"]
 
 
 def _files(answer: PathAnswer) -> list[list[bytes]]:
-    """The chosen videos, split into lists of one request each.
-
-    Raises:
-        TqError: there are none, or too many.
-    """
+    """The chosen videos, in lists of one request each; raise TqError if there are none, or too many."""
     path = os.fsencode(answer.path)
     if not os.path.exists(path):
         what = f"there is no file or folder {sources.display(path)}"
