@@ -109,6 +109,9 @@ class Settings(BaseSettings):
     log_level: LogLevel = Field("info", description="least severe lines of logs/supervisor.log")
     workers: int = Field(0, ge=0, le=256, description="number of CPU workers; 0: by processors and memory")
     gpu: bool = Field(True, description="detect GPU encoders and start a worker for each device")
+    gpu_decode: bool = Field(
+        False, description="decode and scale on GPUs too, where pictures need no more than another size"
+    )
     ffmpeg: str = Field("", description="path of the ffmpeg to use; empty: the newest")
     ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg")
     profile: str = Field("web", description="default profile of files and folders")

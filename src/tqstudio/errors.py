@@ -126,7 +126,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.STORYBOARD_MISSING: "no storyboard could be made",
-        WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
+        WarningCode.GPU_FAILED: "the GPU failed, and the CPU did the rest",
         WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }
 )

@@ -74,6 +74,11 @@ class Home:
         return self.root / "supervisor.socket-path"
 
     @property
+    def gpu_trials(self) -> Path:
+        """Results of trial runs on GPUs."""
+        return self.root / "gpu-trials.json"
+
+    @property
     def output(self) -> Path:
         """The default output folder."""
         return self.root / "output"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
+from harness import PROGRAM
+from media.conftest import run_ffmpeg
+from media.gpus import in_place_of_gpus
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -93,3 +102,107 @@ def test_a_gpu_that_fails_its_probe_gets_none(
     assert studio.done(job)["processed_by"] == "cpu-0"
     until(lambda: studio.worker()["status"] == "idle", "the worker is idle")
     assert [worker["name"] for worker in studio.status()["workers"]] == ["cpu-0"]
+
+
+# GPUs that decode too
+
+
+@pytest.fixture(scope="module")
+def bt709(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clip whose pictures need another size only."""
+    path = tmp_path_factory.mktemp("clip") / "bt709.mp4"
+    tags = "setparams=color_primaries=1:color_trc=1:colorspace=1:range=limited"
+    source = ("-f", "lavfi", "-i", f"testsrc2=s=320x180:r=25:d=4,{tags}")
+    run_ffmpeg(locate(ffmpeg), *source, "-c:v", "libx264", "-g", "50", "-pix_fmt", "yuv420p", str(path))
+    return path
+
+
+# Its trial runs use a stand-in for the GPU, and the jobs what ffmpeg itself finds: no driver.
+_DECODER_FAILS = """#!/bin/sh
+echo "$*" >> "{log}"
+case "$*" in
+    *tqstudio-probe-*) ;;
+    *" -hwaccel "*) exec "{ffmpeg}" "$@" ;;
+esac
+exec "{gpu}" "$@"
+"""
+
+
+@pytest.mark.fault(
+    "A GPU does not decode any more",
+    "The CPU decodes, the GPU still encodes; warning `GPU_FAILED`",
+    area="resume",
+)
+def test_a_decoder_that_fails_leaves_the_encoder(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, bt709: Path, copy
+) -> None:
+    gpu = in_place_of_gpus(tmp_path / "gpu", locate(ffmpeg), "h264_nvenc", decodes=("h264",))
+    log = tmp_path / "ffmpeg.log"
+    script = _DECODER_FAILS.format(log=log, ffmpeg=ffmpeg, gpu=gpu.path)
+    studio = make_studio(
+        gpu="true", gpu_decode="true", real_ffmpeg=write_script(tmp_path / "gpu-ffmpeg", script)
+    ).up()
+    until(lambda: "gpu-0" in [w["name"] for w in studio.status()["workers"]], "gpu-0 is there")
+    until(lambda: studio.worker("gpu-0")["status"] == "idle", "gpu-0 is registered")
+    assert studio.worker("gpu-0")["capabilities"]["decodes"] == "h264"
+    studio.client.send(calls.worker_action("cpu-0", "disable"))
+    done = studio.done(studio.add(copy(bt709, "decoded.mp4")))
+    assert (done["processed_by"], done["attempts"]) == ("gpu-0", 0)
+    (attempt,) = done["attempts_log"]
+    assert ["-hwaccel" in argv for argv in video_runs(attempt)] == [True, False]
+    rows = [row for row in done["renditions"] if row["status"] == "completed"]
+    assert {(row["encoder"], row["reason"]) for row in rows} == {("h264_nvenc", None)}
+    [warning] = done["warnings"]
+    assert warning["code"] == "GPU_FAILED"
+    assert "180p, 120p, 90p" in warning["text"]
+    master = Path(done["video_view"]["generation"]["master"])
+    check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"), audio=False)
+
+    # The next start knows what the trials of the first one found.
+    studio.down()
+    log.unlink()
+    studio.start()
+    until(lambda: studio.worker("gpu-0")["status"] == "idle", "gpu-0 is registered")
+    assert "tqstudio-probe-" not in log.read_text()
+    # `doctor` repeats them.
+    environment = {**os.environ, **studio.environment}
+    told = subprocess.run([*PROGRAM, "doctor", "--json"], env=environment, capture_output=True, check=False)
+    checks = {check["name"]: check["detail"] for check in json.loads(told.stdout)["checks"]}
+    assert checks["gpu-0"] == "NVIDIA GPU (0): encodes with h264_nvenc; decodes and scales: h264"
+    assert "tqstudio-probe-" in log.read_text()
+
+
+# A /dev with the node of an NVIDIA GPU, seen by the supervisor only.
+_WITH_NODE = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs none "$0"
+for name in null zero full random urandom; do touch "$0/$name"; mount --bind "/dev/$name" "$0/$name"; done
+ln -s /proc/self/fd "$0/fd"
+mkdir "$0/shm"
+touch "$0/nvidia0"
+mount --move "$0" /dev
+exec "$@"
+"""
+
+
+def test_a_gpu_without_an_encoder_decodes_for_the_cpu_workers(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, bt709: Path, copy
+) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    gpu = in_place_of_gpus(tmp_path / "gpu", locate(ffmpeg), decodes=("h264",))
+    before = ("unshare", "--mount", "sh", "-c", _WITH_NODE, str(dev))
+    studio = make_studio(before=before, gpu="true", gpu_decode="true", real_ffmpeg=gpu.path).up()
+    assert [worker["name"] for worker in studio.status()["workers"]] == ["cpu-0"]
+    assert studio.worker()["capabilities"]["decodes"] == "h264"
+    done = studio.done(studio.add(copy(bt709, "decoded.mp4")))
+    assert done["warnings"] == []
+    (attempt,) = done["attempts_log"]
+    assert ["-hwaccel" in argv for argv in video_runs(attempt)] == [True]
+    rows = [row for row in done["renditions"] if row["status"] == "completed"]
+    assert {row["encoder"] for row in rows} == {"libx264"}
+    master = Path(done["video_view"]["generation"]["master"])
+    check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"), audio=False)

@@ -12,8 +12,8 @@ import av
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
-from tqstudio.engine.media.ffmpeg.hardware import require_vulkan
 from tqstudio.engine.media.ffmpeg.process import can_be_confined
+from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import NO_PICTURE

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import hardware
+from tqstudio.engine.media.ffmpeg import hardware, trial_runs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, MakeEncode, run_to_end
-
-
-def in_place_of_gpus(path: Path, ffmpeg: FFmpeg, *encoders: str) -> FFmpeg:
-    """An ffmpeg whose GPU encoders fail, but for these, in place of which the CPU encodes."""
-    path.write_text(
-        f"""#!{sys.executable}
-import os, re, sys
-words = sys.argv[1:]
-cpu = {{"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}}
-for at, word in enumerate(words):
-    if re.fullmatch("(h264|hevc|av1)_(nvenc|qsv|vaapi)", word):
-        if word not in {encoders!r}:
-            sys.exit("cannot load the driver")
-        words[at] = cpu[word.partition("_")[0]]
-of_gpus = "-gpu -rc -cq -b:v -forced-idr -no-scenecut -strict_gop -forced_idr -adaptive_i -rc_mode".split()
-of_gpus += ["-init_hw_device", "-filter_hw_device"]
-if words != sys.argv[1:]:
-    words = [word.replace("hwupload", "null") for at, word in enumerate(words)
-        if word not in of_gpus and (at == 0 or words[at - 1] not in of_gpus)]
-    for at in reversed([at for at, word in enumerate(words) if word == "libx264"]):
-        words[at + 1 : at + 1] = ["-sc_threshold", "0"]
-os.execv({ffmpeg.path!r}, [{ffmpeg.path!r}, *words])
-"""
-    )
-    path.chmod(0o755)
-    return locate(str(path))
+from .gpus import in_place_of_gpus
+from .gpus import patient as patient
 
 
 def require_compiled(ffmpeg: FFmpeg, *encoders: str) -> None:
-    if not set(encoders) <= hardware.compiled_encoders(ffmpeg):
+    if not set(encoders) <= compiled_encoders(ffmpeg):
         pytest.skip(f"this ffmpeg was built without {' and '.join(encoders)}")
 
 
@@ -50,13 +28,208 @@ def test_every_nvidia_gpu_is_tried(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     require_compiled(ffmpeg, "h264_nvenc")
     answering = in_place_of_gpus(tmp_path / "ffmpeg", ffmpeg, "h264_nvenc")
     # Containers may hide the device nodes.
-    assert hardware.discover(answering, dev=tmp_path) == [
-        hardware.Device("gpu-0", "h264_nvenc", "0", "NVIDIA GPU")
-    ]
+    found = hardware.discover(answering, dev=tmp_path, proc=tmp_path)
+    assert found == [hardware.Device("gpu-0", "h264_nvenc", "0", "NVIDIA GPU")]
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     devices = hardware.discover(answering, dev=tmp_path)
     assert [(device.name, device.node) for device in devices] == [("gpu-0", "0"), ("gpu-1", "1")]
+
+
+def test_decoders_are_tried_with_each_codec(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    require_compiled(ffmpeg, "h264_nvenc", "libx265", "libsvtav1")
+    (tmp_path / "nvidia0").touch()
+    model = tmp_path / "driver/nvidia/gpus/0000:01:00.0/information"
+    model.parent.mkdir(parents=True)
+    model.write_text("Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 42\n")
+
+    def found(*encoders: str, decodes: tuple[str, ...], **options: bool) -> list[hardware.Device]:
+        answering = in_place_of_gpus(tmp_path / "ffmpeg", ffmpeg, *encoders, decodes=decodes)
+        return hardware.discover(answering, dev=tmp_path, proc=tmp_path, sys=tmp_path, **options)
+
+    label = "NVIDIA H100 80GB HBM3"
+    with_encoder = hardware.Device("gpu-0", "h264_nvenc", "0", label, "h264 hevc")
+    assert found("h264_nvenc", decodes=("h264", "hevc")) == [with_encoder]
+    assert found("h264_nvenc", decodes=("h264",), decode=False) == [replace(with_encoder, decodes="")]
+    # A GPU for computing has no encoder.
+    assert found(decodes=("h264", "av1")) == [hardware.Device("gpu-0", "", "0", label, "h264 av1")]
+    assert found(decodes=("hevc",)) == []
+    # Without a device node only what encodes is tried.
+    (tmp_path / "nvidia0").unlink()
+    assert found(decodes=("h264",)) == []
+
+
+def counting(path: Path, ffmpeg: FFmpeg, log: Path) -> FFmpeg:
+    """An ffmpeg that logs each run but those of `-version`."""
+    path.write_text(
+        f"""#!/bin/sh
+case "$*" in -version) ;; *) echo "$*" >> "{log}" ;; esac
+exec "{ffmpeg.path}" "$@"
+"""
+    )
+    path.chmod(0o755)
+    return locate(str(path))
+
+
+class Machine:
+    """A machine with an NVIDIA GPU and one of AMD, whose tests are counted."""
+
+    def __init__(self, root: Path, ffmpeg: FFmpeg) -> None:
+        self.root, self.log, self.now = root, root / "log", 1_000_000.0
+        works = ("h264_nvenc", "h264_vaapi")
+        stand_in = in_place_of_gpus(root / "stand-in", ffmpeg, *works, decodes=("h264",))
+        self.ffmpeg = counting(root / "ffmpeg", stand_in, self.log)
+        for name in ("nvidia0", "dri/renderD128"):
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).touch()
+        self.write(
+            "driver/nvidia/version", "NVRM version: NVIDIA UNIX  570.86.15  Release Build\nGCC version\n"
+        )
+        self.write("driver/nvidia/gpus/0000:01:00.0/information", "Model: NVIDIA RTX 4090\n")
+        self.write("sys/kernel/osrelease", "6.1.0-30-amd64\n")
+        self.write("class/drm/renderD128/device/vendor", "0x1002\n")
+        self.write("class/drm/renderD128/device/device", "0x744c\n")
+        (root / "class/drm/renderD128/device/driver").symlink_to("/sys/bus/pci/drivers/amdgpu")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def runs(self, **changes: object) -> int:
+        """The runs of ffmpeg that a start needs, which must find the same GPUs."""
+        self.log.unlink(missing_ok=True)
+        known = Results(self.root / "gpu-trials.json", clock=lambda: self.now)
+        folders = {"dev": self.root, "proc": self.root, "sys": self.root}
+        found = hardware.discover(self.ffmpeg, **folders, known=known, **changes)  # type: ignore[arg-type]
+        assert [(device.label, device.encoders, device.decodes) for device in found] == [
+            ("NVIDIA RTX 4090", "h264_nvenc", "h264"),
+            ("AMD GPU", "h264_vaapi", "h264"),
+        ]
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+
+@pytest.fixture
+def machine(ffmpeg: FFmpeg, tmp_path: Path) -> Machine:
+    require_compiled(ffmpeg, "h264_nvenc", "h264_qsv", "h264_vaapi", "libx265", "libsvtav1")
+    return Machine(tmp_path, ffmpeg)
+
+
+def test_a_start_repeats_no_trial(machine: Machine) -> None:
+    assert machine.runs() > 10
+    assert machine.runs() == 0
+    machine.now += 599
+    assert machine.runs() == 0
+
+
+# `-encoders` and what changed: of NVIDIA 3 encoders; for each of 3 decoders the clip and the run, for one
+# that works two comparisons too. VAAPI is as NVENC, and first fails a run of QSV.
+NVIDIA, RENDER_NODE = 3 + 3 * 2 + 2, 1 + 3 + 3 * 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "runs"),
+    [
+        ("driver/nvidia/version", "NVRM version: NVIDIA UNIX  580.65.06  Release Build\n", NVIDIA),
+        ("driver/nvidia/gpus/0000:02:00.0/information", "Model: NVIDIA H100\n", NVIDIA),
+        ("sys/kernel/osrelease", "6.1.0-31-amd64\n", RENDER_NODE),
+        ("class/drm/renderD128/device/device", "0x7550\n", RENDER_NODE),
+    ],
+)
+def test_a_changed_driver_or_gpu_repeats_its_trials(
+    machine: Machine, name: str, text: str, runs: int
+) -> None:
+    machine.runs()
+    machine.write(name, text)
+    assert machine.runs() == 1 + runs
+    assert machine.runs() == 0
+
+
+def test_another_kernel_driver_repeats_the_trials(machine: Machine) -> None:
+    machine.runs()
+    driver = machine.root / "class/drm/renderD128/device/driver"
+    driver.unlink()
+    driver.symlink_to("/sys/bus/pci/drivers/radeon")
+    assert machine.runs() == 1 + RENDER_NODE
+
+
+def test_another_ffmpeg_repeats_all_trials(machine: Machine) -> None:
+    machine.runs()
+    machine.ffmpeg = replace(machine.ffmpeg, build="another")
+    assert machine.runs() == 1 + NVIDIA + RENDER_NODE
+
+
+def test_a_failure_is_known_for_minutes_and_a_success_for_days(machine: Machine) -> None:
+    machine.runs()
+    machine.now += 600
+    # Two encoders of NVENC, two of VAAPI and that of QSV; two decoders of each GPU, with their clips.
+    assert machine.runs() == 1 + 5 + 2 * 2 * 2
+    machine.now += 7 * 86400 - 601
+    assert machine.runs() == 1 + 5 + 2 * 2 * 2
+    machine.now += 1
+    # An encoder and a decoder of each GPU.
+    assert machine.runs() == 1 + 2 * (1 + 4)
+    # The clock was set back.
+    machine.now -= 86400
+    assert machine.runs() == 1 + NVIDIA + RENDER_NODE
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}', '{"a": [true, "x"]}', '{"a": [true]}'])
+def test_a_damaged_record_costs_trial_runs_only(machine: Machine, content: str) -> None:
+    machine.write("gpu-trials.json", content)
+    assert machine.runs() == 1 + NVIDIA + RENDER_NODE
+    assert machine.runs() == 0
+
+
+def test_a_record_that_cannot_be_written_costs_trial_runs_only(machine: Machine) -> None:
+    (machine.root / "gpu-trials.json").mkdir()
+    assert machine.runs() == machine.runs() == 1 + NVIDIA + RENDER_NODE
+
+
+@pytest.mark.parametrize(
+    ("code", "runs"),
+    [
+        (ErrorCode.ENCODER_EXIT, 1),
+        (ErrorCode.OUTPUT_INVALID, 1),
+        (ErrorCode.STALLED, 2),
+        (ErrorCode.GPU_SESSION, 2),
+        (ErrorCode.OUT_OF_MEMORY, 2),
+        (ErrorCode.SYSTEM_LIMIT, 2),
+    ],
+)
+def test_what_may_pass_is_not_recorded(tmp_path: Path, code: ErrorCode, runs: int) -> None:
+    ran = []
+
+    def run() -> TqError:
+        ran.append(code)
+        return TqError(code, "it failed")
+
+    for _ in range(2):
+        known = Results(tmp_path / "gpu-trials.json")
+        assert not known.passed("h264_nvenc", run)
+        known.save()
+    assert len(ran) == runs
+
+
+def test_the_end_of_the_supervisor_skips_the_rest(machine: Machine) -> None:
+    def stopped() -> bool:
+        return machine.log.exists() and "h264_nvenc" in machine.log.read_text()
+
+    folders = [machine.root] * 3
+    known = Results(machine.root / "gpu-trials.json")
+    [device] = hardware.discover(machine.ffmpeg, *folders, known=known, stopped=stopped)
+    assert (device.encoders, device.decodes) == ("h264_nvenc", "")
+    assert len(machine.log.read_text().splitlines()) == 2, "the list of encoders and one trial"
+
+
+def test_a_slow_trial_is_not_recorded(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(trial_runs, "TIMEOUT_S", 0.0)
+    known = Results(tmp_path / "gpu-trials.json")
+    assert hardware.discover(machine.ffmpeg, machine.root, machine.root, machine.root, known=known) == []
+    monkeypatch.undo()
+    assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
 def test_render_nodes_are_tried_with_each_interface_and_codec(ffmpeg: FFmpeg, tmp_path: Path) -> None:

@@ -68,14 +68,16 @@ def test_one_changed_rung_dirties_one_rendition() -> None:
     assert settings_hash("other", WEB, RUNG, FACTS) != KEY
 
 
-def test_the_stream_key_knows_encoder_build_and_time() -> None:
+def test_the_stream_key_knows_encoder_scaler_build_and_time() -> None:
     keys = {
         stream_key(KEY, "libx264", "one", 1),
         stream_key(KEY, "h264_nvenc", "one", 1),
         stream_key(KEY, "libx264", "two", 1),
         stream_key(KEY, "libx264", "one", 2),
+        stream_key(KEY, "libx264", "one", 1, "cuda"),
+        stream_key(KEY, "libx264", "one", 1, "vaapi"),
     }
-    assert len(keys) == 4
+    assert len(keys) == 6
 
 
 def test_audio_has_a_key_of_its_own() -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.errors import classify_exit
-from tqstudio.engine.media.ffmpeg.hardware import compiled_encoders, encodes
 from tqstudio.engine.media.ffmpeg.process import Progress, Run, parse_progress, start
+from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, encoding_error
 from tqstudio.errors import ErrorCode, TqError
 
 ENDLESS = ("-hide_banner", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-f", "null", "-")
@@ -109,7 +109,7 @@ def test_its_environment_has_no_setting_of_ours(
     script.chmod(0o755)
     wrapped = locate(str(script))
     compiled_encoders(wrapped)
-    assert encodes(wrapped, "libx264")
+    assert encoding_error(wrapped, "libx264") is None
     environments = shown.read_text()
     assert environments.count("TMPDIR=") == 3, "each of the three was started with an environment"
     assert "TQSTUDIO_" not in environments

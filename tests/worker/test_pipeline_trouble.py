@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from media.conftest import run_ffmpeg
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.worker.job.limits import TimeLimit
 from tqstudio.engine.worker.job.pipeline import WorkerConfig
@@ -245,6 +246,44 @@ def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: WorkerConfig
     outcome = run(make_job(clip), stuck, RecordingReport())
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.STALLED
+
+
+@pytest.fixture
+def hanging_gpu(ffmpeg: FFmpeg, bench: WorkerConfig, tmp_path: Path) -> WorkerConfig:
+    """A CPU worker with a GPU that was found to decode, and hangs."""
+    path = tmp_path / "ffmpeg"
+    path.write_text(
+        f'#!/bin/sh\ncase " $* " in *" -hwaccel "*) exec sleep 600 ;; esac\nexec "{ffmpeg.path}" "$@"\n'
+    )
+    path.chmod(0o755)
+    return dataclasses.replace(bench, ffmpeg=locate(str(path)), device="0", decodes="h264", stall_s=5)
+
+
+@pytest.fixture
+def bt709(ffmpeg: FFmpeg, tmp_path: Path) -> Path:
+    """A clip whose pictures need another size only."""
+    path = tmp_path / "bt709.mp4"
+    tags = "setparams=color_primaries=1:color_trc=1:colorspace=1:range=limited"
+    source = ("-f", "lavfi", "-i", f"testsrc2=s=320x180:r=25:d=3,{tags}", "-pix_fmt", "yuv420p")
+    run_ffmpeg(ffmpeg, *source, "-c:v", "libx264", str(path))
+    return path
+
+
+def test_a_gpu_that_hangs_is_given_up(bt709: Path, make_job: MakeJob, hanging_gpu: WorkerConfig) -> None:
+    report = RecordingReport()
+    assert isinstance(run(make_job(bt709), hanging_gpu, report), Done)
+    [warning] = report.seen[-1].warnings or []
+    assert warning.code == WarningCode.GPU_FAILED
+    assert "no progress for 5 s" in warning.text
+
+
+def test_a_profile_for_the_cpu_uses_no_gpu(
+    bt709: Path, make_job: MakeJob, hanging_gpu: WorkerConfig, small: Profile
+) -> None:
+    report = RecordingReport()
+    job = make_job(bt709, profile=dataclasses.replace(small, encoder="cpu").to_json())
+    assert isinstance(run(job, hanging_gpu, report), Done)
+    assert not report.seen[-1].warnings
 
 
 def test_a_stopped_ffmpeg_is_a_stall(

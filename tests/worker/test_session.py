@@ -236,10 +236,12 @@ def test_no_ffmpeg_inherits_the_token() -> None:
         "TQSTUDIO_WORKER_FFMPEG": "/opt/ffmpeg",
         "TQSTUDIO_WORKER_ENCODER": "h264_nvenc",
         "TQSTUDIO_WORKER_DEVICE": "1",
+        "TQSTUDIO_WORKER_DECODES": "h264 hevc",
     }
     identity = take_identity(environment)
     assert identity == WorkerIdentity(
-        "gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "/opt/ffmpeg", "h264_nvenc", "1"
+        *("gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "/opt/ffmpeg", "h264_nvenc", "1"),
+        decodes="h264 hevc",
     )
     assert "secret" not in environment.values()
 

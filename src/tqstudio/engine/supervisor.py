@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -43,6 +45,8 @@ from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.hardware import Device
+from tqstudio.engine.media.ffmpeg.trial_results import Results
 from tqstudio.engine.probing.prober import Prober
 from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.shutdown_summary import Remainder
@@ -57,6 +61,8 @@ from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
+
+_GPUS_WITHIN_S = 20.0
 
 
 def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
@@ -134,7 +140,7 @@ class _Supervisor:
         *,
         until_idle: bool,
     ) -> None:
-        self._settings, self._db, self._manager = settings, db, manager
+        self._home, self._settings, self._db, self._manager = home, settings, db, manager
         self._until_idle = until_idle
         self._log = structlog.get_logger()
         broadcast = Broadcast(event_view)
@@ -239,24 +245,48 @@ class _Supervisor:
         await self.studio.alerts.begin()
         self._maintenance.start()
         self._prober.start()
-        for slot in self._cpu_slots():
+        finding = asyncio.create_task(asyncio.to_thread(self._find_gpus))
+        # CPU workers use GPUs that only decode. One that hangs must not hold them up.
+        await asyncio.wait([finding], timeout=_GPUS_WITHIN_S)
+        found = finding.result() if finding.done() and finding.exception() is None else []
+        for slot in self._cpu_slots([device for device in found if not device.encoders]):
             self.studio.pool.start(slot)
         await self.studio.intake.start()
         await self.studio.intake.set_folders(await self._db.read(folders.listing))
-        if self._settings.gpu:
-            for device in await asyncio.to_thread(hardware.discover, self.studio.ffmpeg):
-                self._log.info("gpu found", device=device.label, encoders=device.encoders)
-                self.studio.pool.start(Slot(device.name, "gpu", device.encoders, device.node, device.label))
+        for device in await finding:
+            words = {"encoders": device.encoders, "decodes": device.decodes}
+            self._log.info("gpu found", device=device.label, **words)
+            if device.encoders:
+                slot = Slot(device.name, "gpu", device.encoders, device.node, device.label, device.decodes)
+                self.studio.pool.start(slot)
         await self.studio.retention.sweep_scratch()
 
     def _report_failed_start(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (error := starting.exception()) is not None:
             self._log.error("a part did not start", exc_info=error)
 
-    def _cpu_slots(self) -> list[Slot]:
+    def _find_gpus(self) -> list[Device]:
+        settings = self._settings
+        if not settings.gpu:
+            return []
+        return hardware.discover(
+            self.studio.ffmpeg,
+            decode=settings.gpu_decode,
+            known=Results(self._home.gpu_trials),
+            stopped=lambda: self.studio.draining,
+        )
+
+    def _cpu_slots(self, decoders: Sequence[Device] = ()) -> list[Slot]:
+        """The slots of the CPU workers, which share the GPUs that only decode."""
         chosen = self._settings.workers
         count = chosen or default_cpu_workers(os.cpu_count() or 1, memory.total())
-        return [Slot(f"cpu-{index}", "cpu") for index in range(count)]
+        slots = [Slot(f"cpu-{index}", "cpu") for index in range(count)]
+        if not decoders:
+            return slots
+        return [
+            replace(slot, device=gpu.node, label=gpu.label, decodes=gpu.decodes)
+            for slot, gpu in zip(slots, itertools.cycle(decoders), strict=False)
+        ]
 
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """Shut down the parts: intake, then workers, which still report, then the streams."""

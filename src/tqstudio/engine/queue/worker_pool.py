@@ -47,6 +47,7 @@ class Slot:
     encoder: str | None = None
     device: str | None = None
     label: str | None = None
+    decodes: str = ""
 
 
 @dataclass
@@ -164,6 +165,7 @@ class WorkerPool:
             "TQSTUDIO_WORKER_FFMPEG": self._ffmpeg,
             "TQSTUDIO_WORKER_ENCODER": slot.encoder or "",
             "TQSTUDIO_WORKER_DEVICE": slot.device or "",
+            "TQSTUDIO_WORKER_DECODES": slot.decodes,
         }
         log = self._home.logs / f"worker-{slot.name}.log"
         with log.open("ab") as stderr:

@@ -52,4 +52,5 @@ def take_identity(environment: MutableMapping[str, str]) -> WorkerIdentity:
         ffmpeg=environment["TQSTUDIO_WORKER_FFMPEG"],
         encoder=environment.get("TQSTUDIO_WORKER_ENCODER") or None,
         device=environment.get("TQSTUDIO_WORKER_DEVICE") or None,
+        decodes=environment.get("TQSTUDIO_WORKER_DECODES", ""),
     )

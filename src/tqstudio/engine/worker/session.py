@@ -18,7 +18,8 @@ import structlog
 from tqstudio import __version__
 from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
-from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities, encoding_problem
+from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities
+from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
 from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
@@ -60,7 +61,9 @@ class WorkerIdentity:
     encoder: str | None = None
     """Encoders of a GPU worker, see `hardware.Device`."""
     device: str | None = None
-    """GPU of a GPU worker."""
+    """GPU that encodes, decodes, or both."""
+    decodes: str = ""
+    """Codecs that this GPU decodes and scales."""
 
 
 def _connect(identity: WorkerIdentity) -> ApiClient:
@@ -171,9 +174,10 @@ class WorkerSession:
             "pid": os.getpid(),
             "pid_started": psutil.Process().create_time(),
             "encoder": who.encoder if gpu else CPU_ENCODER,
-            "capabilities": (
-                {"encoder": who.encoder, "device": who.device} if gpu else dict(cpu_capabilities())
-            ),
+            "capabilities": {
+                **({"encoder": who.encoder, "device": who.device} if gpu else cpu_capabilities()),
+                **({"decodes": who.decodes} if who.decodes else {}),
+            },
             "metadata": {"version": __version__},
         }
         for _ in self._tries():
@@ -232,7 +236,9 @@ class WorkerSession:
         """Run a test encode and report the result, or raise that this failed."""
         try:
             encoder = (self._identity.encoder or CPU_ENCODER).split()[0]
-            problem = encoding_problem(self._locate(), encoder, self._identity.device)
+            device = self._identity.device if self._identity.encoder else None
+            found = encoding_error(self._locate(), encoder, device)
+            problem = found.message if found else ""
         except TqError as error:
             problem = error.message
         _log.info("test encode", problem=problem)
@@ -278,6 +284,7 @@ class WorkerSession:
                 ffmpeg=self._locate(),
                 encoder=self._identity.encoder or CPU_ENCODER,
                 device=self._identity.device,
+                decodes=self._identity.decodes,
                 nice=terms["ffmpeg_nice"],
                 stall_s=terms["stall_s"],
                 time_limit=TimeLimit(

@@ -31,7 +31,7 @@ def plan(
     Nothing is queued or encoded. The whole file is read once.
     """
     from tqstudio.engine.media.ffmpeg.binary import locate
-    from tqstudio.engine.media.ffmpeg.hardware import require_vulkan
+    from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
     from tqstudio.engine.media.plan import profiles
     from tqstudio.engine.media.plan.warnings import of_source
     from tqstudio.engine.media.source.colour import needs_vulkan

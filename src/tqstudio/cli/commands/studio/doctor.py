@@ -180,7 +180,8 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     from tqstudio.engine.media.ffmpeg.binary import locate
-    from tqstudio.engine.media.ffmpeg.hardware import discover, encodes
+    from tqstudio.engine.media.ffmpeg.hardware import discover
+    from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
 
     try:
         found = locate(settings.ffmpeg or None)
@@ -189,10 +190,15 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
         return
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
     yield _confinement(found.path)
-    cpu = encodes(found, "libx264")
-    devices = [f"{device.encoders} on {device.label}" for device in discover(found)] if settings.gpu else []
-    detail = ", ".join([*(["libx264"] if cpu else []), *devices]) or "none works"
+    cpu = not encoding_error(found, "libx264")
+    devices = discover(found, decode=settings.gpu_decode) if settings.gpu else []
+    on_gpus = [f"{device.encoders} on {device.label}" for device in devices if device.encoders]
+    detail = ", ".join([*(["libx264"] if cpu else []), *on_gpus]) or "none works"
     yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
+    for device in devices:
+        codecs = device.decodes or ("none" if settings.gpu_decode else "not tested, gpu_decode is off")
+        detail = f"{device.label} ({device.node}): encodes with {device.encoders or 'the CPU'}"
+        yield _check(device.name, True, f"{detail}; decodes and scales: {codecs}")
 
 
 def _confinement(ffmpeg: str) -> CheckView:

@@ -81,9 +81,9 @@ class LadderEncode:
 
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
-        self._board.look_up()
         if self.spec.linear_mark.exists():
             self._become_linear()
+        self._board.look_up()
 
     def take_over(self, twin: Twin, check: Callable[[], None]) -> None:
         """As `twin.take_over`; call it between `look_up` and `start`."""
@@ -170,7 +170,7 @@ class LadderEncode:
     def _start_video(self, batch: Batch) -> None:
         """Start the first of the missing runs of a batch; the others are planned when it has ended."""
         for name in batch.names if self.runs else ():
-            self._board.reload(name, batch.encoder)
+            self._board.reload(name, batch.encoder, batch.on_device)
         states = [self._board[name] for name in batch.names]
         complete = tuple(state.name for state in states if state.prefix.ended and not batch.fresh)
         if complete:
@@ -200,6 +200,8 @@ class LadderEncode:
         if task.has_advanced(self.spec.identity.size):
             self.last_advance = self._clock()
         self._note_damage(task)
+        if not status:
+            task.require_like_cpu()
         for output in task.outputs:
             output.collect(new, ended=status == 0)
             self._show_progress(task, output)
@@ -239,7 +241,10 @@ class LadderEncode:
         louder = self.side.lower_gains(task) if task.kind == "audio" else ()
         if louder:
             self.notes.append(f"{', '.join(louder)}: encoded again with less gain, because of the peaks")
-        for name, failure in self._finish([name for name in task.names if name not in louder]).items():
+        failures = self._finish([name for name in task.names if name not in louder])
+        if failures and task.on_device:
+            raise next(iter(failures.values()))
+        for name, failure in failures.items():
             if len(task.names) > 1:
                 self.notes.append(f"{name} is encoded again: {failure.message}")
                 self._add_alone(task, (name,))
@@ -249,6 +254,8 @@ class LadderEncode:
     def _range_ended(self, task: Task, batch: Batch, stop: int) -> None:
         """Continue a batch after a run in which some renditions caught up with the others."""
         short = [output.name for output in task.outputs if output.next_piece < stop]
+        if short and batch.on_device:
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{', '.join(short)} ended before {self._at(stop)}")
         for name in short:
             text = f"{name} ended before {self._at(stop)}, other qualities did not"
             self._board.fail(name, TqError(ErrorCode.OUTPUT_INVALID, text))
@@ -273,13 +280,21 @@ class LadderEncode:
 
     def _go_linear(self, batch: Batch) -> None:
         """Continue a batch by decoding from the start of the source; stored segments are kept."""
+        if batch.on_device:
+            self._leave_device(batch, "its pictures do not continue the stored ones")
+            return
         self.spec.mark_linear()
         self._become_linear()
         self._batches.appendleft(batch)
 
     def _become_linear(self) -> None:
         self.spec = replace(self.spec, facts=replace(self.spec.facts, linear=True))
-        self._launcher.spec = self.spec
+        self._launcher.spec = self._board.spec = self.spec
+        self._batches = deque(replace(batch, on_device=False) for batch in self._batches)
+
+    def _leave_device(self, batch: Batch, why: str) -> None:
+        """Encode a batch again with the same encoder, but decode and scale on the CPU."""
+        self._batches.append(Batch(self._board.leave_device(batch.names, why), batch.encoder))
 
     def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
         """Verify renditions whose segments are all stored; return the errors of those that failed, by name.
@@ -289,6 +304,8 @@ class LadderEncode:
         from tqstudio.engine.media.encode.finish import finish
 
         result = finish(self.spec, [self._board[name] for name in names])
+        if result.end_mismatch and any(self._board[name].on_device for name in names):
+            return dict.fromkeys(names, result.end_mismatch)
         if result.end_mismatch is not None:
             # It is about the source and concerns all renditions: encoding them one by one would not help.
             self._fail(result.end_mismatch)
@@ -305,6 +322,14 @@ class LadderEncode:
             self.side.ended(task)
 
     # Failures
+
+    def leave_device(self, error: TqError) -> bool:
+        """Repeat a run that decodes on the GPU with decoding on the CPU; False if there is none."""
+        on_device = [task for task in self.tasks if task.on_device]
+        for task in on_device:
+            self._end_task(task)
+            self._task_failed(task, error)
+        return bool(on_device)
 
     def _start_over(self, task: Task, differs: InitDiffersError) -> None:
         """Continue the other renditions of a run, then encode one that cannot be continued from its start."""
@@ -346,12 +371,12 @@ class LadderEncode:
         elif fatal or class_of(error.code) is ErrorClass.RESOURCE or error.code is ErrorCode.SOURCE_CHANGED:
             # Neither another encoder nor separate runs would help.
             self._fail(error)
+        elif task.batch is not None and task.on_device:
+            self._leave_device(task.batch, error.message)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
             encoder = on_cpu(task.encoder)
-            self._board.warn(
-                WarningCode.GPU_FAILED,
-                f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}",
-            )
+            text = f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}"
+            self._board.warn(WarningCode.GPU_FAILED, text)
             self._batches.append(Batch(task.batch.names, encoder))
         elif len(names) > 1:
             # A failing output ends the whole run. In separate runs only that rendition fails.

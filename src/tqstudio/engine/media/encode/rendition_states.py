@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.values import (
@@ -22,7 +23,8 @@ class Board:
     """The states of all renditions of a ladder: video largest first, then audio, then subtitles."""
 
     def __init__(self, spec: EncodeSpec) -> None:
-        self._spec = spec
+        self.spec = spec
+        """Its facts may become linear."""
         self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped and not rung.is_sound}
         self._states: dict[str, RenditionState] = {}
         self.warnings: list[JobWarning] = []
@@ -57,18 +59,18 @@ class Board:
 
     def look_up(self) -> None:
         """Read the states of all renditions from the store."""
-        renditions: list[Rendition] = [*self._rungs.values(), *self._spec.audio, *self._spec.subtitles]
-        self._states = {each.name: look_up(self._spec, each) for each in renditions}
+        renditions: list[Rendition] = [*self._rungs.values(), *self.spec.audio, *self.spec.subtitles]
+        self._states = {each.name: look_up(self.spec, each) for each in renditions}
         for state in self.states:
             self._warn_of_loudness(state)
 
-    def reload(self, name: str, encoder: str) -> None:
-        """Read the stored part of a video rendition again, after a run or for another encoder."""
+    def reload(self, name: str, encoder: str, on_device: bool) -> None:
+        """Read the stored part of a video rendition again, after a run or for another stream."""
         previous = self._states[name]
-        if previous.encoder == encoder:
-            self.update(name, prefix=verified_prefix(previous.directory, self._spec.grid))
+        if (previous.encoder, previous.on_device) == (encoder, on_device):
+            self.update(name, prefix=verified_prefix(previous.directory, self.spec.grid))
             return
-        found = look_up(self._spec, self._rungs[name], encoder)
+        found = look_up(self.spec, self._rungs[name], encoder, on_device)
         self._states[name] = replace(found, fraction=max(previous.fraction, found.fraction))
 
     def update(self, name: str, **changes: object) -> None:
@@ -116,8 +118,19 @@ class Board:
         """Mark a rendition as failed; of one that is not required, only a warning remains."""
         self.update(name, status="failed", error=error, speed=None)
         if not self[name].required:
-            label = next((each.label for each in self._spec.subtitles if each.name == name), name)
+            label = next((each.label for each in self.spec.subtitles if each.name == name), name)
             self.warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
+
+    def leave_device(self, names: Sequence[str], why: str) -> tuple[str, ...]:
+        """Discard the incomplete of these renditions, whose pictures the GPU scaled; return their names."""
+        left = tuple(name for name in names if self[name].status != "completed")
+        text = f"the GPU could not decode and scale for {', '.join(left)}, the CPU did: {why}"
+        self.warn(WarningCode.GPU_FAILED, text)
+        self.spec.require_ownership()
+        for name in left:
+            # So that the next attempt does not continue it.
+            SegmentStore(self[name].directory).discard()
+        return left
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning to the job."""
@@ -138,7 +151,7 @@ class Board:
         errors = {}
         for name, count in frames.items():
             if count != longest:
-                self._spec.require_ownership()
+                self.spec.require_ownership()
                 SegmentStore(self._states[name].directory).discard()
                 text = f"it has {count} frames, the other qualities have {longest}"
                 errors[name] = TqError(ErrorCode.OUTPUT_INVALID, text)

@@ -33,7 +33,7 @@ from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.segments.storyboard import Storyboard
 from tqstudio.engine.media.source import source_file, text_encoding
 from tqstudio.engine.media.source.facts import Damage
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
 
 SideKind = Literal["bitmaps", "poster", "subtitles", "loudness", "audio", "storyboard"]
 Kind = Literal["video"] | SideKind
@@ -44,6 +44,11 @@ _MAX_READS_BESIDES = 64 * 1024 * 1024
 _PROBE_NAME = "can-be-written"
 _DECODE_ERROR = re.compile(
     rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
+)
+# What a GPU cannot decode as the CPU does, and new filters, which do not know how many frames there were.
+_DEVICE_TROUBLE = re.compile(
+    rb"[^\n]*(?:\] corrupt |Error submitting packet to decoder|hardware accelerator failed"
+    rb"|Reconfiguring filter graph)[^\n]*"
 )
 
 
@@ -59,6 +64,8 @@ class Batch:
     """Seek to an earlier key frame: the last one before the start was too late."""
     latest: int | None = None
     """Start no run after this fragment: the source has no frame there."""
+    on_device: bool = False
+    """Decode and scale on the GPU."""
 
     def without(self, names: tuple[str, ...]) -> Batch:
         """The same batch without some renditions."""
@@ -67,11 +74,14 @@ class Batch:
 
 def batches(states: Sequence[RenditionState]) -> list[Batch]:
     """The video renditions that are not complete: together if one run can encode them."""
-    missing: dict[tuple[str, bool], list[str]] = {}
+    missing: dict[tuple[str, bool, bool], list[str]] = {}
     for state in states:
         if state.status != "completed":
-            missing.setdefault((state.encoder, state.hdr), []).append(state.name)
-    return [Batch(tuple(names), encoder) for (encoder, _), names in missing.items()]
+            missing.setdefault((state.encoder, state.hdr, state.on_device), []).append(state.name)
+    return [
+        Batch(tuple(names), encoder, on_device=on_device)
+        for (encoder, _, on_device), names in missing.items()
+    ]
 
 
 @dataclass
@@ -107,6 +117,11 @@ class Task:
         return self.planned.start if self.planned is not None else 0
 
     @property
+    def on_device(self) -> bool:
+        """Whether it decodes and scales on the GPU."""
+        return self.batch is not None and self.batch.on_device
+
+    @property
     def damages(self) -> Literal["pictures", "sound"]:
         """What is damaged if its log has decoding errors."""
         return "sound" if self.kind == "audio" else "pictures"
@@ -125,7 +140,9 @@ class Task:
         return self.bytes_read > before
 
     def find_damage(self, grid: Grid) -> Damage | None:
-        """Search the new part of ffmpeg's log for a decoding error."""
+        """Search the new part of ffmpeg's log for a decoding error of the CPU."""
+        if self.on_device:
+            return None
         log, self.log_read = self.run.log_from(self.log_read)
         # After a seek the first pictures are only decoded as references; errors in them do not matter.
         if (self.start and not self.last_frame) or not _DECODE_ERROR.search(log):
@@ -133,6 +150,15 @@ class Task:
         at_us = self.run.progress.out_time_us if self.kind == "audio" else None
         at_s = (self.start * grid.gop + self.last_frame) / float(grid.fps)
         return Damage(self.damages, max(0.0, at_us / 1_000_000) if at_us else at_s)
+
+    def require_like_cpu(self) -> None:
+        """Raise OUTPUT_INVALID if its log shows that the GPU does not decode as the CPU does."""
+        if not self.on_device or not (self.start or self.last_frame):
+            return  # an encoder that does not open also causes such lines
+        log, self.log_read = self.run.log_from(self.log_read)
+        found = None if self.start and not self.last_frame else _DEVICE_TROUBLE.search(log)
+        if found:
+            raise TqError(ErrorCode.OUTPUT_INVALID, found[0].decode(errors="replace").strip())
 
     def progress(self, output: StreamOutput, grid: Grid) -> tuple[float, float, float | None]:
         """How much of the video is encoded and how much of it is stored, 0 … 1, and the speed.
@@ -169,8 +195,9 @@ class Launcher:
             encoder,
             planned.start,
             planned.stop,
-            spec.device if encoder in GPU_ENCODERS else None,
+            spec.device if encoder in GPU_ENCODERS or batch.on_device else None,
             batch.early,
+            batch.on_device,
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
 
@@ -265,8 +292,9 @@ class Launcher:
         except OSError as error:
             raise from_output_error(error, f"cannot create the directory of the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
-        # GPU encoders need devices and services that differ by driver.
-        confined = encoder not in GPU_ENCODERS and can_be_confined(spec.ffmpeg.path)
+        # GPUs need devices and services that differ by driver.
+        on_gpu = encoder in GPU_ENCODERS or (batch is not None and batch.on_device)
+        confined = not on_gpu and can_be_confined(spec.ffmpeg.path)
         run = start(
             argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source, confined
         )

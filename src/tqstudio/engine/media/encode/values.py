@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tqstudio.engine.files import durable
+from tqstudio.engine.media.ffmpeg import device_chain
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
@@ -63,6 +64,8 @@ class EncodeSpec:
     """Of the worker, see `video_codecs.encoder_for`."""
     device: str | None = None
     """GPU of the worker, see `hardware.Device`."""
+    decodes: str = ""
+    """Codecs that this GPU decodes, with scaling; separated by spaces."""
     memory_limit: int | None = None
     """Memory limit of each ffmpeg process in bytes."""
     nice: int = 10
@@ -128,6 +131,8 @@ class RenditionState:
     weight: float
     """In the progress; 0 for audio and subtitles."""
     hdr: bool = False
+    on_device: bool = False
+    """Its pictures are decoded and scaled on the GPU."""
     gain_db: float = 0.0
     """Of audio, once measured."""
     warning: str = ""
@@ -171,12 +176,15 @@ MAX_UNVERIFIED = 0.999
 """The largest `fraction` of a rendition that is not verified yet."""
 
 
-def look_up(spec: EncodeSpec, rendition: Rendition, encoder: str | None = None) -> RenditionState:
+def look_up(
+    spec: EncodeSpec, rendition: Rendition, encoder: str | None = None, on_device: bool = False
+) -> RenditionState:
     """Read the state of a rendition from the store.
 
     Args:
-        encoder: of video, whose stream to read; by default the worker's, or the CPU encoder if its stream
-            is further, as after a fallback from the GPU.
+        encoder: of video, whose stream to read; by default the worker's, or one whose stream is further, as
+            after a fallback from the GPU.
+        on_device: with `encoder`, the stream whose pictures are scaled on the GPU.
     """
     match rendition:
         case AudioRendition():
@@ -185,9 +193,15 @@ def look_up(spec: EncodeSpec, rendition: Rendition, encoder: str | None = None) 
             return _look_up(spec, rendition, "subtitles", False, "webvtt")
     rung = rendition
     intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
-    candidates = [encoder] if encoder else list(dict.fromkeys((intended, CODECS[rung.codec].encoder)))
+    if encoder:
+        candidates = [(encoder, on_device)]
+    else:
+        permitted = device_chain.permits(spec.decodes, spec.facts, spec.profile, rung)
+        encoders = dict.fromkeys((intended, CODECS[rung.codec].encoder))
+        candidates = [(each, device) for each in encoders for device in {permitted: None, False: None}]
     states = [
-        _look_up(spec, rung, "video", rung.required, candidate, rung.weight) for candidate in candidates
+        _look_up(spec, rung, "video", rung.required, candidate, rung.weight, device)
+        for candidate, device in candidates
     ]
     further = max(
         states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
@@ -202,9 +216,11 @@ def _look_up(
     required: bool,
     encoder: str,
     weight: float = 0,
+    on_device: bool = False,
 ) -> RenditionState:
     key = settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
-    joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns)
+    scaled_by = device_chain.interface(spec.device or "") if on_device else ""
+    joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns, scaled_by)
     store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()
     prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)
@@ -228,6 +244,7 @@ def _look_up(
         error=None,
         check=complete.check if complete else None,
         weight=weight,
+        on_device=on_device,
         warning=complete.warning if complete else "",
         twin=complete.twin if complete else None,
         prefix=prefix,

@@ -35,7 +35,11 @@ class FFmpeg:
     @property
     def has_loopback(self) -> bool:
         """Whether it can decode in a run what that run encodes (`-dec`)."""
-        return _ordering(self.version) >= (7, 1)
+        return self.is_at_least(7, 1)
+
+    def is_at_least(self, *version: int) -> bool:
+        """Whether it has this version or a later one."""
+        return _ordering(self.version) >= version
 
 
 def locate(configured: str | None = None) -> FFmpeg:

@@ -11,6 +11,7 @@ from typing import Any
 
 import ffmpeg as compiler
 
+from tqstudio.engine.media.ffmpeg import device_chain
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.burn import TOLERANT, with_bitmaps
 from tqstudio.engine.media.ffmpeg.command_line import (
@@ -77,6 +78,7 @@ def video_command(
     stop: int | None = None,
     device: str | None = None,
     early: bool = False,
+    on_device: bool = False,
 ) -> list[str]:
     """Build the command that decodes once and writes fragments `start` … `stop` − 1 of all given rungs.
 
@@ -88,8 +90,9 @@ def video_command(
         rungs: all of SDR, or all of HDR.
         encoder: of the codec of the rungs.
         stop: None encodes to the end of the source.
-        device: of a GPU encoder, see `hardware.Device`.
+        device: of a GPU encoder or of `on_device`, see `hardware.Device`.
         early: seek with a margin even if the source has an index.
+        on_device: decode and scale on the device too, which `device_chain` permits.
     """
     first = start * grid.gop
     end = _end_frame(facts, grid, start, stop)
@@ -98,7 +101,16 @@ def video_command(
     # What becomes of fields depends on the pictures around them.
     early = early or facts.video.interlaced or fields == "film"
     seek = Fraction(0) if facts.linear or in_head else _seek(facts, grid, start, early)
-    stream: Any = open_input(0, facts, seek, **colour.decoder_of(facts.video))[str(facts.video.index)]
+    decoder = (device or "") if on_device else ""
+    # A GPU needs no threads, but some frames for each of them.
+    opened = open_input(
+        1 if decoder else 0,
+        facts,
+        seek,
+        **colour.decoder_of(facts.video),
+        **(device_chain.decoder_options(decoder) if decoder else {}),
+    )
+    stream: Any = opened[str(facts.video.index)]
     if facts.video.varies:
         stream = _one_size(stream, facts)
     # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
@@ -133,7 +145,7 @@ def video_command(
         stream = with_bitmaps(stream, facts, grid, burnt, end, published, hdr=rungs[0].hdr)
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
-        _of_rung(branches[number], rung, input_filters(encoder, pixel_format(profile, rung))).output(
+        _of_rung(branches[number], facts, rung, encoder, pixel_format(profile, rung), decoder).output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **encoder_options(profile, rung, grid.gop, encoder, device),
             # `trim` ends the run; this also limits the output if `trim` fails to.
@@ -144,13 +156,24 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    options = (*open_gpu(encoder, device), *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
+    opens = [] if decoder and device_chain.feeds(encoder, decoder) else open_gpu(encoder, device)
+    if decoder:
+        opens += device_chain.open_decoder(decoder)
+    options = (*opens, *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
     argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
     return argv + read_all_streams(facts)
 
 
-def _of_rung(stream: Any, rung: Rung, filters: Sequence[tuple[str, ...]]) -> Any:
-    stream = stream.filter("scale", rung.width, rung.height).filter("setsar", 1)
+def _of_rung(
+    stream: Any, facts: SourceFacts, rung: Rung, encoder: str, pixel_format: str, decoder: str
+) -> Any:
+    if decoder:
+        stream = _filtered(stream, device_chain.scaling(facts.video, rung, decoder))
+        filters = device_chain.output_filters(encoder, pixel_format, decoder)
+    else:
+        stream = stream.filter("scale", rung.width, rung.height)
+        filters = input_filters(encoder, pixel_format)
+    stream = stream.filter("setsar", 1)
     for name, *arguments in filters:
         stream = stream.filter(name, *arguments)
     return stream

@@ -33,6 +33,8 @@ _HANDLED_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z",
 _COMPLAINT = re.compile(
     r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE
 )
+# Lines that only repeat that something failed.
+_SUMMARIES = ("Conversion failed!", "Error parsing global options")
 # The final statistics, whose overhead is "unknown" for a muxer of many files.
 _STATISTICS = re.compile(r"\bmuxing overhead: ")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+")
@@ -122,7 +124,7 @@ def _last_complaint(log_tail: str) -> str:
     complaints = [
         line
         for line in lines
-        if _COMPLAINT.search(line) and line != "Conversion failed!" and not _STATISTICS.search(line)
+        if _COMPLAINT.search(line) and not line.startswith(_SUMMARIES) and not _STATISTICS.search(line)
     ]
     chosen = (complaints or lines or ["its log is empty"])[-1]
     return _ADDRESS.sub("", chosen)[:300]

@@ -1,168 +1,141 @@
-"""Detects usable GPU encoders and Vulkan with a test run, because what is compiled in may have no device."""
+"""Detects what GPUs can do by trial runs, because a compiled-in encoder may have no device."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import subprocess
-import tempfile
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
-from tqstudio.engine.media.ffmpeg.errors import classify_exit
-from tqstudio.engine.media.ffmpeg.output_options import (
-    encoder_options,
-    input_filters,
-    open_gpu,
-    open_vulkan,
-)
-from tqstudio.engine.media.ffmpeg.process import can_be_confined, start
-from tqstudio.engine.media.plan import profiles
-from tqstudio.engine.media.plan.rungs import Rung
-from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.source import colour
-from tqstudio.engine.media.source.facts import VideoTrack
+from tqstudio import __version__
+from tqstudio.engine.media.ffmpeg import device_chain
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, decoding_error, encoding_error
+from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
 from tqstudio.errors import ErrorCode, TqError
 
-PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
-_WITHOUT_VULKAN = (ErrorCode.ENCODER_EXIT, ErrorCode.ENCODER_SIGNAL)
 _VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU that passed a test encode."""
+    """A GPU that passed a trial run."""
 
     name: str
     """Name of the worker that uses it: `gpu-0` …."""
     encoders: str
-    """Those that passed, as ffmpeg names them, separated by spaces: `h264_nvenc hevc_nvenc`."""
+    """Those that passed, as ffmpeg names them, separated by spaces: `h264_nvenc hevc_nvenc`. Empty if it has
+    none, as GPUs for computing: then it decodes for CPU workers."""
     node: str
     """What ffmpeg opens: the index of an NVIDIA GPU, or the path of a render node."""
     label: str
     """Product or vendor, such as `NVIDIA H200`."""
+    decodes: str = ""
+    """Codecs that it decodes and scales, separated by spaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A GPU to try."""
+
+    apis: tuple[str, ...]
+    node: str
+    label: str
+    driver: str
+    """What is visible of its driver and of the GPUs that this serves."""
+    visible: bool = True
+    """Whether it has a device node."""
 
 
 def discover(
-    ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc"), sys: Path = Path("/sys")
+    ffmpeg: FFmpeg,
+    dev: Path = Path("/dev"),
+    proc: Path = Path("/proc"),
+    sys: Path = Path("/sys"),
+    *,
+    decode: bool = True,
+    known: Results | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Device]:
-    """Find the GPUs that encode 0.1 s of 256×256 pixels within 10 s, and in which codecs.
+    """Find the GPUs that encode, or else decode and scale, and in which codecs.
 
-    NVENC refuses much smaller frames. Encoders that are not compiled in are skipped. NVIDIA's driver
-    describes its devices in `proc`, the vendors of others are in `sys`.
+    Encoders that are not compiled in are skipped. NVIDIA's driver describes its devices in `proc`, the others
+    are in `sys`.
+
+    Args:
+        decode: try decoders too.
+        known: results of earlier calls; a trial is repeated if driver, GPUs, ffmpeg or tqstudio changed.
+        stopped: whether to skip the remaining trials.
     """
-    compiled = compiled_encoders(ffmpeg)
-    candidates: list[tuple[tuple[str, ...], str, str]] = [
-        *((("nvenc",), index, _nvidia_label(proc, index)) for index in _nvidia_devices(dev)),
-        *(
-            (("qsv", "vaapi"), str(node), _vendor(sys, node.name))
-            for node in sorted(dev.glob("dri/renderD*"))
-        ),
-    ]
+    compiled = functools.cache(lambda: compiled_encoders(ffmpeg))
     found: list[Device] = []
-    for apis, node, label in candidates:
-        working = (_working(ffmpeg, compiled, api, node) for api in apis)
-        if encoders := next(filter(None, working), []):
-            found.append(Device(f"gpu-{len(found)}", " ".join(encoders), node, label))
+    for candidate in (*_nvidia(dev, proc), *_render_nodes(dev, proc, sys)):
+        trials = _Trials(ffmpeg, candidate, compiled, known, stopped)
+        encoders = next(filter(None, map(trials.encoders, candidate.apis)), [])
+        decodes: list[str] = []
+        if decode and device_chain.supported(ffmpeg) and (encoders or candidate.visible):
+            decodes = trials.decodes((encoders or [CPU_ENCODER])[0])
+        if encoders or decodes:
+            words = " ".join(encoders), candidate.node, candidate.label, " ".join(decodes)
+            found.append(Device(f"gpu-{len(found)}", *words))
+    if known is not None:
+        known.save()
     return found
 
 
-def _working(ffmpeg: FFmpeg, compiled: Set[str], api: str, node: str) -> list[str]:
-    """The encoders of an interface that work; a device without H.264 has none."""
-    candidates = [name for name in GPU_ENCODERS if name.endswith(f"_{api}") and name in compiled]
-    if not candidates or not encodes(ffmpeg, candidates[0], node):
-        return []
-    return candidates[:1] + [encoder for encoder in candidates[1:] if encodes(ffmpeg, encoder, node)]
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """The trial runs of one GPU."""
 
+    ffmpeg: FFmpeg
+    gpu: _Candidate
+    compiled: Callable[[], Set[str]]
+    known: Results | None
+    stopped: Callable[[], bool]
 
-def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
-    """Names of the video encoders that ffmpeg lists; empty if it fails."""
-    try:
-        output = subprocess.run(
-            [ffmpeg.path, "-hide_banner", "-encoders"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_TIMEOUT_S,
-            check=True,
-            env=environment(),
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return frozenset()
-    return frozenset(re.findall(r"^ V\S+ (\S+)", output.decode(errors="replace"), re.MULTILINE))
+    def encoders(self, api: str) -> list[str]:
+        """The encoders of an interface that work; a device without H.264 has none."""
+        names = [name for name in GPU_ENCODERS if name.endswith(f"_{api}")]
+        if not self._encodes(names[0]):
+            return []
+        return names[:1] + [name for name in names[1:] if self._encodes(name)]
 
+    def decodes(self, encoder: str) -> list[str]:
+        """The codecs that it decodes and scales; a device without H.264 has none."""
+        first, *others = CODECS
+        if not self._decodes(first, encoder):
+            return []
+        return [first] + [codec for codec in others if self._decodes(codec, encoder)]
 
-def encodes(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> bool:
-    """Whether a test encode with this encoder succeeds."""
-    return not encoding_problem(ffmpeg, encoder, node)
+    def _encodes(self, encoder: str) -> bool:
+        return self._passes(encoder, encoder, lambda: encoding_error(self.ffmpeg, encoder, self.gpu.node))
 
+    def _decodes(self, codec: str, encoder: str) -> bool:
+        return self._passes(
+            f"{codec} to {encoder}",
+            CODECS[codec].encoder,
+            lambda: decoding_error(self.ffmpeg, codec, encoder, self.gpu.node),
+        )
 
-def encoding_problem(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> str:
-    """Run a test encode of 0.1 s with the options of jobs; return why it failed, else an empty string.
+    def _passes(self, name: str, encoder: str, run: Callable[[], TqError | None]) -> bool:
+        def compiled_run() -> TqError | None:
+            if encoder in self.compiled():
+                return run()
+            if not self.compiled():
+                return TqError(ErrorCode.STALLED, "ffmpeg did not list its encoders")
+            return TqError(ErrorCode.FFMPEG_MISSING, f"this ffmpeg was built without the encoder {encoder}")
 
-    Raises TqError if ffmpeg could not be started.
-    """
-    options = encoder_options(profiles.load("web"), Rung("test", 256, 256, 1000), 30, encoder, node)
-    filters = ",".join("=".join(each) for each in input_filters(encoder, "yuv420p"))
-    encoding = [word for name, value in options.items() for word in (f"-{name}", str(value))]
-    failed = _test(ffmpeg, open_gpu(encoder, node), filters, encoding, f"the test encode with {encoder}")
-    return failed.message if failed is not None else ""
-
-
-def require_vulkan(ffmpeg: FFmpeg, video: VideoTrack, name: str) -> None:
-    """Refuse a source that needs Vulkan, as UNSUPPORTED, if a confined test run shows that it does not work.
-
-    Raises TqError also if the test run lacked something else, such as memory or the filter.
-    """
-    if not colour.needs_vulkan(video):
-        return
-    filter_name, options = colour.RENDER
-    filters = f"{filter_name}={':'.join(f'{key}={value}' for key, value in options.items())}"
-    confined = can_be_confined(ffmpeg.path)
-    failed = _test(ffmpeg, open_vulkan(video), filters, [], "a test of Vulkan", confined=confined)
-    if failed is None:
-        return
-    if failed.code not in _WITHOUT_VULKAN:
-        raise failed
-    raise TqError(
-        ErrorCode.UNSUPPORTED,
-        f"{name} is Dolby Vision profile {video.dv_profile}: its colours need Vulkan, which fails here",
-        "install a Vulkan driver for the CPU (Debian, Ubuntu: apt install mesa-vulkan-drivers), then retry;"
-        " or add a copy with a base layer (profile 8)",
-    )
-
-
-def _test(
-    ffmpeg: FFmpeg,
-    before: Sequence[str],
-    filters: str,
-    output: Sequence[str],
-    what: str,
-    *,
-    confined: bool = False,
-) -> TqError | None:
-    """Run 0.1 s of pictures through filters and encoder; return why it failed, None if it did not."""
-    argv = [
-        ffmpeg.path,
-        *("-hide_banner", "-nostdin", "-nostats", "-progress", "pipe:1"),
-        *before,
-        *("-f", "lavfi", "-i", "color=size=256x256:rate=30:duration=0.1", "-vf", filters),
-        *output,
-        *("-f", "null", "-"),
-    ]
-    with tempfile.TemporaryDirectory(prefix="tqstudio-probe-") as scratch:
-        run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0, confined=confined)
-        try:
-            status = run.wait(PROBE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            return TqError(ErrorCode.STALLED, f"{what} took longer than {PROBE_TIMEOUT_S:g} s")
-        finally:
-            run.kill()
-        if status != 0:
-            return classify_exit(status, run.log_tail())
-        return None if run.progress.frame else TqError(ErrorCode.ENCODER_EXIT, f"{what} gave no picture")
+        if self.stopped():
+            return False
+        if self.known is None:
+            return compiled_run() is None
+        made_by = f"ffmpeg {self.ffmpeg.path} {self.ffmpeg.build}, tqstudio {__version__}"
+        key = f"{name}, device {self.gpu.node}, {self.gpu.driver}, {made_by}"
+        return self.known.passed(key, compiled_run)
 
 
 def cpu_capabilities() -> dict[str, object]:
@@ -171,17 +144,36 @@ def cpu_capabilities() -> dict[str, object]:
     return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": model}
 
 
-def _nvidia_devices(dev: Path) -> list[str]:
-    """List the index of each GPU; without a visible device node (WSL, some containers) one to try."""
+def _nvidia(dev: Path, proc: Path) -> Iterator[_Candidate]:
+    """Each NVIDIA GPU; without a visible device node (WSL, some containers) one to try."""
     nodes = sum(_NVIDIA_DEVICE.fullmatch(node.name) is not None for node in dev.glob("nvidia*"))
+    described = sorted(proc.glob("driver/nvidia/gpus/*/information"))
+    models = [_value(path, "Model") for path in described]
+    version = _line(proc / "driver/nvidia/version") or _line(proc / "sys/kernel/osrelease")
+    buses = (path.parent.name for path in described)
+    driver = ", ".join((version, *(f"{model} at {bus}" for model, bus in zip(models, buses, strict=True))))
     # NVENC numbers the visible devices from 0, independent of the node names.
-    return [str(position) for position in range(nodes or 1)]
+    for index in range(nodes or 1):
+        label = models[index] if index < len(models) else ""
+        yield _Candidate(("nvenc",), str(index), label or "NVIDIA GPU", driver, bool(nodes))
 
 
-def _nvidia_label(proc: Path, index: str) -> str:
-    descriptions = sorted(proc.glob("driver/nvidia/gpus/*/information"))
-    model = _value(descriptions[int(index)], "Model") if int(index) < len(descriptions) else ""
-    return model or "NVIDIA GPU"
+def _render_nodes(dev: Path, proc: Path, sys: Path) -> Iterator[_Candidate]:
+    for node in sorted(dev.glob("dri/renderD*")):
+        folder = sys / "class/drm" / node.name / "device"
+        vendor, product = _line(folder / "vendor"), _line(folder / "device")
+        # What the libraries of Mesa and Intel are is not visible.
+        kernel = _line(proc / "sys/kernel/osrelease")
+        driver = f"{vendor} {product}, {(folder / 'driver').resolve().name} of Linux {kernel}"
+        yield _Candidate(("qsv", "vaapi"), str(node), _VENDORS.get(vendor, "GPU"), driver)
+
+
+def _line(path: Path) -> str:
+    """The first line of a file; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").partition("\n")[0].strip()
+    except OSError:
+        return ""
 
 
 def _value(path: Path, name: str) -> str:
@@ -191,14 +183,6 @@ def _value(path: Path, name: str) -> str:
     except OSError:
         return ""
     return found[1].strip() if found else ""
-
-
-def _vendor(sys: Path, node: str) -> str:
-    try:
-        vendor = (sys / "class/drm" / node / "device/vendor").read_text().strip()
-    except OSError:
-        vendor = ""
-    return _VENDORS.get(vendor, "GPU")
 
 
 def _usable_cores() -> int:

@@ -1,9 +1,9 @@
 """Computes the two keys of a rendition, `settings_hash` and `stream_key`.
 
 `settings_hash` covers the content of the source and the settings that affect the result; it decides whether a
-rendition is up to date. `stream_key` adds the encoder, the ffmpeg build and the source's modification time;
-it decides only whether segments may be joined. So an ffmpeg upgrade, a change from CPU to GPU or a `touch`
-does not encode a library again.
+rendition is up to date. `stream_key` adds the encoder, where pictures are scaled, the ffmpeg build and the
+source's modification time; it decides only whether segments may be joined. So an ffmpeg upgrade, a change
+from CPU to GPU or a `touch` does not encode a library again.
 """
 
 from __future__ import annotations
@@ -119,16 +119,20 @@ def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> di
     return {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
 
 
-def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int) -> str:
+def stream_key(
+    settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int, scaled_by: str = ""
+) -> str:
     """Compute the key of segments that may be joined: 32 hex digits, a folder name of the segment store.
 
     Args:
         encoder: as ffmpeg names it, such as `libx264` or `aac`.
         ffmpeg_build: `FFmpeg.build`.
         mtime_ns: of the source; the quick hash reads samples only and may miss a change between them.
+        scaled_by: the interface of a GPU whose scaler is used, whose pixels differ; empty for the CPU.
     """
+    device = {"scaled_by": scaled_by} if scaled_by else {}
     return _digest(
-        {"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build, "mtime_ns": mtime_ns}
+        {"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build, "mtime_ns": mtime_ns, **device}
     )
 
 

@@ -27,7 +27,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec, OwnershipLostError, Twin
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.ffmpeg.hardware import require_vulkan
+from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
@@ -70,6 +70,7 @@ class WorkerConfig:
     encoder: str = CPU_ENCODER
     """Used unless the profile or the source requires the CPU."""
     device: str | None = None
+    decodes: str = ""
     nice: int = 10
     stall_s: float = 120
     time_limit: TimeLimit = field(default_factory=TimeLimit)
@@ -345,6 +346,7 @@ class _Work:
                 else config.encoder
             ),
             device=config.device,
+            decodes="" if profile.encoder == "cpu" else config.decodes,
             memory_limit=memory_limit(memory.total()),
             nice=config.nice,
             poster=not choice.nothing_to_make and not pictures.is_complete(poster),

@@ -195,4 +195,6 @@ def _summary(state: RenditionState) -> str:
 
 def _require_advance(encode: LadderEncode, stall_s: float) -> None:
     if encode.state == "running" and time.monotonic() - encode.last_advance > stall_s:
-        raise TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was killed")
+        stalled = TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was killed")
+        if not encode.leave_device(stalled):
+            raise stalled
