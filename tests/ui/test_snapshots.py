@@ -35,6 +35,8 @@ def _pressing(*keys: str) -> Any:
             await pilot.press(key)
             await pilot.pause()
         await until(pilot, lambda: not _reading(app), "everything asked for has been answered")
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
         for screen in app.screen_stack:
             if hasattr(screen, "paint"):
                 screen.paint()

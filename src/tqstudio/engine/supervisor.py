@@ -247,7 +247,7 @@ class _Supervisor:
         self._prober.start()
         finding = asyncio.create_task(asyncio.to_thread(self._find_gpus))
         # CPU workers use GPUs that only decode. One that hangs must not hold them up.
-        await asyncio.wait([finding], timeout=_GPUS_WITHIN_S)
+        await asyncio.wait([finding], timeout=_GPUS_WITHIN_S if self._settings.gpu_decode else 0)
         found = finding.result() if finding.done() and finding.exception() is None else []
         for slot in self._cpu_slots([device for device in found if not device.encoders]):
             self.studio.pool.start(slot)
