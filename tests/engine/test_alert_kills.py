@@ -49,6 +49,7 @@ def fails(live: LiveSupervisor, folder: Path, name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed between an event and its alert, or while it sends it",
     "The next one makes and sends it; what was sent before has the same key and content",

@@ -345,6 +345,7 @@ def free_again(site: Site, url: str) -> bool:
     return site.patch(url, site.offset(url), b"")[0] == 204
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_line_that_breaks_anywhere_loses_nothing_acknowledged(site: Site, checked: bool) -> None:
     """Without a checksum what arrived is kept; with one the part is sent again. Then the rest follows."""
@@ -487,6 +488,7 @@ def test_a_killed_supervisor_keeps_what_it_acknowledged(open_site: Open) -> None
     assert site.result(url)["decision"] == "queued"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "kill -9 of the supervisor between the last byte of an upload and its job",
     "The next supervisor finishes it: one file, one job",
