@@ -86,6 +86,7 @@ class Life:
                 self.db,
                 found,
                 supervisor.home_lock.HomeLock(self.world.home),
+                supervisor.ServiceManager(),
                 until_idle=False,
             )
             await self._supervisor.main()
@@ -425,7 +426,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "Scheduler", _Schedule),
-        (bounded_io, "_on_a_thread", _on_a_thread),
+        (bounded_io, "on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
@@ -434,6 +435,6 @@ def outside_replaced(world: World) -> Iterator[None]:
         (children, "spawn", world.spawn),
         (children, "reap_orphans", lambda: None),
         (failpoints, "reach", _reach),
-        (bounded_io, "_on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
+        (bounded_io, "on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
     ):
         yield
