@@ -19,7 +19,7 @@ from harness import COMMAND_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Program, 
 from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.protocol import calls, launch
+from tqstudio.protocol import calls, client, launch
 from tqstudio.protocol.client import AsyncClient, Client
 from waiting import until
 
@@ -85,7 +85,11 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
 @pytest.mark.fault(
     "The supervisor has no file descriptor left", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
 )
-def test_one_that_has_no_descriptor_left_is_there(make_supervisor: MakeSupervisor) -> None:
+def test_one_that_has_no_descriptor_left_is_there(
+    make_supervisor: MakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Idle connections are closed after 30 s, which would leave one for the second call.
+    monkeypatch.setattr(client, "DEFAULT_TIMEOUT_S", 1.0)
     live = make_supervisor().start()
     _allow(live, 20)
     with ExitStack() as opened:
@@ -93,7 +97,7 @@ def test_one_that_has_no_descriptor_left_is_there(make_supervisor: MakeSuperviso
             idle = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             idle.connect(str(live.home.socket))
         with pytest.raises(TqError) as caught:
-            live.send(calls.status())
+            live.send(calls.status(), timeout_s=1)
         assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
         assert f"(pid {live.process.pid})" in caught.value.message
         with pytest.raises(TqError) as caught:
