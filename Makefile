@@ -17,7 +17,8 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What takes minutes: random kills, power cuts, a race for ten thousand jobs, 100 000 steps of simulated worlds.
+# What takes seconds of CPU time each: kills, power cuts, whole encodes, a race for ten thousand jobs, 100 000 steps of
+# simulated worlds.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
 
@@ -46,7 +47,8 @@ vulkan: $(STAMP)
 	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 \
 	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers >/dev/null; } \
 	  || echo "install the package mesa-vulkan-drivers and try again" >&2
-	$(BIN)/python -m pytest -n 2 -rs $(ARGS) tests/media/test_dolby_vision.py tests/worker/test_dolby_vision.py
+	$(BIN)/python -m pytest -n 2 -rs -m "slow or not slow" $(ARGS) \
+	  tests/media/test_dolby_vision.py tests/worker/test_dolby_vision.py
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 # Break the engine in other ways too, so that each invariant of the simulated worlds has to notice its own.

@@ -55,6 +55,7 @@ def printed(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
         seq = event["seq"]
 
 
+@pytest.mark.slow
 def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_path: Path) -> None:
     shell, number = Program(live.home.root), job(live, tmp_path)
     with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:

@@ -160,6 +160,7 @@ def test_two_starts_at_once_make_one_supervisor(fresh: Program) -> None:
     assert answers[0]["pid"] == answers[1]["pid"]
 
 
+@pytest.mark.slow
 def test_the_second_of_two_foreground_starts_is_refused(fresh: Program) -> None:
     starts = [fresh.spawn("up"), fresh.spawn("up")]
     loser = until(lambda: next((start for start in starts if start.poll() is not None), None))
@@ -326,6 +327,7 @@ def test_a_signal_leaves_the_rest_queued(up: Program, clips: Path, tmp_path: Pat
     until(lambda: _status_of(up, job["id"]) == "cancelled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["process", pytest.param("queue process", marks=pytest.mark.slow)])
 def test_a_run_whose_supervisor_is_stopped_sums_up(
     verb: str, fresh: Program, clips: Path, tmp_path: Path
@@ -367,6 +369,7 @@ def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ctrl-c", pytest.param("head", marks=pytest.mark.slow)])
 def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     how: str, fresh: Program, clips: Path, tmp_path: Path
@@ -419,6 +422,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
     until(lambda: fresh("status").code == 3, "the last one has stopped it")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The command that started the supervisor is killed",
     "The supervisor ends when no job is left that waits or runs",

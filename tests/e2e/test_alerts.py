@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .conftest import MakeClip, MakeStudio
 
 _COMMAND = """
@@ -19,6 +21,7 @@ with open(sys.argv[1], "a") as file:
 """
 
 
+@pytest.mark.slow
 def test_commands_get_the_facts_of_a_real_encode(
     make_studio: MakeStudio, clip: MakeClip, copy: Callable[[Path, str], Path], tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def pad(path: Path, size: int = 12_000_000) -> int:
     return begins + 2_000_000
 
 
+@pytest.mark.slow
 def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) -> None:
     source = copy(clip(), "a.mp4")
     place = pad(source)
@@ -179,6 +180,7 @@ def test_a_file_that_returns_is_made_by_the_job_that_missed_it(
     assert len(drop.jobs()) == len(BACK) + 1
 
 
+@pytest.mark.slow
 def test_a_file_that_is_taken_away_while_it_is_made_resumes_when_it_is_back(
     drop: Drop, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     assert (_names(drop), drop.state()["skipped"]) == (["b.mp4"], [])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A source is renamed while it is encoded",
     "The job follows the file and resumes; nothing is counted",

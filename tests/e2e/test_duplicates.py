@@ -102,6 +102,7 @@ def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, f
     assert _linked(studio, third) == ""
 
 
+@pytest.mark.slow
 def test_only_with_the_rule_and_the_same_bytes(drop: Drop, film: Path) -> None:
     studio = drop.studio
     drop.put(film, "first.mp4")
@@ -199,6 +200,7 @@ def _kill_worker(studio: Studio) -> None:
     os.kill(int(studio.worker()["pid"]), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker is killed while it links a duplicate",
     "A new worker links the rest; nothing is encoded",

@@ -170,6 +170,7 @@ def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> Non
     assert studio("status").code == 3
 
 
+@pytest.mark.slow
 def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     with studio.paced(2):

@@ -128,6 +128,7 @@ exec "{gpu}" "$@"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A GPU does not decode any more",
     "The CPU decodes, the GPU still encodes; warning `GPU_FAILED`",
@@ -186,6 +187,7 @@ exec "$@"
 """
 
 
+@pytest.mark.slow
 def test_a_gpu_without_an_encoder_decodes_for_the_cpu_workers(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, bt709: Path, copy
 ) -> None:

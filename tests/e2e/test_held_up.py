@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
@@ -16,6 +18,7 @@ def _reasons(studio: Studio) -> dict[str, str]:
     return {gate["kind"]: gate["hint"] for gate in studio.status()["gates"]}
 
 
+@pytest.mark.slow
 def test_no_worker_switched_on_is_reported_like_a_shut_gate(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

@@ -288,6 +288,7 @@ def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
     assert lives(neighbour.worker()["pid"])
 
 
+@pytest.mark.slow
 def test_ffmpegs_that_outlive_a_killed_worker_are_ended_at_once(with_a_script: Studio, long: Path) -> None:
     studio = with_a_script
     with studio.paced(1):

@@ -28,6 +28,7 @@ def gained(before: Scrape, after: Scrape, name: str, **labels: str) -> float:
     return after.value(name, **labels) - before.value(name, **labels)
 
 
+@pytest.mark.slow
 def test_an_encode_a_failure_and_a_killed_worker_are_counted(
     make_studio: MakeStudio, clip: MakeClip, copy: Callable[..., Path], tmp_path: Path
 ) -> None:

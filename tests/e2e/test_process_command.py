@@ -284,6 +284,7 @@ def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> Non
     assert all(error["hint"] for error in errors.values())
 
 
+@pytest.mark.slow
 def test_verify_full_reads_what_lies_between_the_samples(beside: Batch) -> None:
     (beside.sources / "two.mp4").unlink()
     source = beside.sources / "one.mp4"

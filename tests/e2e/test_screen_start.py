@@ -35,6 +35,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "what", "now"), WRONG.values(), ids=WRONG)
 def test_wrong_settings_are_shown_with_their_place_and_what_to_do(
     down: Studio, text: str, what: str, now: str

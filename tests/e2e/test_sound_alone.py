@@ -82,6 +82,7 @@ def as_heard_before(studio: Studio, job: int, source: Path, names: list[str]) ->
         assert now.levels == pytest.approx(before.levels, abs=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("A worker is killed in sound alone", "A new worker encodes it", area="resume")
 def test_a_podcast_outlives_its_worker(make_studio: MakeStudio, podcast: Path) -> None:
     studio = make_studio().up()

@@ -45,6 +45,7 @@ def processed(studio: Studio, source: Path, *more: str) -> Any:
     return video
 
 
+@pytest.mark.slow
 def test_hdr_is_published_as_sdr_and_reported_so(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_hdr_is_published_as_sdr_and_reported_so(
     assert master.count("VIDEO-RANGE=SDR") == master.count("-STREAM-INF:") > 0
 
 
+@pytest.mark.slow
 def test_a_loudness_that_is_not_reached_is_reported(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_loudness_that_is_not_reached_is_reported(
     assert "from -31 to -9" in refused.err
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_reported_in_every_answer(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
@@ -109,6 +112,7 @@ def test_what_is_left_out_is_reported_in_every_answer(
     assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == warnings
 
 
+@pytest.mark.slow
 def test_every_track_is_in_the_master(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
     """Two languages, a commentary, 5.1 and subtitles: players find all of them, and `verify` too."""
     words = tmp_path / "words.srt"
@@ -204,6 +208,7 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make_it", "code", "where"),
     [

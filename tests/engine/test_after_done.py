@@ -282,6 +282,7 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after_done", "harm"),
     [
@@ -314,6 +315,7 @@ def test_a_ladder_that_lacks_something_is_not_the_only_copy(near: House) -> None
     assert near.sources() == [source]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preserves_time", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_another_file_of_the_name_stays(near: House, preserves_time: bool) -> None:
     near.watch("delete")
@@ -415,6 +417,7 @@ def test_it_is_moved_once_the_folder_is_back(near: House) -> None:
     assert near.sources() == [near.done / NAME]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root ignores modes")
 @pytest.mark.parametrize("after_done", ["move", "delete"])
 @pytest.mark.fault(

@@ -119,6 +119,7 @@ def test_a_place_that_does_not_answer_costs_one_thread(
     asyncio.run(looks())
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A network mount does not answer",
     "Its jobs wait with `DISK_SILENT`; others run, and the supervisor answers",

@@ -156,6 +156,7 @@ def test_ten_thousand_jobs_are_each_claimed_once(make_supervisor: MakeSupervisor
     assert dict(recorded) == names, "the history names the process that got the job"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("Many workers ask for the same job", "One gets it", area="workers")
 def test_one_job_goes_to_one_of_many(make_supervisor: MakeSupervisor) -> None:
     live = prepared(make_supervisor, 1)

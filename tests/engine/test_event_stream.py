@@ -100,6 +100,7 @@ def test_missed_events_are_sent_first(desk: Desk) -> None:
         assert [event["trigger"] for event in events_of(listener, job, 3)] == ["create", "pause", "resume"]
 
 
+@pytest.mark.slow
 def test_who_cannot_be_sent_everything_gets_a_reset(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     live.send(calls.worker_action("cpu-0", "disable"))

@@ -90,6 +90,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     assert not live.home.socket.exists()
 
 
+@pytest.mark.slow
 def test_doctor_forgets_a_worker_that_was_announced_by_hand(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor(TQSTUDIO_HEARTBEAT_S="0.5", TQSTUDIO_OFFLINE_S="1", TQSTUDIO_LEASE_S="3").start()
     live.worker("visitor").register()
@@ -115,6 +116,7 @@ def test_doctor_advises_no_kill_of_a_supervisors_worker(make_supervisor: MakeSup
     assert (check["level"], check["detail"]) == ("ok", "those of the running supervisor")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Its home is replaced while it runs",
     "It ends and leaves the socket of the next one alone",
@@ -140,6 +142,7 @@ def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
         second.clear_away()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Its home or database is removed while it runs",
     "It ends with its workers and says why",

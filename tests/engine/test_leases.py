@@ -301,6 +301,7 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
     assert "worker_offline" in triggers(live)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor dies and its remote workers live",
     "They have `grace_s` to find the next one",
@@ -481,6 +482,7 @@ def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
         assert until(heir.claim, "another takes it")["epoch"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["disable", "drain"])
 def test_a_worker_that_hangs_can_be_taken_out(
     make_supervisor: MakeSupervisor, tmp_path: Path, verb: str

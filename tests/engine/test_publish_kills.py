@@ -258,6 +258,7 @@ def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
     house.check(work, done=False)
 
 
+@pytest.mark.slow
 def test_a_damaged_generation_is_rolled_back_with_its_mpd(house: House) -> None:
     house.start()
     work = house.first()
@@ -306,6 +307,7 @@ def test_killed_again_while_it_recovers(house: House) -> None:
     house.check(work, done=True)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A database saved during a publish is restored", "Later ladders keep playing", area="publishing"
 )

@@ -381,6 +381,7 @@ def test_scratch_of_the_dead_is_removed(house: House, scratches: dict[str, Path]
     assert {key for key, folder in scratches.items() if folder.exists()} == {"running"}
 
 
+@pytest.mark.slow
 def test_a_start_removes_what_is_old(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     """Supervisors that are started for single runs may never live as long as the interval."""
     source = tmp_path / "clip.mp4"

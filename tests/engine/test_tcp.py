@@ -218,6 +218,7 @@ def test_a_revoked_token_ends_its_streams_at_once(studio: Studio) -> None:
     assert others.wait(60)
 
 
+@pytest.mark.slow
 def test_tokens_outlive_the_supervisor(tmp_path: Path) -> None:
     live = LiveSupervisor(tmp_path / "home", TQSTUDIO_LISTEN="127.0.0.1:0")
     try:

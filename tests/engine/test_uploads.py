@@ -459,6 +459,7 @@ def test_the_same_file_again_is_the_same_video(site: Site) -> None:
 # Trouble.
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "kill -9 of the supervisor during an upload",
     "The upload continues at the offset that was acknowledged last",
@@ -687,6 +688,7 @@ def test_an_interrupted_add_continues(site: Site, far: Far, monkeypatch: pytest.
     assert site.files() == {"film.mp4": content}
 
 
+@pytest.mark.slow
 def test_add_continues_after_the_studio_was_killed(
     open_site: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_forced_bitmaps_of_a_full_track(
         assert runs_of(lit(stream)) == expected(BOXES[1:], 100)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_shows_what_has_been_there_for_long(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

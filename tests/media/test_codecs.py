@@ -42,6 +42,7 @@ def done(encode: LadderEncode) -> LadderEncode:
     return encode
 
 
+@pytest.mark.slow
 @BOTH
 def test_every_picture_is_made_once_also_after_kills(
     ffmpeg: FFmpeg, encode: MakeEncode, small: Profile, codec: str, pixels: str, tmp_path: Path
@@ -122,6 +123,7 @@ def codecs_of(encode: LadderEncode, tmp_path: Path) -> str:
     return state.check.codecs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "codec",
     ["h264", pytest.param("hevc", marks=pytest.mark.slow), pytest.param("av1", marks=pytest.mark.slow)],

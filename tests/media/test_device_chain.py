@@ -34,6 +34,8 @@ from .gpus import in_place_of_gpus
 from .gpus import patient as patient
 from .test_grid import facts
 
+pytestmark = pytest.mark.slow
+
 WEB = profiles.load("web")
 FFMPEG = FFmpeg("/opt/ffmpeg", "9", "build")
 

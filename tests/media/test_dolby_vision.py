@@ -47,6 +47,8 @@ from .test_colour import (
 )
 from .test_resume import kill_behind, streams
 
+pytestmark = pytest.mark.slow
+
 SIZE = (320, 180)
 SIGNALS = tone.natural(0.75)
 KINDS = {

@@ -67,6 +67,7 @@ def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FF
     assert numbers(encode, source, profile=profile, audio=())["90p"] == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(25, 50), (24, 30), (30, 24), (24, 25), (60, 24)])
 def test_a_rate_that_changes_midway(
     encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, first: int, second: int

@@ -201,6 +201,7 @@ def test_video_between_film_is_whole_and_on_time(
     assert {round(step / STEP) for step in middle} <= {2, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rate", "filters", "fields"),
     [

@@ -36,6 +36,7 @@ def test_every_nvidia_gpu_is_tried(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     assert [(device.name, device.node) for device in devices] == [("gpu-0", "0"), ("gpu-1", "1")]
 
 
+@pytest.mark.slow
 def test_decoders_are_tried_with_each_codec(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     require_compiled(ffmpeg, "h264_nvenc", "libx265", "libsvtav1")
     (tmp_path / "nvidia0").touch()
@@ -115,6 +116,7 @@ def machine(ffmpeg: FFmpeg, tmp_path: Path) -> Machine:
     return Machine(tmp_path, ffmpeg)
 
 
+@pytest.mark.slow
 def test_a_start_repeats_no_trial(machine: Machine) -> None:
     assert machine.runs() > 10
     assert machine.runs() == 0
@@ -127,6 +129,7 @@ def test_a_start_repeats_no_trial(machine: Machine) -> None:
 NVIDIA, RENDER_NODE = 3 + 3 * 2 + 2, 1 + 3 + 3 * 2 + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "runs"),
     [
@@ -145,6 +148,7 @@ def test_a_changed_driver_or_gpu_repeats_its_trials(
     assert machine.runs() == 0
 
 
+@pytest.mark.slow
 def test_another_kernel_driver_repeats_the_trials(machine: Machine) -> None:
     machine.runs()
     driver = machine.root / "class/drm/renderD128/device/driver"
@@ -153,12 +157,14 @@ def test_another_kernel_driver_repeats_the_trials(machine: Machine) -> None:
     assert machine.runs() == 1 + RENDER_NODE
 
 
+@pytest.mark.slow
 def test_another_ffmpeg_repeats_all_trials(machine: Machine) -> None:
     machine.runs()
     machine.ffmpeg = replace(machine.ffmpeg, build="another")
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
+@pytest.mark.slow
 def test_a_failure_is_known_for_minutes_and_a_success_for_days(machine: Machine) -> None:
     machine.runs()
     machine.now += 600
@@ -174,6 +180,7 @@ def test_a_failure_is_known_for_minutes_and_a_success_for_days(machine: Machine)
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}', '{"a": [true, "x"]}', '{"a": [true]}'])
 def test_a_damaged_record_costs_trial_runs_only(machine: Machine, content: str) -> None:
     machine.write("gpu-trials.json", content)
@@ -181,6 +188,7 @@ def test_a_damaged_record_costs_trial_runs_only(machine: Machine, content: str) 
     assert machine.runs() == 0
 
 
+@pytest.mark.slow
 def test_a_record_that_cannot_be_written_costs_trial_runs_only(machine: Machine) -> None:
     (machine.root / "gpu-trials.json").mkdir()
     assert machine.runs() == machine.runs() == 1 + NVIDIA + RENDER_NODE
@@ -222,6 +230,7 @@ def test_the_end_of_the_supervisor_skips_the_rest(machine: Machine) -> None:
     assert len(machine.log.read_text().splitlines()) == 2, "the list of encoders and one trial"
 
 
+@pytest.mark.slow
 def test_a_slow_trial_is_not_recorded(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -232,6 +241,7 @@ def test_a_slow_trial_is_not_recorded(
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
+@pytest.mark.slow
 def test_render_nodes_are_tried_with_each_interface_and_codec(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     working = ("h264_qsv", "hevc_qsv", "h264_vaapi", "hevc_vaapi", "av1_vaapi")
     require_compiled(ffmpeg, *working)

@@ -72,6 +72,7 @@ def rms(samples: Sequence[float], start_s: float, end_s: float) -> float:
     return math.sqrt(sum(each * each for each in part) / len(part))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("mkv", "ac3"), ("mov", "pcm_s16le")])
 def test_loudness_is_that_of_the_source(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, container: str, codec: str
@@ -86,6 +87,7 @@ def test_loudness_is_that_of_the_source(
     assert audio_runs(made) == ["audio-und"], "nothing is measured where nothing is changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("container", "codec", "centre", "surround"),
     [("mov", "pcm_s16le", 0.7071, 0.7071), ("mkv", "aac", 0.7071, 0.7071), ("mkv", "ac3", 0.5946, 0.5)],

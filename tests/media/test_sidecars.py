@@ -224,6 +224,7 @@ def late(ffmpeg: FFmpeg, path: Path, start: str, *delay: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "start", "delay"),
     [

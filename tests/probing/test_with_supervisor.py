@@ -90,6 +90,7 @@ def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
     assert failed["source"]["problem"] is None, "reported by the job's own error now"
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_probe_and_the_next_one_looks_at_what_waits(
     make_supervisor: MakeSupervisor, copy: Copy
 ) -> None:

@@ -226,7 +226,9 @@ def shown(colour: Ink, system: ColorSystem) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in SHIPPED[1:])]
+)
 async def test_all_text_on_the_screen_has_contrast(
     name: str, page: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:

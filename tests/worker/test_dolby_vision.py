@@ -15,7 +15,7 @@ from tqstudio.errors import ErrorCode
 
 from .conftest import MakeJob, RecordingReport, run
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_is_left")]
 
 
 @pytest.fixture
