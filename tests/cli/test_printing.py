@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.cli import printing
-from tqstudio.cli.commands.studio.events import parse_since
+from tqstudio.cli.options import parse_since
 from tqstudio.errors import ErrorCode, TqError
 
 

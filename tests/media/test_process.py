@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -20,6 +23,7 @@ from tqstudio.engine.media.ffmpeg.errors import classify_exit
 from tqstudio.engine.media.ffmpeg.process import Progress, Run, parse_progress, start
 from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, encoding_error
 from tqstudio.errors import ErrorCode, TqError
+from waiting import until
 
 ENDLESS = ("-hide_banner", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-f", "null", "-")
 
@@ -37,6 +41,43 @@ def test_progress_log_and_exit_status(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     assert "lavfi" in run.log_tail()
     run.kill()
     assert run.poll() == 0
+
+
+def test_what_it_used_is_what_the_kernel_counted(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    source = ("-f", "lavfi", "-i", "testsrc2=s=1280x720:d=4", "-c:v", "libx264", "-f", "null", "-")
+    run = start([ffmpeg.path, "-hide_banner", *source], tmp_path, tmp_path / "log")
+    seen = 0
+    while run.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            seen = max(seen, psutil.Process(run.pid).memory_info().rss)
+        earlier = run.cpu_s
+        time.sleep(0.02)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    counted = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert run.poll() == 0
+    assert run.cpu_s == pytest.approx(counted, abs=0.01)
+    assert 0 < earlier <= run.cpu_s + 0.02, "it is known while it runs"
+    # The kernel sums up the memory of threads from time to time.
+    assert seen * 0.9 < run.peak_memory < seen * 1.5
+
+
+def test_what_a_killed_one_used_is_known(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    source = ("-f", "lavfi", "-i", "testsrc2=s=1280x720", "-c:v", "libx264", "-f", "null", "-")
+    run = start([ffmpeg.path, "-hide_banner", *source], tmp_path, tmp_path / "log")
+    until(lambda: run.poll() is None and run.cpu_s > 0.3, "it works")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run.kill()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    counted = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert run.cpu_s == pytest.approx(counted, abs=0.01)
+
+
+def test_waiting_for_it_has_an_end(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    run = endless(ffmpeg, tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.wait(0.05)
+    run.kill()
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])

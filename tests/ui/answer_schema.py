@@ -17,6 +17,7 @@ TYPES: dict[tuple[str, str], Any] = {
     ("GET", "jobs/{}"): answers.JobDetail,
     ("POST", "jobs/actions"): dict[str, list[answers.ActionResult]],
     ("GET", "events"): answers.EventPage,
+    ("GET", "stats"): answers.StatisticsView,
     ("GET", "workers"): dict[str, list[answers.WorkerView]],
     ("POST", "workers/{}/{}"): answers.WorkerView,
     ("GET", "folders"): dict[str, list[answers.FolderView]],

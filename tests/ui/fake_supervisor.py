@@ -47,6 +47,7 @@ from .samples import (
     sample_events,
     sample_folders,
     sample_jobs,
+    sample_statistics,
     sample_workers,
 )
 
@@ -58,6 +59,7 @@ QUERIES: dict[str, set[str]] = {
     | {"deleted"},
     "events": {"after", "before", "job", "limit", "since"},
     "log": {"attempt"},
+    "stats": {"by"},
 }
 """The query parameters of each list."""
 FIRST_NEW = 400
@@ -220,6 +222,8 @@ class FakeSupervisor:
                 return {"results": [self._act(number, request) for number in request.ids]}
             case "GET", ["events"]:
                 return self._events(**call.params)
+            case "GET", ["stats"]:
+                return sample_statistics(call.params["by"])
             case "GET", ["workers"]:
                 return {"workers": self.workers}
             case "POST", ["workers", name, verb]:

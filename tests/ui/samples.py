@@ -403,6 +403,8 @@ def job_detail(row: Any) -> Any:
         "resumed_from": 0,
         "resumed_at_s": 0.0,
         "steps": steps,
+        "cpu_s": 1930.4,
+        "peak_memory_bytes": 846_000_000,
         "started_at": ago(2000),
         "ended_at": ago(1500),
         "last_progress_at": ago(1500),
@@ -537,4 +539,46 @@ def job_detail(row: Any) -> Any:
         },
         "attempts_log": [attempt, second] if started else [],
         "events": [],
+    }
+
+
+def statistics_row(key: str, done: int, failed: int = 0, **more: Any) -> Any:
+    attempts = done + 2 * failed
+    return {
+        "key": key,
+        "done": done,
+        "failed": failed,
+        "attempts": attempts,
+        "media_s": done * 1260.0,
+        "bytes_in": done * 812_000_000,
+        "bytes_out": done * 530_000_000,
+        "wall_s": attempts * 540.0,
+        "cpu_s": attempts * 1930.0,
+        "speed": done * 1260.0 / (attempts * 540.0) if attempts else None,
+        "eta_error": 0.12 if done else None,
+        "eta_error_p90": 0.34 if done else None,
+    } | more
+
+
+def sample_statistics(by: str) -> Any:
+    """A month with idle days; its jobs are of two workers and of batches, or of none."""
+    first = NOW - timedelta(days=29)
+    days = [
+        statistics_row(
+            f"{first + timedelta(days=at):%Y-%m-%d}", at * 7 % 23 if at % 6 else 0, int(at % 9 == 4)
+        )
+        for at in range(30)
+    ]
+    done, failed = (sum(day[each] for day in days) for each in ("done", "failed"))
+    rows = {
+        "day": days,
+        "worker": [statistics_row("cpu-0", done - 90, failed), statistics_row("cpu-1", 90)],
+        "batch": [statistics_row("wedding-raw-2026", 40, 1), statistics_row("", done - 40, failed - 1)],
+    }
+    return {
+        "since": ago(29 * 86_400 + 43_200),
+        "until": ago(0),
+        "by": by,
+        "total": statistics_row("", done, failed),
+        "rows": rows[by],
     }

@@ -18,6 +18,7 @@ from tqstudio.ui.data.model import Link
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.folders import FoldersScreen
 from tqstudio.ui.screens.job.screen import JobScreen
+from tqstudio.ui.screens.statistics import StatisticsScreen
 from tqstudio.ui.screens.text import TextScreen
 from tqstudio.words.symbols import ASCII
 
@@ -53,6 +54,8 @@ def _reading(app: StudioApp) -> bool:
         return "available" not in screen.query_one("#profile", Input).placeholder
     if isinstance(screen, JobScreen):
         return screen.detail is None
+    if isinstance(screen, StatisticsScreen):
+        return not screen.views
     return isinstance(screen, FoldersScreen) and app.studio.model.folders is None
 
 
@@ -100,6 +103,22 @@ def test_views(view: str, theme: str, make_app: MakeApp, door: FakeSupervisor, s
         door.folders.append(missing_folder())
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
+
+
+STATISTICS = [
+    ("80x24-dark", (80, 24), {}),
+    ("80x24-ascii", (80, 24), {"glyphs": ASCII}),
+    ("160x50-light", (160, 50), {"theme": "paper"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "options"), [case[1:] for case in STATISTICS], ids=[case[0] for case in STATISTICS]
+)
+def test_statistics(
+    size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, snap_compare: Any
+) -> None:
+    assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing("5"))
 
 
 def test_no_supervisor(make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:

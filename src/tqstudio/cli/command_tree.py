@@ -55,6 +55,7 @@ VERBS: Verbs = {
         },
     ),
     "events": "studio.events:events",
+    "stats": "jobs.statistics:stats",
     "folder": (
         "Manage drop folders, whose videos are transcoded automatically.",
         {

@@ -146,3 +146,21 @@ def autorestart_limit(times: int | None, off: bool) -> int | None:
 def listed(values: list[str] | None) -> list[str]:
     """Split `--ext mp4,mkv --ext mov` into one list."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_since(text: str) -> str:
+    """Convert `10m` or a date to ISO 8601 in UTC; raise BAD_REQUEST for anything else."""
+    from datetime import UTC, datetime, timedelta
+
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _SECONDS and number.replace(".", "", 1).isdigit():
+            return (datetime.now(UTC) - timedelta(seconds=float(number) * _SECONDS[unit])).isoformat()
+        # A time without a zone is local time.
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
+        hint = "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00"
+        raise TqError(ErrorCode.BAD_REQUEST, f"--since {text} is not a time", hint) from None

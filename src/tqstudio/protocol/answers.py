@@ -173,6 +173,10 @@ class AttemptView(TypedDict):
     steps: dict[str, float]
     """Seconds spent in each step. `thumbnail` runs in parallel to `transcode`; `finalize` includes publishing
     by the supervisor."""
+    cpu_s: float | None
+    """Processor seconds of its ffmpeg processes so far; None if not measured."""
+    peak_memory_bytes: int | None
+    """Largest resident memory of one of them."""
     started_at: str
     ended_at: str | None
     """Of a lost attempt: when the loss was detected."""
@@ -488,6 +492,41 @@ class StatusView(TypedDict):
     eta: EtaView | None
     """The same with its range."""
     eta_error: EtaError
+
+
+class StatisticsRow(TypedDict):
+    """Sums of the attempts that ended in a time. Media and bytes are those of jobs that are done."""
+
+    key: str
+    """The day, batch or worker; empty for jobs without a batch, and for the total."""
+    done: int
+    failed: int
+    """Jobs that failed for good."""
+    attempts: int
+    media_s: float
+    bytes_in: int
+    """Of the sources."""
+    bytes_out: int
+    """Of what was encoded of them."""
+    wall_s: float
+    """Time of all attempts, also of those that did not complete their job."""
+    cpu_s: float
+    """Processor seconds of their ffmpeg processes."""
+    speed: float | None
+    """`media_s` ÷ `wall_s`, a multiple of real time; None without attempts."""
+    eta_error: float | None
+    """Median of |predicted − actual| ÷ actual, in whole percents; None without predictions."""
+    eta_error_p90: float | None
+    """What nine of ten predictions did not exceed."""
+
+
+class StatisticsView(TypedDict):
+    since: str
+    until: str
+    by: Literal["day", "batch", "worker"]
+    total: StatisticsRow
+    rows: list[StatisticsRow]
+    """Of every day, oldest first, or of the batches or workers, at most 100, latest first."""
 
 
 class JobPage(TypedDict):

@@ -54,6 +54,11 @@ def status() -> Call[answers.StatusView]:
     return Call("GET", "/v1/status")
 
 
+def statistics(by: str = "day", since: str | None = None) -> Call[answers.StatisticsView]:
+    """Sums by day, batch or worker since an ISO 8601 time, by default of 30 days."""
+    return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
+
+
 def jobs(
     *,
     statuses: Sequence[str] = (),

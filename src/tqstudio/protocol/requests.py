@@ -330,6 +330,10 @@ class ProgressRequest(Token):
     warnings: list[WarningReport] | None = None
     """All that are known so far; None if unchanged."""
     steps: dict[Step, Amount] = Field(default_factory=dict)
+    cpu_s: Amount | None = None
+    """Processor seconds of all ffmpeg processes of this attempt so far."""
+    peak_memory_bytes: Count | None = None
+    """Largest resident memory of one of them."""
     argv: list[list[str]] | None = None
     resumed_from: Count | None = None
     resumed_at_s: Amount | None = None

@@ -57,6 +57,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/profiles": Role.VIEW,
         "GET /v1/doctor": Role.VIEW,
         "GET /v1/alerts": Role.VIEW,
+        "GET /v1/stats": Role.VIEW,
         "POST /v1/jobs/actions": Role.OPERATE,
         "POST /v1/queue/pause": Role.OPERATE,
         "POST /v1/queue/resume": Role.OPERATE,

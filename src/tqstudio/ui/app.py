@@ -336,6 +336,7 @@ class StudioApp(App[None]):
     do_view_workers = partialmethod(_do_view, "workers")
     do_view_folders = partialmethod(_do_view, "folders")
     do_view_history = partialmethod(_do_view, "history")
+    do_view_statistics = partialmethod(_do_view, "statistics")
 
     async def _do_move(self, move: str, distance: int, _: str) -> None:
         for screen in self.painter.full_screens():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,21 @@ def source_size(source: SourceSummary) -> str:
         return ""
     rate = f"{fps:.0f}" if fps else ""
     return f"{min(width, height)}p{rate}"
+
+
+def sparkline(values: Sequence[float | None], heights: str) -> str:
+    """Draws one block per value, the largest at full height; only zero and None are as low as the first.
+
+    Args:
+        heights: blocks of growing height, as `Glyphs.heights`.
+    """
+    most, top = max((value or 0.0 for value in values), default=0.0), len(heights) - 1
+    return "".join(heights[max(1, round(value / most * top)) if value else 0] for value in values)
+
+
+def share(value: float | None) -> str:
+    """Formats a share of 1: `12%`."""
+    return "" if value is None else f"{value:.0%}"
 
 
 def parse_time(text: str | None) -> datetime | None:

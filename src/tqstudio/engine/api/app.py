@@ -9,7 +9,17 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, monitoring, system, videos, worker_api, workers
+from tqstudio.engine.api import (
+    events,
+    folders,
+    jobs,
+    monitoring,
+    statistics,
+    system,
+    videos,
+    worker_api,
+    workers,
+)
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.network import tokens, uploads
@@ -38,7 +48,8 @@ def make_app(studio: Services) -> ASGIApp:
         },
     )
     app.state.studio, app.state.monitor = studio, Monitor(studio)
-    for module in (worker_api, workers, jobs, videos, uploads, folders, events, system, tokens):
+    of_clients = (workers, jobs, videos, uploads, folders, events, statistics, system, tokens)
+    for module in (worker_api, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(monitoring.router)
     for error in (TqError, RequestValidationError, OverflowError, Exception):

@@ -35,6 +35,8 @@ class LiveJob:
     eta_s: float | None = None
     renditions: tuple[RenditionRow, ...] | None = None
     steps: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
     argv: tuple[tuple[str, ...], ...] | None = None
     resumed_from: int | None = None
     resumed_at_s: float | None = None
@@ -147,6 +149,8 @@ class LiveBoard:
             progress=max(before.progress, report.progress),
             stored=before.stored,
             renditions=_timed(report, before),
+            cpu_s=before.cpu_s if report.cpu_s is None else report.cpu_s,
+            peak_memory_bytes=report.peak_memory_bytes or before.peak_memory_bytes,
             argv=report.argv or before.argv,
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
             resumed_at_s=before.resumed_at_s if report.resumed_at_s is None else report.resumed_at_s,

@@ -117,6 +117,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         detail=f"generation {row.number}{_linked(manifest)}",
         warnings=warnings,
         silent=settled,
+        bytes_out=_encoded_bytes(publication),
     ):
         return False
     progress.lengthen(db, publication.token, Step.FINALIZE, time.monotonic() - publication.begun)
@@ -139,6 +140,12 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
     if manifest.source is not None:
         removals.plan(db, row.job, manifest.source)
     return True
+
+
+def _encoded_bytes(publication: Publication) -> int:
+    """The size of what the job encoded, without what was kept or linked."""
+    new = {each.name for each in publication.manifest.renditions if each.linked_from is None}
+    return sum(row.size for row in publication.rows if row.name in new)
 
 
 def _linked(manifest: Manifest) -> str:

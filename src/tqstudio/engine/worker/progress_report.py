@@ -29,6 +29,7 @@ class Report:
         self._speed: float | None = None
         self._eta_s: float | None = None
         self._steps: dict[str, float] = {}
+        self._cpu_s, self._peak_memory = 0.0, 0
         self._renditions: list[dict[str, Any]] | None = None
         self._details: dict[str, Any] = {}
 
@@ -64,6 +65,11 @@ class Report:
             self._speed = speed if speed is not None and math.isfinite(speed) else None
             self._eta_s = eta_s
 
+    def use(self, cpu_s: float, peak_memory: int) -> None:
+        """Set the processor seconds of all ffmpeg runs, and the bytes of memory of the largest."""
+        with self._lock:
+            self._cpu_s, self._peak_memory = cpu_s, peak_memory
+
     def show(self, renditions: Sequence[dict[str, Any]]) -> None:
         """Replace the states of the qualities (`requests.RenditionReport`)."""
         with self._lock:
@@ -85,6 +91,8 @@ class Report:
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),
                 "renditions": self._renditions,
                 "steps": dict(self._steps),
+                "cpu_s": round(self._cpu_s, 3),
+                "peak_memory_bytes": self._peak_memory,
                 **self._details,
             }
 

@@ -15,9 +15,9 @@ from textual.binding import Binding, BindingType
 from tqstudio.lifecycle import Operation
 from tqstudio.ui.data.target import Target, refusal
 
-View = Literal["queue", "job", "workers", "folders", "history", "text"]
+View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
-SCROLLED: tuple[View, ...] = (*LISTS, "job", "text")
+SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text")
 JOBS: tuple[View, ...] = ("queue", "job")
 
 
@@ -113,6 +113,7 @@ ACTIONS: tuple[Action, ...] = (
     _everywhere("view_workers", ("2",), "workers", "show the workers"),
     _everywhere("view_folders", ("3",), "folders", "show the drop folders"),
     _everywhere("view_history", ("4",), "history", "show the event history"),
+    _everywhere("view_statistics", ("5",), "statistics", "show what was done in the last 30 days"),
     _everywhere(
         "back", ("escape",), "back", "go back: close, clear filter, clear marks, queue", 45, palette=False
     ),

@@ -12,12 +12,13 @@ VIEWS: dict[str, str] = {
     "workers": "workers.WorkersScreen",
     "folders": "folders.FoldersScreen",
     "history": "history.HistoryScreen",
+    "statistics": "statistics.StatisticsScreen",
 }
 """Module and class of each view's screen."""
 
 LATER = (
     *("job.screen", "job.source_facts", "text", "help", "dialogs.dialogs"),
-    *("dialogs.ask_path", "workers", "folders", "history", "command_palette"),
+    *("dialogs.ask_path", "workers", "folders", "history", "statistics", "command_palette"),
 )
 """Modules imported soon after the first picture: their first use is fast then, and an upgrade installed
 meanwhile is not mixed with the running version."""

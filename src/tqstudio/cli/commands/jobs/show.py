@@ -257,20 +257,22 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
         return
     printing.out()
     printing.table(
-        ("#", "WORKER", "BEGAN", "TOOK", "FROM", "OUTCOME", "CODE"),
+        ("#", "WORKER", "BEGAN", "TOOK", "CPU", "MEMORY", "FROM", "OUTCOME", "CODE"),
         [
             (
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
                 fmt.lasted(a["started_at"], _last_seen(a)),
+                fmt.clock_duration(a["cpu_s"]),
+                units.size(a["peak_memory_bytes"]),
                 _resumed_from(a),
                 a["outcome"],
                 a["error_code"] or "",
             )
             for a in attempts
         ],
-        right=(0, 3),
+        right=(0, 3, 4, 5),
     )
 
 

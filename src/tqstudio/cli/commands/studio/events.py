@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.options import JsonFlag, parse_since
 from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
@@ -27,7 +27,6 @@ ATTACH_AGAIN_S = 0.2
 COLUMNS = ("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail")
 _TEST_S = 700.0
 """Longer than the supervisor waits for a channel."""
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def events(
@@ -106,22 +105,6 @@ def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]
             return
         # The supervisor disconnected a reader that was too slow, or is shutting down.
         time.sleep(ATTACH_AGAIN_S)
-
-
-def parse_since(text: str) -> str:
-    """Convert `10m` or a date to ISO 8601 in UTC; raise BAD_REQUEST for anything else."""
-    from datetime import UTC, datetime, timedelta
-
-    number, unit = text[:-1], text[-1:]
-    if unit in _UNITS and number.replace(".", "", 1).isdigit():
-        return (datetime.now(UTC) - timedelta(seconds=float(number) * _UNITS[unit])).isoformat()
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        hint = "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00"
-        raise TqError(ErrorCode.BAD_REQUEST, f"--since {text} is not a time", hint) from None
-    # A time without a zone is local time.
-    return given.astimezone(UTC).isoformat()
 
 
 def _csv_writer() -> Callable[[EventView], None]:

@@ -264,7 +264,12 @@ class Launcher:
     def end(self, task: Task) -> None:
         """Kill a run if it is alive, record its exit status and remove its directory. Idempotent."""
         task.run.kill()
-        self.records[task.number] = replace(self.records[task.number], returncode=task.run.poll())
+        self.records[task.number] = replace(
+            self.records[task.number],
+            returncode=task.run.poll(),
+            cpu_s=task.run.cpu_s,
+            peak_memory=task.run.peak_memory,
+        )
         shutil.rmtree(task.directory, ignore_errors=True)
 
     def _launch(

@@ -170,6 +170,10 @@ class RunRecord:
     """It decodes from the start of the source to reach its first frame, instead of seeking."""
     starts_at_s: float = 0.0
     """Seconds of video before its first frame."""
+    cpu_s: float = 0.0
+    """Processor seconds, once it has ended."""
+    peak_memory: int = 0
+    """Its largest resident memory in bytes."""
 
 
 MAX_UNVERIFIED = 0.999

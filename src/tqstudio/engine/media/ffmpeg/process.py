@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -28,6 +30,9 @@ from tqstudio.errors import ErrorCode, TqError
 _T = TypeVar("_T")
 _LOG_TAIL_BYTES = 16 * 1024
 _REAP_TIMEOUT_S = 10.0
+_WAIT_POLL_S = 0.01
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PEAK_KB = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,10 @@ class Run:
         """The ffmpeg command, without the program in front of it."""
         self.log_path = log_path
         self.started = time.monotonic()
+        self.cpu_s = 0.0
+        """Processor seconds that it has used, as of the last `poll`; exact once it has exited."""
+        self.peak_memory = 0
+        """Largest resident memory in bytes, as of the last `poll` while it ran; 0 before the first."""
         self._process = process
         self._progress = Progress()
         self._reader: threading.Thread | None = None
@@ -80,11 +89,36 @@ class Run:
 
     def poll(self) -> int | None:
         """The exit status (negative: the signal that terminated it), or None while it runs."""
-        return self._process.poll()
+        if self._process.returncode is None:
+            self._measure()
+            # Popen does not keep what the kernel counted.
+            pid, status, used = os.wait4(self._process.pid, os.WNOHANG)
+            if pid:
+                self.cpu_s = used.ru_utime + used.ru_stime
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode
+
+    def _measure(self) -> None:
+        """Read what it has used so far.
+
+        Of memory the kernel's final count is no use: it includes that of this process, from before the exec.
+        """
+        try:
+            counters = Path(f"/proc/{self._process.pid}/stat").read_bytes().rpartition(b")")[2].split()
+            peak = _PEAK_KB.search(Path(f"/proc/{self._process.pid}/status").read_bytes())
+        except OSError:
+            return
+        self.cpu_s = (int(counters[11]) + int(counters[12])) / _TICKS_PER_S
+        if peak:
+            self.peak_memory = max(self.peak_memory, int(peak[1]) * 1024)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it exits and return the exit status; subprocess.TimeoutExpired after `timeout`."""
-        status = self._process.wait(timeout)
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() >= until:
+                raise subprocess.TimeoutExpired(self.argv, timeout or 0)
+            time.sleep(_WAIT_POLL_S)
         if self._reader is not None:
             # The pipe closes with ffmpeg; a grandchild of a wrapper may keep it open a little longer.
             self._reader.join(1.0)
@@ -95,12 +129,13 @@ class Run:
 
         SIGTERM would take up to 12 s and leave a short last segment with its final name.
         """
-        if self._process.poll() is None:
+        if self.poll() is None:
             # Kill the process group, because a wrapper script may run ffmpeg as a child.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            # Not by Popen, which would reap it first.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
         # A process in uninterruptible I/O (dead network mount) exits later.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_REAP_TIMEOUT_S)

@@ -424,6 +424,32 @@ class Attempt(SQLModel, table=True):
     error_code: str = _text(optional=True)
     error_text: str = _text(optional=True)
     log: str = _text(optional=True)
+    cpu_s: float = _float(optional=True)
+    """Processor seconds of its ffmpeg processes."""
+    peak_memory_bytes: int = _big(optional=True)
+
+
+class Statistic(SQLModel, table=True):
+    """The figures of an attempt that ended. Rows are small and sorted by time, so that a million are quickly
+    added up; they outlive their jobs."""
+
+    __table_args__ = {"sqlite_with_rowid": False}
+    at: int = Field(sa_column=Column(BigInteger, primary_key=True))
+    """When it ended."""
+    job_id: int = Field(sa_column=Column(Integer, primary_key=True))
+    epoch: int = Field(sa_column=Column(Integer, primary_key=True))
+    status: str = _text()
+    """The job's status after it."""
+    worker: str = _text()
+    batch: str = _text(optional=True)
+    wall_s: float = _float()
+    cpu_s: float = _float()
+    media_s: float = _float()
+    """Seconds of source of a job that it completed; as the bytes, 0 for others."""
+    bytes_in: int = _big(default=0)
+    bytes_out: int = _big(default=0)
+    off_percent: int = _int(optional=True)
+    """Error of the estimate of the job that it completed, in percent of the actual time."""
 
 
 class Worker(SQLModel, table=True):
@@ -616,6 +642,7 @@ published = _tables["published"]
 removal = _tables["removal"]
 rendition = _tables["rendition"]
 speed = _tables["speed"]
+statistic = _tables["statistic"]
 supervisor = _tables["supervisor"]
 token = _tables["token"]
 upload = _tables["upload"]

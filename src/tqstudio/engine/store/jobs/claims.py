@@ -18,6 +18,7 @@ from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import attempt, const, gate, job, worker
 from tqstudio.engine.store.db.tables import supervisor as supervisors
+from tqstudio.engine.store.machine import statistics
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus
 
@@ -299,9 +300,13 @@ def end_attempt(
     answer: JobStatus,
     code: str | None = None,
     error: str | None = None,
+    silent: bool = False,
+    bytes_out: int = 0,
 ) -> None:
+    """Ends the attempt of a lease; the rest as in `statistics.record`."""
     ended = {"ended_at": now, "outcome": outcome, "answer": answer, "error_code": code, "error_text": error}
     db.execute(_END_ATTEMPT, {**lease.token.values, **ended})
+    statistics.record(db, lease.job, lease.epoch, now=now, status=answer, silent=silent, bytes_out=bytes_out)
 
 
 def first_answer(db: Connection, token: Token) -> JobStatus | None:

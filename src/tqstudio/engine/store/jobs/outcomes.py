@@ -170,7 +170,7 @@ def _ending(
         db, lease.job, trigger, now=now, lease=lease, actor=actor, worker=actor, detail=detail, assign=assign
     )
     answer = target_of(trigger)
-    claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
+    claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail, silent=silent)
     return answer
 
 
@@ -233,7 +233,9 @@ def lose(
         },
     )
     answer = target_of(verdict.trigger)
-    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=verdict.code, error=why)
+    claims.end_attempt(
+        db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=verdict.code, error=why, silent=True
+    )
     return answer
 
 
@@ -247,7 +249,9 @@ def requeue(
     lease = current
     move(db, lease.job, EventKind.RELEASE, now=now, lease=lease, actor="supervisor", detail=why, event=event)
     answer, code = JobStatus.PENDING, ErrorCode.WORKER_LOST
-    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why)
+    claims.end_attempt(
+        db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why, silent=True
+    )
     return answer
 
 
@@ -260,10 +264,12 @@ def complete(
     detail: str,
     warnings: Sequence[WarningView] = (),
     silent: bool = False,
+    bytes_out: int = 0,
 ) -> bool:
     """Marks a job done whose generation is in place; False if the lease is lost.
 
-    Each warning gets an event of its own. A `silent` worker may have ended long ago.
+    Each warning gets an event of its own. A `silent` worker may have ended long ago; `bytes_out` is the size
+    of what it encoded.
     """
     lease = claims.held(db, token)
     if lease is None:
@@ -301,5 +307,13 @@ def complete(
                 detail=warning["text"],
             )
         quarantine.succeeded(db, lease.worker_id)
-        claims.end_attempt(db, lease, AttemptOutcome.DONE, now=now, answer=JobStatus.DONE)
+        claims.end_attempt(
+            db,
+            lease,
+            AttemptOutcome.DONE,
+            now=now,
+            answer=JobStatus.DONE,
+            silent=silent,
+            bytes_out=bytes_out,
+        )
     return moved

@@ -76,6 +76,8 @@ def save(
     encoder: str | None,
     at: int,
     warnings: Sequence[WarningView] | None = None,
+    cpu_s: float | None = None,
+    peak_memory_bytes: int | None = None,
 ) -> float | None:
     """Stores a running job's progress; returns the stored progress, None if the lease is lost.
 
@@ -98,6 +100,8 @@ def save(
         "resumed_at_s": resumed_at_s,
         "encoder": encoder,
         "last_progress_at": at,
+        "cpu_s": cpu_s,
+        "peak_memory_bytes": peak_memory_bytes,
     }
     db.execute(_SAVE_ATTEMPT, {**token.values, **_known(values)})
     if reported is not None:
@@ -197,6 +201,8 @@ class AttemptRow:
     resumed_from: int | None
     resumed_at_s: float | None
     steps: Mapping[str, float]
+    cpu_s: float | None
+    peak_memory_bytes: int | None
     started_at: int
     ended_at: int | None
     last_progress_at: int | None

@@ -149,6 +149,10 @@ class Watch:
             self._poster_s = encode.side.poster_s
             self.report.end(Step.THUMBNAIL, encode.side.poster_s)
             self.log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
+        # Those of runs that have ended are in their records.
+        used = [(run.cpu_s, run.peak_memory) for run in encode.runs]
+        used += [(task.run.cpu_s, task.run.peak_memory) for task in encode.tasks]
+        self.report.use(sum(cpu_s for cpu_s, _ in used), max((memory for _, memory in used), default=0))
         self.log.follow(encode.runs)
 
     def require_accepted(self) -> None:

@@ -214,7 +214,7 @@ def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -
 
 
 def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
-    """Duration, position it resumed from and start time; the least important last."""
+    """Duration, position it resumed from, start time and what ffmpeg used; the least important last."""
     now = doc.studio.model.now()
     # A lost attempt counts until its last known progress.
     last = attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
@@ -224,7 +224,9 @@ def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
     resumed = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
-    return [f"{fmt.clock_duration(took):>5}", resumed, fmt.moment(attempt["started_at"], now)]
+    cpu, memory = fmt.clock_duration(attempt["cpu_s"]), units.short_size(attempt["peak_memory_bytes"])
+    used = " ".join(filter(None, (f"cpu {cpu}" if cpu else "", memory)))
+    return [f"{fmt.clock_duration(took):>5}", resumed, fmt.moment(attempt["started_at"], now), used]
 
 
 def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Strip]:

@@ -1,0 +1,55 @@
+"""`stats`: throughput, speed, bytes, processor time and errors of estimates, by day, batch or worker."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag, parse_since
+from tqstudio.cli.supervisor_session import client
+from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
+from tqstudio.words.statistics import FIGURES, series, values
+from tqstudio.words.symbols import choose_glyphs
+
+
+class By(StrEnum):
+    DAY = "day"
+    BATCH = "batch"
+    WORKER = "worker"
+
+
+def stats(
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="12h|7d|TIME", help="Since then; by default 30 days.")
+    ] = None,
+    by: Annotated[By, typer.Option("--by", help="What to add up by.")] = By.DAY,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show throughput, speed, bytes and processor time of the past, by day, batch or worker.
+
+    MEDIA, IN and OUT count jobs that are done, WORK and CPU all attempts. SPEED is MEDIA ÷ WORK. OFF is the
+    median error of the estimates; nine of ten were better than 90%.
+    """
+    from_then = None if since is None else parse_since(since)
+    view = client().send(calls.statistics(by.value, from_then))
+    if as_json:
+        printing.out_json(view)
+        return 0
+    if not view["total"]["attempts"]:
+        printing.out(f"no attempt has ended since {printing.clock(view['since'])}")
+        return 0
+    rows = [(row["key"] or "none", *values(row)) for row in view["rows"]]
+    last = ("total", *values(view["total"]))
+    if by is By.DAY and len(rows) > 1:
+        heights = choose_glyphs().heights
+        lines = {title: fmt.sparkline(series(view["rows"], key), heights) for title, key, _ in FIGURES}
+        for title in ("done", "media", "speed", "cpu"):
+            printing.out(f"{title:6} {lines[title]}")
+        printing.out()
+    heads = (by.value.upper(), *(title.upper() for title, _, _ in FIGURES))
+    printing.table(heads, [*rows, last], right=range(1, len(heads)), elastic=(0,))
+    return 0

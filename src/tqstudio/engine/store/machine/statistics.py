@@ -1,0 +1,149 @@
+"""Stores the figures of ended attempts, and adds them up: throughput, speed, processor time, estimates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, and_, bindparam, func, insert, literal, select
+
+from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import json_value
+from tqstudio.engine.store.db.tables import attempt, const, job, statistic, video
+from tqstudio.lifecycle import JobStatus
+
+_ROW = statistic.c
+_ENDED = (
+    select(
+        *attempt.c["worker", "started_at", "last_progress_at", "cpu_s"],
+        *job.c["batch", "predicted_s", "actual_s"],
+        video.c.size,
+        json_value(video.c.facts, "duration_s").label("duration_s"),
+    )
+    .join_from(attempt, job)
+    .join(video)
+    .where(attempt.c.job_id == bindparam("number"), attempt.c.epoch == bindparam("run"))
+)
+_RECORD = insert(statistic)
+
+
+def record(
+    db: Connection,
+    number: int,
+    run: int,
+    *,
+    now: int,
+    status: JobStatus,
+    silent: bool = False,
+    bytes_out: int = 0,
+) -> None:
+    """Stores the figures of an attempt that ends, after its time was added to its job.
+
+    Args:
+        number: its job.
+        run: its epoch.
+        status: the job's status from now on.
+        silent: its worker may have ended long ago, so that only the time until its last progress counts.
+        bytes_out: what it published.
+    """
+    row = db.execute(_ENDED, {"number": number, "run": run}).one()
+    until = min(now, row.last_progress_at or 0) if silent else now
+    done = status is JobStatus.DONE
+    values: dict[str, Any] = {
+        "at": now,
+        "job_id": number,
+        "epoch": run,
+        "status": status,
+        "worker": row.worker,
+        "batch": row.batch,
+        "wall_s": max(0, until - row.started_at) / MICROSECOND,
+        "cpu_s": row.cpu_s or 0.0,
+        "media_s": (row.duration_s or 0.0) if done else 0.0,
+        "bytes_in": row.size if done else 0,
+        "bytes_out": bytes_out,
+        "off_percent": None,
+    }
+    if done and row.predicted_s is not None and row.actual_s:
+        values["off_percent"] = round(abs(row.predicted_s - row.actual_s) / row.actual_s * 100)
+    db.execute(_RECORD, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The sums of some attempts; times in seconds."""
+
+    done: int = 0
+    """Jobs."""
+    failed: int = 0
+    """Jobs that failed for good."""
+    attempts: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    media_s: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    off: Counter[int] = field(default_factory=Counter)
+    """Errors of estimates in percent, with the number of jobs."""
+
+    @property
+    def speed(self) -> float | None:
+        """Seconds of finished media per second of work, including what failed; None without work."""
+        return self.media_s / self.wall_s if self.wall_s else None
+
+    def off_by(self, share: float) -> float | None:
+        """Returns the error that a share of the estimates did not exceed, as a share of the actual time."""
+        rank = share * self.off.total()
+        for percent in sorted(self.off):
+            rank -= self.off[percent]
+            if rank <= 0:
+                return percent / 100
+        return None
+
+
+def total(parts: Iterable[Figures]) -> Figures:
+    """Adds figures up."""
+    listed = list(parts)
+    names = [each.name for each in fields(Figures) if each.name != "off"]
+    sums = {name: sum(getattr(part, name) for part in listed) for name in names}
+    return Figures(**sums, off=sum((part.off for part in listed), Counter()))
+
+
+Group = Literal["worker", "batch"]
+_SPAN = and_(_ROW.at >= bindparam("since"), _ROW.at < bindparam("until"))
+_SUMMED = ("wall_s", "cpu_s", "media_s", "bytes_in", "bytes_out")
+_SUMS = (
+    func.count().filter(_ROW.status == const(JobStatus.DONE)).label("done"),
+    func.count().filter(_ROW.status == const(JobStatus.FAILED)).label("failed"),
+    func.count().label("attempts"),
+    *(func.sum(_ROW[name]).label(name) for name in _SUMMED),
+)
+
+
+def between(db: Connection, since: int, until: int) -> Figures:
+    """Adds up the attempts that ended from one time until before another."""
+    return _sums(db, literal(""), [""], since, until)[""]
+
+
+def grouped(db: Connection, by: Group, since: int, until: int, *, limit: int) -> dict[str, Figures]:
+    """Adds up the same by worker or batch, latest first; at most `limit`. Jobs without a batch are “”."""
+    key = func.coalesce(_ROW[by], "")
+    newest = select(key).where(_SPAN).group_by(key).order_by(func.max(_ROW.at).desc(), key).limit(limit)
+    keys = db.execute(newest, {"since": since, "until": until}).scalars().all()
+    return _sums(db, key, keys, since, until)
+
+
+def _sums(
+    db: Connection, key: ColumnElement[Any], keys: Sequence[str], since: int, until: int
+) -> dict[str, Figures]:
+    """Adds up by key, for these keys: one scan, as each error of estimates has sums of its own."""
+    sums = select(key.label("key"), _ROW.off_percent, *_SUMS).where(_SPAN, key.in_(keys))
+    found: dict[str, list[Figures]] = {each: [] for each in keys}
+    for row in db.execute(sums.group_by(key, _ROW.off_percent), {"since": since, "until": until}).mappings():
+        values = dict(row)
+        percent = values.pop("off_percent")
+        off = Counter() if percent is None else Counter({percent: row["done"]})
+        found[values.pop("key")].append(Figures(**values, off=off))
+    return {name: total(parts) for name, parts in found.items()}

@@ -1,0 +1,117 @@
+"""The statistics view: what was done in the last 30 days, as sums, by day, worker and batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.strip import Strip
+
+from tqstudio.errors import TqError, in_one_line
+from tqstudio.protocol import calls
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.widgets.document import Document, Section
+from tqstudio.words import format as fmt
+from tqstudio.words import statistics as figures
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.answers import StatisticsRow, StatisticsView
+
+REREAD_S = 60.0
+TWO_COLUMNS = 150
+GROUPS = ("day", "worker", "batch")
+_KEY_CELLS, _CELLS = 11, 7
+_LISTED = 30
+"""Workers and batches that are shown."""
+
+
+class StatisticsScreen(StudioScreen):
+    VIEW: ClassVar[View] = "statistics"
+    BINDINGS = bindings_of("statistics")
+
+    def body(self) -> ComposeResult:
+        self.views: dict[str, StatisticsView] = {}
+        self._problem = ""
+        self.document = Document(self.studio, self._columns, two_from=TWO_COLUMNS)
+        yield self.document
+
+    def on_mount(self) -> None:
+        self.shell.start(self.reread())
+        self.set_interval(REREAD_S, self._reread_shown)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.document.focus()
+        if self.views:
+            self.shell.start(self.reread())
+
+    async def _reread_shown(self) -> None:
+        if self.is_current:
+            await self.reread()
+
+    async def reread(self) -> None:
+        try:
+            self.views = {by: await self.studio.feed.send(calls.statistics(by)) for by in GROUPS}
+            self._problem = ""
+        except TqError as error:
+            self._problem = in_one_line(error.code, error.message, error.hint)
+        self.paint()
+
+    def tab_text(self) -> tuple[str, str]:
+        return "", "statistics"
+
+    def _columns(self, two: bool) -> list[list[Section]]:
+        """Sums, workers and batches left, days right; below each other in a narrow terminal."""
+        if not self.views or self._problem:
+            return [[self._waiting]]
+        days, workers, batches = (partial(self._table, by) for by in GROUPS)
+        if two:
+            return [[self._sums, workers, batches], [days]]
+        return [[self._sums, days, workers, batches]]
+
+    def _waiting(self, width: int) -> list[Strip]:
+        return self.document.paragraph(self._problem or "reading…", width, self.studio.palette.dim)
+
+    def _sums(self, width: int) -> list[Strip]:
+        """One line per figure: its sum, and its course over the days."""
+        palette, heights = self.studio.palette, self.studio.glyphs.heights
+        view = self.views["day"]
+        lines = [self.document.heading(f"Last {len(view['rows'])} days", width, "a block is a day")]
+        for (title, key, _), value in zip(figures.FIGURES, figures.values(view["total"]), strict=True):
+            line = self.document.start(width).gap(2).cell(figures.NAMES[title], 18, palette.faint)
+            line.cell(value or self.studio.glyphs.states["skipped"], _CELLS, palette.strong, right=True)
+            days = view["rows"][-max(0, line.room - 4) :]
+            course = fmt.sparkline(figures.series(days, key), heights)
+            lines.append(line.gap(3).add(course, palette.accent).strip())
+        return [*lines, self.document.blank(width)]
+
+    def _table(self, by: str, width: int) -> list[Strip]:
+        """One line per day, worker or batch, latest first."""
+        palette = self.studio.palette
+        rows = self.views[by]["rows"]
+        if by == "day":
+            rows = [row for row in reversed(rows) if row["attempts"]]
+        remark = f"the latest {_LISTED}" if len(rows) > _LISTED else ""
+        lines = [self.document.heading(f"By {by}", width, remark)]
+        head = self.document.start(width).gap(2).cell("", _KEY_CELLS)
+        for title, _, _ in figures.FIGURES:
+            if head.room > _CELLS:
+                head.cell(title, _CELLS, palette.faint, right=True)
+        lines.append(head.strip())
+        lines += [self._row(row, width) for row in rows[:_LISTED]]
+        if not rows:
+            lines += self.document.paragraph("nothing yet", width, palette.faint)
+        return [*lines, self.document.blank(width)]
+
+    def _row(self, row: StatisticsRow, width: int) -> Strip:
+        palette = self.studio.palette
+        line = (
+            self.document.start(width).gap(2).cell(fmt.plain(row["key"]) or "none", _KEY_CELLS, palette.text)
+        )
+        for (title, _, _), value in zip(figures.FIGURES, figures.values(row), strict=True):
+            if line.room > _CELLS:
+                style = palette.error if title == "failed" and row["failed"] else palette.dim
+                line.cell(value, _CELLS, style, right=True)
+        return line.strip()

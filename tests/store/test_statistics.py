@@ -1,0 +1,216 @@
+"""The figures of ended attempts, and their sums, held against sums of the rows themselves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from tqstudio.engine.store.db import tables
+from tqstudio.engine.store.jobs import outcomes
+from tqstudio.engine.store.jobs.claims import HeldLease
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.machine import statistics
+from tqstudio.engine.store.machine.statistics import Figures
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import Control, Operation
+
+from .conftest import NOW, SECOND, Queue, token
+
+DAY = 86_400 * SECOND
+
+
+def rows(queue: Queue) -> list[dict[str, Any]]:
+    return [dict(row) for row in queue.db.execute("SELECT * FROM statistic ORDER BY at, job_id").mappings()]
+
+
+def row(queue: Queue) -> dict[str, Any]:
+    [only] = rows(queue)
+    return only
+
+
+def used(queue: Queue, lease: HeldLease, cpu_s: float) -> None:
+    """It has reported its progress."""
+    queue.db.execute(
+        "UPDATE attempt SET cpu_s = :cpu, last_progress_at = :now WHERE job_id = :job AND epoch = :epoch",
+        {"cpu": cpu_s, "now": queue.now, "job": lease.job, "epoch": lease.epoch},
+    )
+
+
+def test_a_job_that_is_done_counts_its_media_and_bytes(queue: Queue) -> None:
+    lease, other = queue.claimed(batch="tonight"), queue.claimed(queue.worker("cpu-1"))
+    videos.set_facts(queue.db, lease.video, {"duration_s": 120.5}, quick_hash="hash")
+    queue.db.execute("UPDATE job SET predicted_s = 30 WHERE id = :id", {"id": lease.job})
+    queue.wait(40)
+    used(queue, lease, 99.5)
+    used(queue, other, 1.0)
+    queue.wait(10)
+    assert outcomes.complete(queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", bytes_out=700)
+    assert row(queue) == {
+        "at": queue.now,
+        "job_id": lease.job,
+        "epoch": lease.epoch,
+        "status": "done",
+        "worker": "cpu-0",
+        "batch": "tonight",
+        "wall_s": 50.0,
+        "cpu_s": 99.5,
+        "media_s": 120.5,
+        "bytes_in": 1000,
+        "bytes_out": 700,
+        "off_percent": 40,
+    }
+
+
+def test_an_attempt_that_does_not_complete_its_job_counts_only_its_time(queue: Queue) -> None:
+    lease = queue.claimed()
+    videos.set_facts(queue.db, lease.video, {"duration_s": 120.5}, quick_hash="hash")
+    queue.db.execute("UPDATE job SET predicted_s = 30 WHERE id = :id", {"id": lease.job})
+    used(queue, lease, 7.5)
+    queue.wait(20)
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    found = row(queue)
+    assert (found["status"], found["wall_s"], found["cpu_s"]) == ("failed", 20.0, 7.5)
+    assert (found["media_s"], found["bytes_in"], found["bytes_out"], found["off_percent"]) == (0, 0, 0, None)
+
+
+@pytest.mark.parametrize("how", ["lost", "requeued", "settled", "paused"])
+def test_a_silent_worker_counts_until_its_last_progress(queue: Queue, how: str) -> None:
+    lease = queue.claimed()
+    queue.wait(20)
+    used(queue, lease, 7.5)
+    if how == "paused":
+        queue.do(lease.job, Operation.PAUSE)
+    queue.wait(3600)
+    if how == "settled":
+        assert outcomes.complete(queue.db, token(lease), now=queue.now, worker="w", detail="", silent=True)
+    elif how == "requeued":
+        outcomes.requeue(queue.db, lease, now=queue.now, why="a restart")
+    else:
+        queue.lose(lease)
+    assert row(queue)["wall_s"] == 20.0
+
+
+def test_a_worker_that_was_never_heard_has_not_worked(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.wait(3600)
+    queue.lose(lease)
+    assert (row(queue)["wall_s"], row(queue)["cpu_s"]) == (0.0, 0.0)
+
+
+def test_each_attempt_of_a_job_counts_for_itself(queue: Queue) -> None:
+    first = queue.claimed()
+    queue.wait(5)
+    used(queue, first, 3.0)
+    queue.do(first.job, Operation.PAUSE)
+    queue.release(first, Control.PAUSE)
+    queue.do(first.job, Operation.RESUME)
+    second = queue.claim(queue.worker("cpu-1"))
+    assert second is not None
+    queue.wait(9)
+    used(queue, second, 4.0)
+    assert queue.complete(second)
+    assert [(each["worker"], each["wall_s"], each["cpu_s"], each["status"]) for each in rows(queue)] == [
+        ("cpu-0", 5.0, 3.0, "paused"),
+        ("cpu-1", 9.0, 4.0, "done"),
+    ]
+
+
+def several(queue: Queue) -> list[dict[str, Any]]:
+    """Rows of ten days, stored in no order."""
+    chosen = random.Random(7)
+    made = []
+    for number in range(400):
+        status = chosen.choice(["done", "done", "done", "failed", "pending"])
+        done = status == "done"
+        made.append(
+            {
+                "at": NOW - chosen.randrange(10 * DAY),
+                "job_id": number,
+                "epoch": 1,
+                "status": status,
+                "worker": f"cpu-{chosen.randrange(3)}",
+                "batch": chosen.choice(["one", "two", None]),
+                "wall_s": float(chosen.randrange(100)),
+                "cpu_s": float(chosen.randrange(400)),
+                "media_s": float(chosen.randrange(900)) if done else 0.0,
+                "bytes_in": chosen.randrange(10**12) if done else 0,
+                "bytes_out": chosen.randrange(10**12) if done else 0,
+                "off_percent": chosen.randrange(60) if done and chosen.random() < 0.8 else None,
+            }
+        )
+    queue.db.execute(insert(tables.statistic), made)
+    return made
+
+
+def expected(made: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    of = list(made)
+    off = sorted(each["off_percent"] for each in of if each["off_percent"] is not None)
+    sums: dict[str, Any] = {
+        name: sum(each[name] for each in of)
+        for name in ("wall_s", "cpu_s", "media_s", "bytes_in", "bytes_out")
+    }
+    return sums | {
+        "done": sum(each["status"] == "done" for each in of),
+        "failed": sum(each["status"] == "failed" for each in of),
+        "attempts": len(of),
+        "speed": sums["media_s"] / sums["wall_s"],
+        "median": off[(len(off) + 1) // 2 - 1] / 100,
+        "p90": off[-(-len(off) * 9 // 10) - 1] / 100,
+    }
+
+
+def shown(figures: Figures) -> dict[str, Any]:
+    names = ("wall_s", "cpu_s", "media_s", "bytes_in", "bytes_out", "done", "failed", "attempts", "speed")
+    return {name: getattr(figures, name) for name in names} | {
+        "median": figures.off_by(0.5),
+        "p90": figures.off_by(0.9),
+    }
+
+
+def test_sums_are_those_of_the_rows(queue: Queue) -> None:
+    made = several(queue)
+    since, until = NOW - 7 * DAY, NOW - 2 * DAY
+    within = [each for each in made if since <= each["at"] < until]
+    assert 0 < len(within) < len(made)
+    assert shown(statistics.between(queue.db, since, until)) == expected(within)
+    days = [statistics.between(queue.db, since + at * DAY, since + (at + 1) * DAY) for at in range(5)]
+    assert shown(statistics.total(days)) == expected(within)
+    for by in ("worker", "batch"):
+        groups = statistics.grouped(queue.db, by, since, until, limit=10)  # type: ignore[arg-type]
+        newest_first = sorted(within, key=lambda each: -each["at"])
+        assert list(groups) == list(dict.fromkeys(each[by] or "" for each in newest_first))
+        for name, figures in groups.items():
+            assert shown(figures) == expected(each for each in within if (each[by] or "") == name)
+
+
+def test_only_the_latest_groups_are_added_up(queue: Queue) -> None:
+    made = several(queue)
+    [(name, figures)] = statistics.grouped(queue.db, "batch", 0, NOW + 1, limit=1).items()
+    assert name == (max(made, key=lambda each: each["at"])["batch"] or "")
+    assert shown(figures) == expected(each for each in made if (each["batch"] or "") == name)
+
+
+def test_the_ends_of_a_time_belong_to_one_part_each(queue: Queue) -> None:
+    made = several(queue)
+    at = made[0]["at"]
+    assert statistics.between(queue.db, at, at + 1).attempts == 1
+    assert statistics.between(queue.db, at - 5, at).attempts == 0
+    assert list(statistics.grouped(queue.db, "worker", at, at + 1, limit=9)) == [made[0]["worker"]]
+    assert statistics.grouped(queue.db, "worker", at - 5, at, limit=9) == {}
+
+
+def test_nothing_has_no_speed(queue: Queue) -> None:
+    nothing = statistics.between(queue.db, 0, NOW)
+    assert (nothing, nothing.speed, nothing.off_by(0.5)) == (Figures(), None, None)
+
+
+@pytest.mark.usefixtures("database")
+def test_a_time_is_read_from_the_rows_in_order(queue: Queue) -> None:
+    steps = queue.db.execute(
+        "EXPLAIN QUERY PLAN SELECT sum(wall_s) FROM statistic WHERE at >= 1 AND at < 2"
+    ).all()
+    assert [step[3] for step in steps] == ["SEARCH statistic USING PRIMARY KEY (at>? AND at<?)"]
