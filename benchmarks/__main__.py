@@ -28,6 +28,7 @@ NAMES = {
     "pages": "pages of a list of a million jobs",
     "network": "the TCP listener at rest and for each call, tokens",
     "scrape": "metrics of a million jobs",
+    "statistics": "sums of a million attempts",
     "hashes": "the hashes of a source's bytes",
     "uploads": "a file to a studio of another machine",
     "encoders": "AV1 by hand, tone mapping, confinement",

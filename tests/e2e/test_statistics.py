@@ -15,7 +15,7 @@ from waiting import until
 from .conftest import MakeClip, MakeStudio
 from .studio import seconds_between
 
-# Runs the real ffmpeg, and has the shell write down what the kernel counted for itself and, in a second line, for it.
+# Writes down what the kernel counted for the shell and, in a second line, for the real ffmpeg.
 _COUNTED = """#!/bin/sh
 "{ffmpeg}" "$@"
 status=$?

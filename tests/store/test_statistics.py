@@ -21,6 +21,7 @@ from tqstudio.lifecycle import Control, Operation
 from .conftest import NOW, SECOND, Queue, token
 
 DAY = 86_400 * SECOND
+GROUPS: tuple[statistics.Group, ...] = ("worker", "batch")
 
 
 def rows(queue: Queue) -> list[dict[str, Any]]:
@@ -179,19 +180,20 @@ def test_sums_are_those_of_the_rows(queue: Queue) -> None:
     assert shown(statistics.between(queue.db, since, until)) == expected(within)
     days = [statistics.between(queue.db, since + at * DAY, since + (at + 1) * DAY) for at in range(5)]
     assert shown(statistics.total(days)) == expected(within)
-    for by in ("worker", "batch"):
-        groups = statistics.grouped(queue.db, by, since, until, limit=10)  # type: ignore[arg-type]
+    for by in GROUPS:
+        groups = statistics.grouped(queue.db, by, since, until, limit=10)
         newest_first = sorted(within, key=lambda each: -each["at"])
         assert list(groups) == list(dict.fromkeys(each[by] or "" for each in newest_first))
         for name, figures in groups.items():
             assert shown(figures) == expected(each for each in within if (each[by] or "") == name)
 
 
-def test_only_the_latest_groups_are_added_up(queue: Queue) -> None:
+@pytest.mark.parametrize("by", GROUPS)
+def test_only_the_latest_groups_are_added_up(queue: Queue, by: statistics.Group) -> None:
     made = several(queue)
-    [(name, figures)] = statistics.grouped(queue.db, "batch", 0, NOW + 1, limit=1).items()
-    assert name == (max(made, key=lambda each: each["at"])["batch"] or "")
-    assert shown(figures) == expected(each for each in made if (each["batch"] or "") == name)
+    [(name, figures)] = statistics.grouped(queue.db, by, 0, NOW + 1, limit=1).items()
+    assert name == (max(made, key=lambda each: each["at"])[by] or "")
+    assert shown(figures) == expected(each for each in made if (each[by] or "") == name)
 
 
 def test_the_ends_of_a_time_belong_to_one_part_each(queue: Queue) -> None:
@@ -199,8 +201,9 @@ def test_the_ends_of_a_time_belong_to_one_part_each(queue: Queue) -> None:
     at = made[0]["at"]
     assert statistics.between(queue.db, at, at + 1).attempts == 1
     assert statistics.between(queue.db, at - 5, at).attempts == 0
-    assert list(statistics.grouped(queue.db, "worker", at, at + 1, limit=9)) == [made[0]["worker"]]
-    assert statistics.grouped(queue.db, "worker", at - 5, at, limit=9) == {}
+    for by in GROUPS:
+        assert list(statistics.grouped(queue.db, by, at, at + 1, limit=9)) == [made[0][by] or ""]
+        assert statistics.grouped(queue.db, by, at - 5, at, limit=9) == {}
 
 
 def test_nothing_has_no_speed(queue: Queue) -> None:

@@ -6,11 +6,13 @@ import gc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.strip import Strip
 
 from tqstudio.home import Home
+from tqstudio.protocol.calls import Call
 from tqstudio.ui import run
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
@@ -321,3 +323,35 @@ async def test_a_view_that_opens_may_be_painted_before_it_is_there(make_app: Mak
             app._show(view)
             app.painter.now()
             await until(pilot, lambda: app.screen.is_mounted)
+
+
+def shown(app: StudioApp) -> str:
+    """The document on the screen."""
+    return "\n".join(each.render_line(y).text for each in app.screen.query(Document) for y in range(40))
+
+
+def stats_asked(sent: list[Call[Any]]) -> list[str]:
+    return [call.params["by"] for call in sent if call.path == "/v1/stats"]
+
+
+async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, door: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 40)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("5")
+        await until(pilot, lambda: "By worker" in shown(app), "the statistics are shown")
+        assert "Last 30 days" in shown(app)
+        asked = len(door.sent)
+        await pilot.press("escape")
+        assert "By worker" not in shown(app)
+        await pilot.press("5")
+        await until(pilot, lambda: stats_asked(door.sent[asked:]) == ["day", "worker", "batch"])
+
+
+async def test_why_there_are_no_statistics(
+    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        monkeypatch.setattr(door, "down", True)
+        await pilot.press("5")
+        await until(pilot, lambda: "NO_SUPERVISOR" in shown(app), "the reason is shown")

@@ -19,7 +19,7 @@ from tqstudio.words import statistics as figures
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import StatisticsRow, StatisticsView
 
-REREAD_S = 60.0
+REREAD_S = 300.0
 TWO_COLUMNS = 150
 GROUPS = ("day", "worker", "batch")
 _KEY_CELLS, _CELLS = 11, 7

@@ -26,7 +26,7 @@ def stats(
     since: Annotated[
         str | None, typer.Option("--since", metavar="12h|7d|TIME", help="Since then; by default 30 days.")
     ] = None,
-    by: Annotated[By, typer.Option("--by", help="What to add up by.")] = By.DAY,
+    by: Annotated[By, typer.Option("--by", metavar="day|batch|worker", help="What to add up by.")] = By.DAY,
     as_json: JsonFlag = False,
 ) -> int:
     """Show throughput, speed, bytes and processor time of the past, by day, batch or worker.
@@ -42,7 +42,7 @@ def stats(
     if not view["total"]["attempts"]:
         printing.out(f"no attempt has ended since {printing.clock(view['since'])}")
         return 0
-    rows = [(row["key"] or "none", *values(row)) for row in view["rows"]]
+    rows = [(fmt.plain(row["key"]) or "none", *values(row)) for row in view["rows"]]
     last = ("total", *values(view["total"]))
     if by is By.DAY and len(rows) > 1:
         heights = choose_glyphs().heights

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, insert, literal, select
+from sqlalchemy import RowMapping, Select, and_, bindparam, func, insert, select
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
@@ -121,29 +121,38 @@ _SUMS = (
     *(func.sum(_ROW[name]).label(name) for name in _SUMMED),
 )
 
+_WHOLE = select(_ROW.off_percent, *_SUMS).where(_SPAN).group_by(_ROW.off_percent)
+"""A row for each error of estimates, since their median is not a sum; as `_BY` for each group and error."""
+
+
+def _by(group: Group) -> Select[*tuple[Any, ...]]:
+    key = func.coalesce(_ROW[group], "").label("key")
+    last = func.max(_ROW.at).label("last")
+    sums = select(key, last, _ROW.off_percent, *_SUMS).where(_SPAN).group_by(key, _ROW.off_percent)
+    part = sums.cte("part")
+    newest = select(part.c.key).group_by(part.c.key).order_by(func.max(part.c.last).desc(), part.c.key)
+    limited = newest.limit(bindparam("limit"))
+    return select(part).where(part.c.key.in_(limited)).order_by(part.c.last.desc(), part.c.key)
+
+
+_BY: Mapping[Group, Select[*tuple[Any, ...]]] = {"worker": _by("worker"), "batch": _by("batch")}
+
 
 def between(db: Connection, since: int, until: int) -> Figures:
     """Adds up the attempts that ended from one time until before another."""
-    return _sums(db, literal(""), [""], since, until)[""]
+    rows = db.execute(_WHOLE, {"since": since, "until": until}).mappings()
+    return total(_figures(row) for row in rows)
 
 
 def grouped(db: Connection, by: Group, since: int, until: int, *, limit: int) -> dict[str, Figures]:
     """Adds up the same by worker or batch, latest first; at most `limit`. Jobs without a batch are “”."""
-    key = func.coalesce(_ROW[by], "")
-    newest = select(key).where(_SPAN).group_by(key).order_by(func.max(_ROW.at).desc(), key).limit(limit)
-    keys = db.execute(newest, {"since": since, "until": until}).scalars().all()
-    return _sums(db, key, keys, since, until)
+    found: dict[str, list[Figures]] = {}
+    for row in db.execute(_BY[by], {"since": since, "until": until, "limit": limit}).mappings():
+        found.setdefault(row["key"], []).append(_figures(row))
+    return {key: total(parts) for key, parts in found.items()}
 
 
-def _sums(
-    db: Connection, key: ColumnElement[Any], keys: Sequence[str], since: int, until: int
-) -> dict[str, Figures]:
-    """Adds up by key, for these keys: one scan, as each error of estimates has sums of its own."""
-    sums = select(key.label("key"), _ROW.off_percent, *_SUMS).where(_SPAN, key.in_(keys))
-    found: dict[str, list[Figures]] = {each: [] for each in keys}
-    for row in db.execute(sums.group_by(key, _ROW.off_percent), {"since": since, "until": until}).mappings():
-        values = dict(row)
-        percent = values.pop("off_percent")
-        off = Counter() if percent is None else Counter({percent: row["done"]})
-        found[values.pop("key")].append(Figures(**values, off=off))
-    return {name: total(parts) for name, parts in found.items()}
+def _figures(row: RowMapping) -> Figures:
+    percent = row["off_percent"]
+    sums = {label: row[label] for label in ("done", "failed", "attempts", *_SUMMED)}
+    return Figures(**sums, off=Counter() if percent is None else Counter({percent: row["done"]}))
