@@ -62,6 +62,9 @@ class StatisticsScreen(StudioScreen):
     def tab_text(self) -> tuple[str, str]:
         return "", "statistics"
 
+    async def do_back(self, _: str) -> None:
+        await self.shell.do_back("")
+
     def _columns(self, two: bool) -> list[list[Section]]:
         """Sums, workers and batches left, days right; below each other in a narrow terminal."""
         if not self.views or self._problem:
