@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Adds the columns; of earlier attempts their times, jobs and workers are known."""
+    """Adds the columns and the table; the statistics begin with the first attempt that ends from now on."""
     op.add_column("attempt", sa.Column("cpu_s", sa.Float(), nullable=True))
     op.add_column("attempt", sa.Column("peak_memory_bytes", sa.BigInteger(), nullable=True))
     op.create_table(
