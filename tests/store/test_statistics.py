@@ -18,7 +18,7 @@ from tqstudio.engine.store.machine.statistics import Figures
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Operation
 
-from .conftest import NOW, SECOND, Queue, token
+from .conftest import NOW, SECOND, Plan, Queue, token
 
 DAY = 86_400 * SECOND
 GROUPS: tuple[statistics.Group, ...] = ("worker", "batch")
@@ -211,9 +211,8 @@ def test_nothing_has_no_speed(queue: Queue) -> None:
     assert (nothing, nothing.speed, nothing.off_by(0.5)) == (Figures(), None, None)
 
 
-@pytest.mark.usefixtures("database")
-def test_a_time_is_read_from_the_rows_in_order(queue: Queue) -> None:
-    steps = queue.db.execute(
-        "EXPLAIN QUERY PLAN SELECT sum(wall_s) FROM statistic WHERE at >= 1 AND at < 2"
-    ).all()
-    assert [step[3] for step in steps] == ["SEARCH statistic USING PRIMARY KEY (at>? AND at<?)"]
+def test_a_time_is_read_from_the_rows_in_order(plan: Plan) -> None:
+    search = "SEARCH statistic USING PRIMARY KEY (at>? AND at<?)"
+    assert search in plan(statistics._WHOLE, since=1, until=2)
+    for by in GROUPS:
+        assert search in plan(statistics._BY[by], since=1, until=2, limit=9)
