@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,7 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from tqstudio import path_checks, toml_files
+from tqstudio import hours, path_checks, toml_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import LogLevel
@@ -94,6 +95,13 @@ class Settings(BaseSettings):
         description="different jobs failed in a row after which a worker must pass a test encode; 0: never",
     )
 
+    hours: str = Field(
+        "", description="when jobs may start, such as `mon-fri 22:00-06:00; sat,sun`; empty: always"
+    )
+    yield_to: str = Field(
+        "", description="programs, separated by commas, while one of which runs no further job starts"
+    )
+    run_on_battery: bool = Field(True, description="start jobs while the machine runs on battery")
     max_load: float = Field(
         0, ge=0, description="load per processor above which no further job starts; 0: no limit"
     )
@@ -164,6 +172,15 @@ class Settings(BaseSettings):
 
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
+
+    @field_validator("hours")
+    @classmethod
+    def _read_hours(cls, value: str) -> str:
+        try:
+            hours.parse(value)
+        except ValueError as error:
+            raise PydanticCustomError("hours", "{what}", {"what": str(error)}) from None
+        return value
 
     @classmethod
     def settings_customise_sources(

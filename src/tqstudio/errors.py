@@ -48,6 +48,7 @@ class ErrorCode(StrEnum):
     DISK_SILENT = "DISK_SILENT"
     GPU_SESSION = "GPU_SESSION"
     SOURCE_AWAY = "SOURCE_AWAY"
+    OUTSIDE_HOURS = "OUTSIDE_HOURS"
     OUTPUT_GONE = "OUTPUT_GONE"
     OUTPUT_SHARED = "OUTPUT_SHARED"
     OUTPUT_IN_USE = "OUTPUT_IN_USE"
@@ -211,6 +212,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RESOURCE,
             "the disk of the source is not mounted",
             "mount it again and the job resumes automatically; cancel the job if the file will not return",
+        ),
+        ErrorCode.OUTSIDE_HOURS: Meaning(
+            _RESOURCE,
+            "no job of that drop folder may start now",
+            "nothing to do: the job starts in its hours; change them with: tqstudio folder edit --hours",
         ),
         ErrorCode.OUTPUT_GONE: Meaning(
             _RESOURCE,

@@ -116,6 +116,7 @@ class GateKind(StrEnum):
     USER = "user"
     DISK = "disk"
     BACKPRESSURE = "backpressure"
+    HOURS = "hours"
 
 
 PAUSED_WITHOUT_REASON = "paused by user"

@@ -49,7 +49,7 @@ def test_it_is_off_where_a_limit_is_nothing() -> None:
 
 
 def test_this_machine_can_be_read() -> None:
-    reading = machine.measure()
+    reading = machine.measure(LIMITS)
     assert reading.load >= 0
     assert reading.memory_bytes > 0
 
@@ -65,7 +65,7 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
             Reading(0, int(1.1 * GB)),
         ]
     )
-    gate = PressureGate(LIMITS, opened, lambda: next(readings))
+    gate = PressureGate(LIMITS, opened, lambda _: next(readings))
     shut = []
     for _ in range(6):
         asyncio.run(gate.tick())
@@ -76,8 +76,8 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
 
 
 def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
-    asyncio.run(PressureGate(LIMITS, opened, lambda: Reading(9, GB)).tick())
-    asyncio.run(PressureGate(Settings(max_load=0), opened, lambda: Reading(9, 4 * GB)).tick())
+    asyncio.run(PressureGate(LIMITS, opened, lambda _: Reading(9, GB)).tick())
+    asyncio.run(PressureGate(Settings(max_load=0), opened, lambda _: Reading(9, 4 * GB)).tick())
     assert opened.read_now(gates.listing) == []
 
 

@@ -427,7 +427,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "Scheduler", _Schedule),
         (bounded_io, "on_a_thread", _on_a_thread),
-        (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
+        (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda _: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),

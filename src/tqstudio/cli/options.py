@@ -76,6 +76,33 @@ Metadata = Annotated[
 ]
 
 
+Hours = Annotated[
+    str | None,
+    typer.Option(
+        "--hours", metavar="HOURS", help="When its jobs may start: 'mon-fri 22:00-06:00; sat,sun'; '' always."
+    ),
+]
+
+
+def until(text: str | None) -> str | None:
+    """The end of a pause as ISO 8601; None if none is given.
+
+    Raises:
+        TqError: BAD_REQUEST for what is no time.
+    """
+    if text is None:
+        return None
+    from datetime import UTC, datetime
+
+    from tqstudio import hours
+
+    try:
+        return hours.moment(text, datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        hint = "write it as 30m, 2h, 3d, 07:00 or 2026-12-24T18:00"
+        raise TqError(ErrorCode.BAD_REQUEST, f"--until {readable(text)} is not a time", hint) from None
+
+
 def output_b64(output: str | None) -> str | None:
     """The output folder as a request field.
 

@@ -19,6 +19,7 @@ from tqstudio.cli import std_streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.lifecycle import QUEUE_ORDER
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import gate_reason as reason_of
 from tqstudio.words.sentences import status_word
 from tqstudio.words.symbols import UNICODE, job_state, state_of
 
@@ -165,8 +166,8 @@ def job_sign(row: JobRow) -> str:
 
 
 def gate_reason(gate: GateView) -> str:
-    """What blocks the queue, with the error code if there is one."""
-    return in_one_line(gate["code"], gate["reason"])
+    """What blocks the queue, with the error code if there is one, and until when if that is known."""
+    return in_one_line(gate["code"], reason_of(gate))
 
 
 def colourful() -> bool:

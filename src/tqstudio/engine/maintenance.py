@@ -13,6 +13,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from tqstudio.engine.files.bounded_io import on_a_thread
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.monitor import TICK_S
+from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.retry import longest_wait_s
@@ -65,6 +66,7 @@ class Maintenance:
         self._scheduler, self._studio = Scheduler(), studio
         self._settings, self._db = studio.settings, studio.db
         self._pressure = PressureGate(studio.settings, studio.db)
+        self._schedule = Schedule(studio.settings, studio.db)
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -77,6 +79,7 @@ class Maintenance:
         self._every(_STUCK_S, self._studio.stuck_workers.tick)
         self._every(TICK_S, self._studio.volumes.look)
         self._every(TICK_S, self._pressure.tick, at_once=True)
+        self._every(TICK_S, self.keep_hours, at_once=True)
         self._every(_SCANS_S, self._studio.intake.request_due_scans)
         self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
@@ -137,6 +140,11 @@ class Maintenance:
         """Requeues failed jobs with autorestart whose delay is over."""
         if await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
+
+    async def keep_hours(self) -> None:
+        """Shuts and opens the queue by its hours, and ends pauses and waits for the hours of folders."""
+        if await self._schedule.tick():
+            self._studio.dispatch.wake()
 
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""

@@ -350,6 +350,8 @@ class FolderView(TypedDict):
     """Where ladders of new videos lie below the output."""
     audio: str
     """encode or skip: what becomes of sound without video."""
+    hours: str
+    """When its jobs may start; empty: always."""
     settle_s: float
     priority: int
     autorestart: int
@@ -384,6 +386,8 @@ class GateView(TypedDict):
     """Error code; None if a person paused the queue, the load is too high, or no worker is enabled."""
     reason: str
     since: str
+    until: str | None
+    """When it opens, if that is known."""
     hint: str
     path: NotRequired[str]
     path_b64: NotRequired[str]

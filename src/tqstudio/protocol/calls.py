@@ -177,8 +177,9 @@ def remove_folder(folder_id: int) -> Call[dict[str, Any]]:
     return Call("DELETE", f"/v1/folders/{folder_id}")
 
 
-def pause_queue(reason: str = "") -> Call[answers.GateView]:
-    return Call("POST", "/v1/queue/pause", body={"reason": reason})
+def pause_queue(reason: str = "", until: str | None = None) -> Call[answers.GateView]:
+    """Let no more jobs start, until a time (ISO 8601) or until the queue is resumed."""
+    return Call("POST", "/v1/queue/pause", body={"reason": reason, "until": until})
 
 
 def resume_queue() -> Call[dict[str, Any]]:

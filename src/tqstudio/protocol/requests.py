@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from tqstudio import hours
 from tqstudio.lifecycle import Control, LogLevel, Operation, RenditionStatus, Step, WorkerKind
 from tqstudio.paths import decode
 from tqstudio.protocol.roles import Role
@@ -143,6 +144,16 @@ def _excludes(value: str) -> str:
 Patterns = list[Annotated[str, StringConstraints(max_length=200)]]
 Exclude = list[Annotated[str, StringConstraints(max_length=200), AfterValidator(_excludes)]]
 
+
+def _hours(value: str) -> str:
+    try:
+        hours.parse(value)
+    except ValueError as error:
+        raise PydanticCustomError("no_hours", "{what}", {"what": str(error)}) from None
+    return value
+
+
+Hours = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True), AfterValidator(_hours)]
 Template = Annotated[str, StringConstraints(max_length=200)]
 
 
@@ -163,6 +174,8 @@ class FolderRequest(Message):
     """Where ladders of new videos lie below the output: names, `{relative_dir}`, `{date}` and `{slug}`."""
     audio: Literal["encode", "skip"] = "skip"
     """What becomes of sound without video."""
+    hours: Hours = ""
+    """When its jobs may start, such as `mon-fri 22:00-06:00; sat,sun`; empty: always."""
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -181,6 +194,7 @@ class FolderChange(Message):
     duplicates: Literal["encode", "skip", "link"] | None = None
     template: Template | None = None
     audio: Literal["encode", "skip"] | None = None
+    hours: Hours | None = None
     settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None
@@ -191,6 +205,8 @@ class FolderChange(Message):
 
 class QueuePause(Message):
     reason: ShortText = ""
+    until: Annotated[str, StringConstraints(max_length=40)] | None = None
+    """ISO 8601: when it resumes; default: when it is resumed."""
 
 
 class QueueRetry(Message):

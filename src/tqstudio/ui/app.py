@@ -18,6 +18,7 @@ from textual.command import Provider
 from textual.screen import Screen
 from textual.widgets import Input
 
+from tqstudio import hours
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
@@ -36,6 +37,7 @@ from tqstudio.ui.signals import Signals
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
 from tqstudio.words.symbols import Glyphs, choose_glyphs
 
 START_POLL_S = 0.1
@@ -259,6 +261,24 @@ class StudioApp(App[None]):
         else:
             await self.studio.feed.send(calls.pause_queue())
             self.toast("queue paused: running jobs finish, no other starts")
+
+    async def do_pause_until(self, _: str) -> None:
+        from tqstudio.ui.screens.dialogs.dialogs import AskText
+
+        def read(typed: str) -> str:
+            return hours.moment(typed, datetime.now(UTC)).isoformat(timespec="seconds")
+
+        def answered(until: str | None) -> None:
+            if until is not None:
+                self.start(self._pause_until(until))
+
+        sentence = "Running jobs finish, no other starts; P resumes it earlier. Type 2h, 07:00 or a date."
+        wrong = "type a time such as 30m, 2h, 3d, 07:00 or 2026-12-24T18:00"
+        self.push_screen(AskText("Pause the queue until", sentence, "", read, wrong), answered)
+
+    async def _pause_until(self, until: str) -> None:
+        gate = await self.studio.feed.send(calls.pause_queue(until=until))
+        self.toast(f"queue paused{fmt.end(gate['until'])}: running jobs finish, no other starts")
 
     async def do_reconnect(self, _: str) -> None:
         self.studio.feed.try_now()

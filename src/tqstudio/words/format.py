@@ -147,6 +147,12 @@ def moment(text: str | None, now: datetime) -> str:
     return f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%m-%d %H:%M}"
 
 
+def end(text: str | None) -> str:
+    """Local date and time at which something ends, as ` until 11-26 07:00`; empty without one."""
+    at = parse_time(text)
+    return "" if at is None else f" until {at.astimezone():%m-%d %H:%M}"
+
+
 def full_moment(text: str | None, now: datetime) -> str:
     """Local date and time, and how long ago that was."""
     at = parse_time(text)

@@ -12,7 +12,7 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.paths import readable
 from tqstudio.protocol.roles import TOKEN_ACTOR
-from tqstudio.words.format import clock_duration, counted, moment, short_duration, until
+from tqstudio.words.format import clock_duration, counted, end, moment, short_duration, until
 
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
@@ -168,11 +168,13 @@ def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> 
             return "on hold since it was added – p starts it"
         case "paused":
             return f"paused{_kept(row)} – p resumes it"
+        case "retry" if row["retry_in_s"] is None:
+            return "waiting for the hours of its drop folder"
         case "retry":
             return "will be retried automatically – press p twice to retry now"
         case "pending" if gates:
             # The notice under the header says what to do about it.
-            return f"waiting: {gates[0]['reason'] if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
+            return f"waiting: {gate_reason(gates[0]) if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
         case "pending":
             read = row["source"]["width"] or row["source"]["problem"]
             return "waiting for a worker" if read else "waiting for a worker; source not analysed yet"
@@ -209,10 +211,15 @@ def gate_words(gate: answers.GateView) -> str:
     """What blocks the queue, and what to do about it."""
     if gate["kind"] == "user":
         why = "" if gate["reason"] == PAUSED_WITHOUT_REASON else f" ({gate['reason']})"
-        return f"the queue is paused{why} – P resumes it"
+        return f"the queue is paused{end(gate['until'])}{why} – P resumes it"
     if gate["kind"] == "workers":
         return f"{gate['reason']} – 2 lists the workers, e there enables one"
-    return in_one_line(gate["code"], gate["reason"], gate["hint"])
+    return in_one_line(gate["code"], gate_reason(gate), gate["hint"])
+
+
+def gate_reason(gate: answers.GateView) -> str:
+    """Why the queue is blocked, and until when if that is known."""
+    return f"{gate['reason']}{end(gate['until'])}"
 
 
 def autorestart_words(rule: answers.AutorestartView, now: datetime) -> str:
@@ -258,4 +265,6 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
         rules.append(f"ladders lie at {folder['template']}")
     if folder["audio"] == "encode":
         rules.append("sound without video is encoded")
+    if folder["hours"]:
+        rules.append(f"jobs start in these hours: {folder['hours']}")
     return rules

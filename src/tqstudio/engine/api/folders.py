@@ -90,6 +90,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "duplicates": request.duplicates,
         "template": request.template,
         "audio": request.audio,
+        "hours": request.hours,
         "settle_s": request.settle_s,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,

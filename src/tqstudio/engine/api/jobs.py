@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,13 @@ from fastapi import APIRouter, Query
 from tqstudio.engine.api import views
 from tqstudio.engine.api.dependencies import TheActor, TheStudio
 from tqstudio.engine.api.system import gate_view
-from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
@@ -33,6 +35,7 @@ router = APIRouter()
 
 LOG_TAIL_BYTES = 256 * 1024
 EVENTS_SHOWN = 200
+_LONGEST_PAUSE_US = 366 * 86_400 * MICROSECOND
 
 
 def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[answers.JobRow]:
@@ -153,7 +156,7 @@ async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
         record,
         **row,
         video_view=views.video_view(video, generation, newest, record.error),
-        not_before=views.iso(record.not_before),
+        not_before=None if record.not_before == FOREVER else views.iso(record.not_before),
         lease_epoch=record.epoch,
         lease_expires_at=views.iso(now_us() + left_us) if left_us else None,
         autorestart=views.autorestart_view(record),
@@ -201,13 +204,31 @@ async def batch_status(studio: TheStudio, batch: str) -> answers.BatchView:
 
 @router.post("/queue/pause")
 async def pause(studio: TheStudio, actor: TheActor, request: QueuePause) -> answers.GateView:
-    """Pause the queue: no more jobs start; running ones continue and no job changes."""
+    """Pause the queue: no more jobs start; running ones continue and no job changes.
+
+    With `until` it resumes then. A queue that is paused gets the new reason and end.
+    """
     reason = request.reason or PAUSED_WITHOUT_REASON
-    return gate_view(await studio.db.write(_shut_for_user, reason, actor))
+    return gate_view(await studio.db.write(_shut_for_user, reason, _until(request), actor))
 
 
-def _shut_for_user(db: Connection, reason: str, actor: str) -> GateRow:
-    gates.shut(db, GateKind.USER, reason, now=now_us(), actor=actor)
+def _until(request: QueuePause) -> int | None:
+    if request.until is None:
+        return None
+    with contextlib.suppress(ValueError, OverflowError):
+        until = views.parse_time(request.until)
+        if now_us() < until < now_us() + _LONGEST_PAUSE_US:
+            return until
+    raise TqError(
+        ErrorCode.BAD_REQUEST,
+        f"the queue cannot be paused until {request.until!r}: that is no time within a year from now",
+        "write a later time in ISO 8601, or none to pause it until it is resumed",
+    )
+
+
+def _shut_for_user(db: Connection, reason: str, until: int | None, actor: str) -> GateRow:
+    if not gates.shut(db, GateKind.USER, reason, now=now_us(), actor=actor, until=until):
+        gates.open_until(db, GateKind.USER, reason=reason, until=until)
     # Read in the same transaction: a resume may follow at once.
     return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
 

@@ -51,7 +51,8 @@ _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 _GATE_HINTS: Mapping[GateKind, str] = {
     GateKind.USER: "resume the queue with: tqstudio queue resume",
     GateKind.DISK: "check that disk; the queue resumes automatically",
-    GateKind.BACKPRESSURE: "nothing to do: the queue resumes when the load is lower",
+    GateKind.BACKPRESSURE: "nothing to do: the queue resumes automatically",
+    GateKind.HOURS: "nothing to do: the queue resumes then; change the setting hours",
 }
 
 
@@ -70,6 +71,7 @@ def gate_view(row: GateRow, waits: Waits | None = None, *, of_home: bool = False
         "code": code,
         "reason": row.reason,
         "since": iso_time(row.since),
+        "until": iso(row.until),
         "hint": _GATE_HINTS[row.kind],
     }
     if waits is None:
@@ -168,6 +170,7 @@ async def _no_worker(
             if quarantined
             else "no worker is enabled",
             "since": iso(studio.started_at if off is None else off) or "",
+            "until": None,
             "hint": f"enable one with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
         }
     ]

@@ -12,6 +12,7 @@ from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -146,7 +147,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
     waiting = status in (JobStatus.PENDING, JobStatus.PAUSED)
     summary = source_summary(record.size, record.facts, record.probe_error if waiting else None)
     renditions = live.renditions if live and live.renditions is not None else record.renditions
-    retrying = record.not_before is not None and record.not_before > now
+    wait = record.not_before - now if record.not_before is not None and record.not_before > now else None
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
     return fill(
         answers.JobRow,
@@ -156,7 +157,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
         word=job_word(
             status,
             control,
-            retrying=retrying,
+            retrying=wait is not None,
             held=record.ready_at is None and record.started_at is None,
         ),
         claim=claim_word(
@@ -170,7 +171,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
         eta_s=eta["eta_s"] if eta else None,
         eta=eta,
         actual_s=record.actual_s if status is JobStatus.DONE else None,
-        retry_in_s=(record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
+        retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
         worker=record.processed_by if running else None,
         idle_s=board.idle_s(record.id, now) if live else None,
         error=_job_error(record, studio.home),

@@ -29,7 +29,7 @@ DATABASE_ROOM_BYTES = 16_000_000
 _LOW_HOME_BYTES = 20 * DATABASE_ROOM_BYTES
 FILES_ROOM = 500
 """Inodes needed on a volume with a limited number of them: some ten minutes of a ladder."""
-OF_ONE_JOB = frozenset((ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY))
+OF_ONE_JOB = frozenset((ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY, ErrorCode.OUTSIDE_HOURS))
 """Codes with which a job waits alone."""
 
 

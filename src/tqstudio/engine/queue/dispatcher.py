@@ -32,6 +32,7 @@ from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow, TwinRow
 from tqstudio.engine.store.machine import workers
@@ -272,8 +273,9 @@ def _offered(twin: TwinRow) -> PublishedTwin:
 
 
 def _wait_alone(db: Connection, refused: Refused) -> None:
-    """Lets a job wait for its volume, so that the next ones can be claimed."""
+    """Lets a job wait for its volume or its hours, so that the next ones can be claimed."""
     waits, now = refused.waits, now_us()
     assert waits is not None
-    until = now + int(RESOURCE_WAIT_S * MICROSECOND)
+    is_closed = waits.code is ErrorCode.OUTSIDE_HOURS
+    until = FOREVER if is_closed else now + int(RESOURCE_WAIT_S * MICROSECOND)
     volume_waits.begin(db, refused.job, now=now, until=until, code=waits.code, why=waits.why, hint=waits.hint)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.strip import Strip
 
-from tqstudio import paths
+from tqstudio import hours, paths
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
-from tqstudio.ui.screens.dialogs.dialogs import Confirm
+from tqstudio.ui.screens.dialogs.dialogs import AskText, Confirm
 from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import folder_rules
@@ -154,6 +154,28 @@ class FoldersScreen(ListScreen["FolderView"]):
         if folder is not None:
             await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
             self.studio.feed.read_folders_soon()
+
+    async def do_folder_hours(self, _: str) -> None:
+        folder = self.selected()
+        if folder is None:
+            return
+
+        def read(typed: str) -> str:
+            hours.parse(typed)
+            return typed
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self.shell.start(self._set_hours(folder["id"], text))
+
+        sentence = f"Such as {hours.EXAMPLE}; empty for always. Running jobs finish."
+        wrong = f"type hours such as {hours.EXAMPLE}"
+        title = "When may jobs of this folder start?"
+        self.app.push_screen(AskText(title, sentence, folder["hours"], read, wrong), answered)
+
+    async def _set_hours(self, folder: int, text: str) -> None:
+        await self.studio.feed.send(calls.edit_folder(folder, hours=text))
+        self.studio.feed.read_folders_soon()
 
     async def do_folder_remove(self, _: str) -> None:
         folder = self.selected()

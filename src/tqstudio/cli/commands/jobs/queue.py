@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio.cli import printing
+from tqstudio.cli import options, printing
 from tqstudio.cli.options import JsonFlag, Workers
 from tqstudio.cli.supervisor_session import client, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
@@ -49,11 +49,16 @@ def pause(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Shown wherever the queue's status is shown.")
     ] = "",
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="2h|07:00|TIME", help="Resume then; default: when it is resumed."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Start no more jobs; running ones finish."""
-    gate = session().client.send(calls.pause_queue(reason))
-    text = "the queue is paused; running jobs finish. Resume with: tqstudio queue resume"
+    gate = session().client.send(calls.pause_queue(reason, options.until(until)))
+    ends = fmt.end(gate["until"])
+    text = f"the queue is paused{ends}; running jobs finish. Resume with: tqstudio queue resume"
     return printing.answer(gate, text, as_json)
 
 

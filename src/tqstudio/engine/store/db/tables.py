@@ -131,6 +131,8 @@ class Folder(SQLModel, table=True):
     template: str = _text(default="{slug}")
     """Where ladders lie below the output."""
     audio: str = _text(default="skip")
+    hours: str = _text(default="")
+    """When its jobs may start; empty: always."""
 
 
 class Video(SQLModel, table=True):
@@ -506,6 +508,8 @@ class Gate(SQLModel, table=True):
     path: bytes = _bytes(optional=True)
     """The full volume, for a disk gate."""
     since: int | None = _time(optional=False)
+    until: int | None = _time()
+    """When it is expected to open, for one that opens at a known time."""
 
 
 class Event(SQLModel, table=True):

@@ -14,6 +14,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job, video
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import NO_ESTIMATE
 from tqstudio.errors import ErrorCode
@@ -259,18 +260,19 @@ _BACKOFF = indexed_by("ix_job_backoff")
 _WAITS_UNTIL = and_(job.c.status == const(JobStatus.PENDING), job.c.not_before.is_not(None))
 
 
+_ENDS = job.c.not_before < FOREVER
 _BACKOFFS = select(job).with_hint(job, _BACKOFF, "sqlite").where(_WAITS_UNTIL)
 # Two lookups: min and max in one SELECT would scan the whole index.
 _FIRST_AND_LAST = select(
     _BACKOFFS.with_only_columns(func.min(job.c.not_before)).scalar_subquery(),
-    _BACKOFFS.with_only_columns(func.max(job.c.not_before)).scalar_subquery(),
+    _BACKOFFS.with_only_columns(func.max(job.c.not_before)).where(_ENDS).scalar_subquery(),
 )
 
 
 def is_any_due(db: Connection, *, now: int, longest_us: int) -> bool:
     """Whether the backoff of a job is over, see `promote_due`."""
     soonest, latest = db.execute(_FIRST_AND_LAST).one()
-    return soonest is not None and (soonest <= now or latest > now + longest_us)
+    return latest is not None and (soonest <= now or latest > now + longest_us)
 
 
 def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000) -> int:
@@ -278,7 +280,7 @@ def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000)
 
     A backoff beyond `longest_us` was set before the wall clock was set back.
     """
-    over = or_(job.c.not_before <= now, job.c.not_before > now + longest_us)
+    over = or_(job.c.not_before <= now, and_(job.c.not_before > now + longest_us, _ENDS))
     due = _BACKOFFS.with_only_columns(job.c.id).where(over).order_by(job.c.not_before)
     chosen = job.c.id.in_(due.limit(limit))
     return db.execute(update(job).where(chosen).values(not_before=None, ready_at=now)).rowcount

@@ -45,6 +45,8 @@ class FolderRow:
     """Where ladders of new videos lie below the output."""
     audio: str = "skip"
     """Or `encode` sound without video."""
+    hours: str = ""
+    """When its jobs may start; empty: always."""
 
 
 _FOLDERS = Rows(FolderRow, tables.folder, autorestart=None)

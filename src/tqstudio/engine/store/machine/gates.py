@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import sqlite
@@ -17,19 +18,28 @@ from tqstudio.lifecycle import GateKind, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A closed gate; `path` is the full volume of a disk gate, `since` µs since 1970 in UTC."""
+    """A closed gate; `path` is the full volume of a disk gate, times are µs since 1970 in UTC."""
 
     kind: GateKind
     reason: str
     path: bytes | None
     since: int
+    until: int | None = None
+    """When it opens, if that is known."""
 
 
 def shut(
-    db: Connection, kind: GateKind, reason: str, *, now: int, actor: str, path: bytes | None = None
+    db: Connection,
+    kind: GateKind,
+    reason: str,
+    *,
+    now: int,
+    actor: str,
+    path: bytes | None = None,
+    until: int | None = None,
 ) -> bool:
     """Closes a gate; False if it is closed already."""
-    values = {"kind": kind, "reason": reason, "path": path, "since": now}
+    values = {"kind": kind, "reason": reason, "path": path, "since": now, "until": until}
     made = db.execute(sqlite.upsert(gate).on_conflict_do_nothing(), values).rowcount
     if made:
         events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
@@ -42,6 +52,11 @@ def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     if gone:
         events.append(db, EventKind.GATE_OPENED, now=now, actor=actor, code=kind.value)
     return bool(gone)
+
+
+def open_until(db: Connection, kind: GateKind, *, reason: str, until: int | None) -> None:
+    """Changes when a closed gate opens, and why it is closed."""
+    db.execute(update(gate).where(gate.c.kind == kind).values(reason=reason, until=until))
 
 
 _LISTING = select(gate).order_by(gate.c.since)
@@ -65,10 +80,23 @@ class Need:
     """The drop folder of the source."""
     added_at: int
     """When the source was first seen, µs since 1970 in UTC."""
+    hours: str | None = None
+    """When jobs of that folder may start; empty: always."""
 
 
-_FOLDER = select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery()
-NEED = Rows(Need, video, job=job.c.id, video="id", folder=_FOLDER, added_at="created_at").columns
+def _of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+    return select(column).where(folder.c.id == video.c.folder_id).scalar_subquery()
+
+
+NEED = Rows(
+    Need,
+    video,
+    job=job.c.id,
+    video="id",
+    folder=_of_folder(folder.c.path),
+    added_at="created_at",
+    hours=_of_folder(folder.c.hours),
+).columns
 """The columns of a `Need`, in order."""
 _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
 _BY_INSTANCE = sqlite.indexed_by("ix_job_instance")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -154,6 +154,34 @@ class AskPriority(Dialog[int | None]):
             limit = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
             problem = f"{value} is out of range: {limit}"
         self.query_one(Problem).set_text(problem)
+
+
+class AskText(Dialog[str | None]):
+    """Asks for a text.
+
+    Args:
+        read: converts what was typed to the result; raises ValueError if it cannot be used.
+        wrong: what to type instead.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="text.back")]
+    HINT = "enter sets it · esc back"
+
+    def __init__(self, title: str, sentence: str, value: str, read: Callable[[str], str], wrong: str) -> None:
+        super().__init__(title, sentence)
+        self._value, self._read, self._wrong = value, read, wrong
+
+    def body(self) -> ComposeResult:
+        yield Input(self._value, compact=True)
+        yield Problem()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        try:
+            self.dismiss(self._read(event.value.strip()))
+        except (ValueError, OverflowError):
+            self.query_one(Problem).set_text(self._wrong)
 
 
 class StartProblem(Dialog[str | None]):

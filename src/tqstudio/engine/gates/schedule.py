@@ -1,0 +1,83 @@
+"""Keeps jobs from starting outside of hours: those of the queue, of a drop folder, and of a person's pause.
+
+Running jobs continue. The hours of the queue and the end of a pause are checked every few seconds; those of a
+folder when one of its jobs would start, and then the job waits alone until the folder is found open.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tqstudio import hours
+from tqstudio.config import Settings
+from tqstudio.engine.gates.decide import Waits
+from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import folder_hours
+from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine.gates import GateRow, Need
+from tqstudio.errors import MEANINGS, ErrorCode
+from tqstudio.lifecycle import GateKind
+from tqstudio.paths import display
+
+_ACTOR = "supervisor"
+
+
+def closed(need: Need) -> Waits | None:
+    """Why a job may not start outside of the hours of its drop folder; None if it may."""
+    if not need.hours or need.folder is None or hours.parse(need.hours).include(_now()):
+        return None
+    code = ErrorCode.OUTSIDE_HOURS
+    why = f"jobs of {display(need.folder)} start in its hours only: {need.hours}"
+    return Waits(need.folder, code, why, MEANINGS[code].hint)
+
+
+class Schedule:
+    """Shuts and opens the gate of the queue's hours, ends pauses, and ends waits for folders' hours."""
+
+    def __init__(self, settings: Settings, db: Database) -> None:
+        self._hours, self._db = hours.parse(settings.hours), db
+        self._reason = f"jobs start in these hours only: {settings.hours}"
+
+    async def tick(self) -> bool:
+        """Compares hours and pauses with the clock; returns whether jobs may have become claimable."""
+        now = _now()
+        closed, is_due = await self._db.read(self._look, now)
+        if is_due:
+            await self._db.write(self._settle, closed, now)
+        return is_due
+
+    def _look(self, db: Connection, now: datetime) -> tuple[set[int], bool]:
+        """Returns the folders that are closed, and whether a gate or the wait of a job has to be changed."""
+        rules = folder_hours.closing(db)
+        closed = {folder for folder, text in rules.items() if not hours.parse(text).include(now)}
+        shut = {gate.kind: gate for gate in gates.listing(db)}
+        is_over = (pause := shut.get(GateKind.USER)) is not None and _is_over(pause, now)
+        stored = shut[GateKind.HOURS].reason if GateKind.HOURS in shut else None
+        is_wrong = stored != (None if self._hours.include(now) else self._reason)
+        return closed, is_over or is_wrong or folder_hours.is_any_over(db, closed)
+
+    def _settle(self, db: Connection, closed: set[int], now: datetime) -> None:
+        at, kind = _us(now), GateKind.HOURS
+        if self._hours.include(now):
+            gates.reopen(db, kind, now=at, actor=_ACTOR)
+        else:
+            until = _us(self._hours.next_begin(now))
+            if not gates.shut(db, kind, self._reason, now=at, actor=_ACTOR, until=until):
+                gates.open_until(db, kind, reason=self._reason, until=until)
+        if any(gate.kind is GateKind.USER and _is_over(gate, now) for gate in gates.listing(db)):
+            gates.reopen(db, GateKind.USER, now=at, actor=_ACTOR)
+        folder_hours.end_waits(db, closed, now=at)
+
+
+def _is_over(gate: GateRow, now: datetime) -> bool:
+    return gate.until is not None and gate.until <= _us(now)
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(now_us() / MICROSECOND, UTC)
+
+
+def _us(moment: datetime) -> int:
+    return int(moment.timestamp() * MICROSECOND)
