@@ -36,6 +36,8 @@ def test_what_the_settings_page_allows_is_what_is_taken(key: str) -> None:
 def _tries(allowed: str) -> tuple[list[Any], list[Any]]:
     if allowed in ("text", "true, false"):
         return (["words"], [7]) if allowed == "text" else ([True, False], ["words"])
+    if example := re.fullmatch(r"such as `(.+)`", allowed):
+        return ["", example[1]], ["words", 7]
     if re.fullmatch(r"[a-z]+(, [a-z]+)+", allowed):
         return list(allowed.split(", ")), ["words", 7]
     bounds, _, whole = allowed.partition(", ")

@@ -135,8 +135,14 @@ def test_no_state_lacks_a_sign() -> None:
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOW_AND_30 = (NOW + timedelta(seconds=30)).isoformat()
-GATE: dict[str, Any] = {"kind": "disk", "code": "DISK_LOW", "reason": "job 4 has no room", "since": ""}
-GATE |= {"hint": "free some space"}
+GATE: dict[str, Any] = {
+    "kind": "disk",
+    "code": "DISK_LOW",
+    "reason": "job 4 has no room",
+    "since": "",
+    "until": None,
+}
+GATE |= {"hint": "free some space", "until": None}
 
 
 def test_a_shut_disk_gate_is_reported_with_its_code() -> None:

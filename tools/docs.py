@@ -43,7 +43,7 @@ def _allowed(field: FieldInfo) -> str:
     if field.annotation is bool:
         return "true, false"
     if field.annotation is str:
-        return "text"
+        return f"such as `{field.examples[0]}`" if field.examples else "text"
     if choices := get_args(field.annotation):
         return ", ".join(choices)
     bounds = {
@@ -96,7 +96,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
-MAX_WORDS = 14_650
+MAX_WORDS = 14_900
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
 

@@ -96,7 +96,9 @@ class Settings(BaseSettings):
     )
 
     hours: str = Field(
-        "", description="when jobs may start, such as `mon-fri 22:00-06:00; sat,sun`; empty: always"
+        "",
+        examples=["mon-fri 22:00-06:00; sat,sun"],
+        description="when jobs may start, by the local clock; empty: always",
     )
     yield_to: str = Field(
         "", description="programs, separated by commas, while one of which runs no further job starts"

@@ -45,6 +45,17 @@ def arrive(folder: Path, name: str) -> None:
     (folder / f"{name}.part").rename(folder / name)
 
 
+def test_hours_are_set_listed_and_taken_back(up: Program, drop: Path) -> None:
+    added = up("folder", "add", str(drop), "--hours", "mon-fri 22:00-06:00; sat,sun", "--json")
+    assert (added.code, added.json()["hours"]) == (0, "mon-fri 22:00-06:00; sat,sun")
+    assert "jobs start in these hours: mon-fri 22:00-06:00; sat,sun" in up("folder", "list").out
+    wrong = up("folder", "edit", str(drop), "--hours", "at night")
+    assert wrong.code == 2
+    assert "hours such as 22:00-06:00" in wrong.err
+    assert up("folder", "edit", str(drop), "--hours", "", "--json").json()["hours"] == ""
+    assert "these hours" not in up("folder", "list").out
+
+
 def test_excluded_files_get_no_job_until_nothing_is_excluded(up: Program, drop: Path) -> None:
     (drop / "raw").mkdir()
     arrive(drop / "raw", "below.mp4")

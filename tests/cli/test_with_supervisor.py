@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -640,6 +641,20 @@ def test_pausing_the_queue_changes_no_job(up: Program) -> None:
     assert "blocked" in up("status").out
     assert up("queue", "resume").code == 0
     assert up("queue", "status", "--json").json()["gates"] == []
+
+
+def test_a_pause_of_the_queue_ends_when_it_is_asked_to(up: Program) -> None:
+    paused = up("queue", "pause", "--until", "2h")
+    [gate] = up("queue", "status", "--json").json()["gates"]
+    end = datetime.fromisoformat(gate["until"])
+    assert timedelta(minutes=100) < end - datetime.now(UTC) <= timedelta(hours=2)
+    assert f"the queue is paused until {end.astimezone():%m-%d %H:%M}; " in paused.out
+    assert f"paused by user until {end.astimezone():%m-%d %H:%M}" in up("status").out
+    for wrong in ("later", "25:00", "2001-01-01"):
+        answer = up("queue", "pause", "--until", wrong, "--json")
+        assert answer.code == 2
+        assert answer.json()["error"]["code"] == "BAD_REQUEST"
+    assert up("queue", "resume").code == 0
 
 
 def _no_video(folder: Path, name: str) -> str:

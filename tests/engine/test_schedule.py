@@ -73,7 +73,7 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
 
 
 @pytest.mark.fault(
-    "It is outside of `hours`", "No job starts; running ones continue; the queue resumes then", area="queue"
+    "It is outside of `hours`", "No job starts; running ones continue; the queue resumes then", area="workers"
 )
 def test_no_job_starts_outside_of_the_hours(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(TQSTUDIO_HOURS=now_closed()).start()
@@ -129,7 +129,7 @@ def watched(desk: Desk, tmp_path: Path) -> Iterator[tuple[Desk, Any]]:
 @pytest.mark.fault(
     "It is outside of the hours of a drop folder",
     "Its jobs wait without an attempt, others start; they start when the hours begin or are changed",
-    area="queue",
+    area="workers",
 )
 def test_jobs_of_a_folder_wait_for_its_hours_and_others_start(watched: tuple[Desk, Any]) -> None:
     desk, folder = watched
@@ -171,7 +171,7 @@ def test_hours_that_cannot_be_read_are_refused(watched: tuple[Desk, Any], text: 
 @pytest.mark.fault(
     "A program of `yield_to` is started",
     "No job starts until it has ended; running ones continue",
-    area="queue",
+    area="workers",
 )
 def test_no_job_starts_beside_a_program_that_comes_first(
     make_supervisor: MakeSupervisor, tmp_path: Path

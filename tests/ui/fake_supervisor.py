@@ -252,7 +252,7 @@ class FakeSupervisor:
                 batch = added.batch or "b"
                 return {"batch": batch, "results": [self._add(path, added) for path in body["paths_b64"]]}
             case "POST", ["queue", "pause"]:
-                return self._pause(_parsed(requests.QueuePause, body).reason or PAUSED_WITHOUT_REASON)
+                return self._pause(_parsed(requests.QueuePause, body))
             case "POST", ["queue", "resume"]:
                 return {"resumed": self._resume()}
         raise fail(ErrorCode.NOT_FOUND, f"there is no endpoint {call.path}")
@@ -520,14 +520,15 @@ class FakeSupervisor:
         if name is not None and name not in {each["name"] for each in self.profiles}:
             raise fail(ErrorCode.BAD_CONFIG, f"there is no profile {name}")
 
-    def _pause(self, reason: str) -> Any:
+    def _pause(self, asked: requests.QueuePause) -> Any:
+        changes = {"reason": asked.reason or PAUSED_WITHOUT_REASON, "until": asked.until}
         gate = next((each for each in self.gates if each["kind"] == "user"), None)
         if gate is None:
-            gate = {"kind": "user", "code": None, "reason": reason, "since": ago(0)}
-            gate["hint"] = "resume the queue"
+            gate = {"kind": "user", "code": None, "since": ago(0), "hint": "resume the queue"}
             self.gates.append(gate)
-            self.happened("gate_shut", None, actor="user", code="user", detail=reason)
-        return gate
+            self.happened("gate_shut", None, actor="user", code="user", detail=changes["reason"])
+        gate |= changes
+        return dict(gate)
 
     def _resume(self) -> bool:
         closed = any(each["kind"] == "user" for each in self.gates)

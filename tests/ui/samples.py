@@ -300,6 +300,7 @@ def sample_folders() -> list[Any]:
         "duplicates": "encode",
         "template": "{slug}",
         "audio": "skip",
+        "hours": "",
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
     }

@@ -41,7 +41,7 @@ KEYS = {
     "lists": ["j", "k", "up", "down", "g", "G", "home", "end", "ctrl+u", "ctrl+d", "pageup", "pagedown"],
     "marks": ["space", "a", "u", "s", "f", "F", "enter", "y"],
     "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "l", "c", "i"],
-    "queue": ["P", "n"],
+    "queue": ["P", "W", "n"],
 }
 """The keys that the screens promise."""
 

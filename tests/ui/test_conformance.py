@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -360,12 +361,15 @@ async def test_folders(same: Compare) -> None:
 
 
 async def test_the_queue_is_paused_and_resumed(same: Compare) -> None:
+    in_an_hour = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds")
+
     async def scenario(side: Side) -> Any:
         before = await side.last_seq()
         gates = [await side.send(calls.pause_queue(reason)) for reason in ("", "tea")]
+        gates.append(await side.send(calls.pause_queue("", in_an_hour)))
         status = (await side.send(calls.status()))["gates"]
         resumed = [await side.send(calls.resume_queue()) for _ in range(2)]
-        shown = [(each["kind"], each["code"], each["reason"]) for each in (*gates, *status)]
+        shown = [(each["kind"], each["code"], each["reason"], each["until"]) for each in (*gates, *status)]
         return shown, resumed, (await side.send(calls.status()))["gates"], await side.events(before)
 
     await same(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from textual.widgets import Input, Label
 
 from tqstudio import paths
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
-from tqstudio.ui.screens.dialogs.dialogs import AskPriority, Caution, Confirm
+from tqstudio.ui.screens.dialogs.dialogs import AskPriority, AskText, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 
@@ -171,6 +172,38 @@ async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: 
         await pilot.press("end", "backspace", "enter")
         await until(pilot, lambda: door.operations())
         assert door.operations() == [{"operation": "priority", "ids": [322], "priority": 500}]
+
+
+async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, door: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("W")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await pilot.press(*"lunch", "enter")
+        await until(pilot, lambda: "type a time such as 30m" in problem_of(app))
+        await pilot.press("ctrl+u", *"2h", "enter")
+        await until(pilot, lambda: app.studio.model.paused, "it is paused")
+        [gate] = door.gates
+        wait = datetime.fromisoformat(gate["until"]) - datetime.now(UTC)
+        assert timedelta(minutes=100) < wait <= timedelta(hours=2)
+        shown = f"{datetime.fromisoformat(gate['until']).astimezone():%m-%d %H:%M}"
+        await until(pilot, lambda: f"queue paused until {shown}" in messages(app))
+        await until(pilot, lambda: f"the queue is paused until {shown}" in pane_of(app, "#notice"))
+        await pilot.press("P")
+        await until(pilot, lambda: door.gates == [], "P resumes it earlier")
+
+
+async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, door: FakeSupervisor) -> None:
+    async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await until(pilot, lambda: app.studio.model.folders is not None)
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await pilot.press(*"22-6", "enter")
+        await until(pilot, lambda: "type hours such as 22:00-06:00" in problem_of(app))
+        await pilot.press("ctrl+u", *"22:00-06:00", "enter")
+        await until(pilot, lambda: door.folders[0]["hours"] == "22:00-06:00", "they are set")
+        await until(pilot, lambda: "jobs start in these hours: 22:00-06:00" in pane_of(app, "#facts"))
 
 
 async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:

@@ -198,6 +198,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "retranscode": ("G", "e"),
     "priority": ("equals_sign",),
     "add": ("n",),
+    "until": ("W",),
+    "hours": ("3", "h"),
     "help": ("question_mark",),
     "palette": ("colon", *"pa"),
     "toast": ("U",),
