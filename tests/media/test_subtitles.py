@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -321,22 +322,76 @@ def captions_of(content: bytes) -> list[bytes]:
     return [b"" if each is None else bytes(each) for each in found]
 
 
+def with_captions(ffmpeg: FFmpeg, folder: Path, pairs: Callable[[int], bytes], seconds: int = 4) -> Path:
+    """A clip whose pictures carry pairs of bytes of CEA-608, given by the number of the picture."""
+    raw, source = folder / "raw.h264", folder / "captions.mkv"
+    pictures = f"testsrc2=s=160x90:r=25:d={seconds}"
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", pictures, *X264, "-slices", "1", str(raw))
+    parts = re.split(rb"(?=\x00\x00\x01[\x01\x21\x41\x61\x65\x25\x45])", raw.read_bytes())
+    content = parts[0]
+    for number, part in enumerate(parts[1:]):
+        payload = bytes.fromhex("b50031") + b"GA94\x03\xc1\xff\xfc" + pairs(number) + b"\xff"
+        content += b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80" + part
+    raw.write_bytes(content)
+    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(source))
+    return source
+
+
+def shown_at(texts: Mapping[int, str]) -> Callable[[int], bytes]:
+    """Pairs of CEA-608 that show texts from pictures on, each until the next; "" for none."""
+    pairs: dict[int, tuple[int, int]] = {}
+    for picture, text in texts.items():
+        letters = [(ord(a), ord(b)) for a, b in zip(text[::2], text[1::2] + "\0", strict=False)]
+        # Load the hidden page, clear it, go to its last row; afterwards show it. Each command is sent twice.
+        load = [(0x14, 0x20), (0x14, 0x2E), (0x14, 0x70)]
+        sent = [each for each in load for _ in range(2)] + letters if text else []
+        command = (0x14, 0x2F) if text else (0x14, 0x2C)
+        begin = picture - len(sent)
+        pairs |= {begin + at: pair for at, pair in enumerate([*sent, command, command])}
+
+    def odd(byte: int) -> int:
+        return byte if byte.bit_count() % 2 else byte | 0x80
+
+    return lambda number: bytes(map(odd, pairs.get(number, (0, 0))))
+
+
+@pytest.mark.parametrize("container", ["mkv", "ts"])
+def test_captions_in_the_pictures_become_a_track_too(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, container: str, tmp_path: Path
+) -> None:
+    source = with_captions(ffmpeg, tmp_path, shown_at({25: "HELLO WORLD", 50: "", 80: "AGAIN"}))
+    if container == "ts":
+        late = tmp_path / "late.ts"
+        run_ffmpeg(ffmpeg, "-i", str(source), "-c", "copy", "-output_ts_offset", "7", str(late))
+        source = late
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    [(name, state)] = subtitles_of(made).items()
+    [planned] = made.spec.subtitles
+    assert (name, planned.track.role, state.status) == ("sub-und", "captions", "completed")
+    cues = cues_of(state)
+    assert [cue.text for cue in cues] == ["HELLO WORLD", "AGAIN"]
+    # A picture lasts 40 ms.
+    assert [cue.begin for cue in cues] == pytest.approx([25 * 40, 80 * 40], abs=20)
+    assert cues[0].end == pytest.approx(50 * 40, abs=20)
+
+
+def test_captions_without_text_cost_a_warning_only(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    made = encode(with_captions(ffmpeg, tmp_path, lambda _: b"\x80\x80", 2), one, poster=False)
+    run_to_end(made)
+    assert (made.state, codes_of(made)) == ("done", ["RENDITION_LEFT_OUT"])
+
+
 @pytest.mark.parametrize("codec", ["h264", pytest.param("hevc", marks=pytest.mark.slow), "av1"])
 def test_closed_captions_stay_in_the_pictures(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, codec: str, tmp_path: Path
 ) -> None:
     """Each picture has another pair of letters."""
-    raw, source = tmp_path / "raw.h264", tmp_path / "captions.mkv"
-    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=4", *X264, "-slices", "1", str(raw))
-    parts = re.split(rb"(?=\x00\x00\x01[\x01\x21\x41\x61\x65\x25\x45])", raw.read_bytes())
-    content = parts[0]
-    for number, part in enumerate(parts[1:]):
-        pair = bytes((0x20 + number % 64, 0x20 + number // 64))
-        payload = bytes.fromhex("b50031") + b"GA94\x03\xc1\xff\xfc" + pair + b"\xff"
-        content += b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80" + part
-    raw.write_bytes(content)
-    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(source))
-    made = encode(source, override(one, {"video.codec": codec}), poster=False)
+    source = with_captions(ffmpeg, tmp_path, lambda number: bytes((0x20 + number % 64, 0x20 + number // 64)))
+    made = encode(source, override(one, {"video.codec": codec, "subtitles.tracks": "none"}), poster=False)
     run_to_end(made)
     assert (made.state, made.error, codes_of(made)) == ("done", None, [])
     assert made.spec.facts.captions

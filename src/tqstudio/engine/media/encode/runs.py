@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -17,8 +18,10 @@ from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
 from tqstudio.engine.media.ffmpeg.track_commands import (
+    CAPTIONS_SOURCE,
     SIDECAR_NAMES,
     audio_command,
+    captions_command,
     loudness_command,
     sidecar_command,
     subtitle_command,
@@ -233,11 +236,20 @@ class Launcher:
     def subtitles(self, names: Sequence[str], content: bytes | None = None) -> Task:
         """Start one run that writes each of these subtitle renditions as one file.
 
-        With `content`, the file beside the source, it is one rendition that is made of that.
+        With `content`, the file beside the source, it is one rendition that is made of that; captions in the
+        pictures are alone too.
         """
         spec = self.spec
         chosen = [each for each in spec.subtitles if each.name in names]
         label = "subtitles" if len(chosen) > 1 else chosen[0].name
+        if chosen[0].in_pictures:
+            argv = captions_command(spec.ffmpeg, chosen[0])
+            opened = source_file.to_open(spec.source)
+
+            def link(directory: Path) -> None:
+                os.symlink(opened, os.fsencode(directory / CAPTIONS_SOURCE))
+
+            return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names), give=link)
         if content is None:
             argv = subtitle_command(spec.ffmpeg, spec.source, spec.facts, chosen)
             return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))

@@ -54,10 +54,10 @@ class SideRuns:
             self.holds_video = True
         if spec.poster and spec.facts.video.width:
             self._queue.append(("poster", ()))
-        files = {each.name for each in spec.subtitles if each.track.sidecar}
+        alone = {each.name for each in spec.subtitles if each.track.sidecar or each.in_pictures}
         texts = self._board.missing("subtitles")
-        self.add("subtitles", [name for name in texts if name not in files])
-        self.add_each("subtitles", [name for name in texts if name in files])
+        self.add("subtitles", [name for name in texts if name not in alone])
+        self.add_each("subtitles", [name for name in texts if name in alone])
         self.add("audio" if spec.profile.target_lufs is None else "loudness", self._board.missing("audio"))
 
     def add(self, kind: SideKind, names: Sequence[str]) -> None:

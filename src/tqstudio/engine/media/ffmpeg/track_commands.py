@@ -28,12 +28,13 @@ from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
-from tqstudio.engine.media.source.source_file import PROTOCOLS
+from tqstudio.engine.media.source.source_file import FORMATS, PROTOCOLS
 
 # Audio timestamps may be off by this much before silence is inserted or samples are dropped.
 _MAX_AUDIO_OFFSET_S = 0.03
 SUBTITLE_OFFSET_S = 1000
 """WebVTT has no negative times: the muxer would shift all of them."""
+CAPTIONS_SOURCE = "source"
 SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
 _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
 _MEASURE = {"peak": "true", "framelog": "verbose"}
@@ -235,6 +236,18 @@ def sidecar_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
     # Decoded WebVTT would lose its positions.
     kept = {"c:s": "copy"} if codec == "webvtt" else {}
     output = opened["0"].output(f"{rendition.name}.vtt", **_WEBVTT | kept)
+    return compile_command(ffmpeg, None, [output], progress=True, threads=0)
+
+
+def captions_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
+    """Build the command that writes the closed captions in the pictures to `NAME.vtt`, as `subtitle_command`.
+
+    It decodes the video for that. Only a filter can do it; it opens `CAPTIONS_SOURCE` in the directory.
+    """
+    checks = f"format_whitelist={FORMATS}\\:protocol_whitelist={PROTOCOLS}"
+    graph = f"movie={CAPTIONS_SOURCE}:si={rendition.track.index}:format_opts='{checks}'[out0+subcc]"
+    # Its first stream are the pictures.
+    output = compiler.input(graph, f="lavfi", copyts=None)["1"].output(f"{rendition.name}.vtt", **_WEBVTT)
     return compile_command(ffmpeg, None, [output], progress=True, threads=0)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the subtitle renditions of a source: every track and file of text.
+"""Chooses the subtitle renditions of a source: every track and file of text, and captions in the pictures.
 
 Bitmaps cannot become WebVTT; one track of them can become part of the pictures.
 """
@@ -12,6 +12,9 @@ from tqstudio.engine.media.plan.track_names import MOST_TRACKS, track_names
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_sound
 from tqstudio.paths import display
 
+IN_PICTURES = "cc_dec"
+"""The codec of captions in the pictures: the name of ffmpeg's decoder. Streams of captions have `eia_608`."""
+
 
 @dataclass(frozen=True, slots=True)
 class SubtitleRendition:
@@ -20,6 +23,11 @@ class SubtitleRendition:
     name: str
     """Folder name, such as `sub-de`, `sub-de-2` or `sub-und`."""
     track: SubtitleTrack
+
+    @property
+    def in_pictures(self) -> bool:
+        """It is made of the closed captions that the video carries."""
+        return self.track.codec == IN_PICTURES
 
     @property
     def label(self) -> str:
@@ -65,8 +73,19 @@ def burnt_subtitles(facts: SourceFacts, profile: Profile) -> Burnt | None:
 
 
 def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleRendition, ...]:
-    """Choose the published subtitles, in the order of the source; files beside it come last."""
+    """Choose the published subtitles, in the order of the source; then files beside it, and captions."""
     if profile.subtitle_tracks == "none":
         return ()
-    chosen = [track for track in facts.subtitles if track.text][:MOST_TRACKS]
+    chosen = [track for track in (*facts.subtitles, *_captions(facts)) if track.text][:MOST_TRACKS]
     return tuple(map(SubtitleRendition, track_names("sub", (track.language for track in chosen)), chosen))
+
+
+def _captions(facts: SourceFacts) -> list[SubtitleTrack]:
+    """The closed captions of the video as a track, in the language that playlists declare for them.
+
+    Not of sources whose timestamps jump: they are decoded without the corrections of the other runs.
+    """
+    if not facts.captions or facts.linear:
+        return []
+    language = leading_sound(facts.audio).language if facts.audio else "und"
+    return [SubtitleTrack(facts.video.index, IN_PICTURES, language, "", False, text=True, role="captions")]

@@ -28,7 +28,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         *_left_out(WarningCode.AUDIO_UNREADABLE, "audio track", unreadable, " cannot be decoded and"),
         *_left_out(WarningCode.AUDIO_LEFT_OUT, "audio track", left_out),
     ]
-    converted = {each.track for each in subtitle_renditions(facts, profile)}
+    texts = subtitle_renditions(facts, profile)
+    converted = {each.track for each in texts}
     if burnt := burnt_subtitles(facts, profile):
         what = "the forced bitmaps of a subtitle track" if burnt.forced_only else "a subtitle track"
         text = f"{what} became part of the pictures: {_named([burnt.track])}"
@@ -36,7 +37,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         converted.add(burnt.track)
     subtitles = [track for track in facts.subtitles if track not in converted]
     found += _left_out(WarningCode.SUBTITLES_LEFT_OUT, "subtitle track", subtitles)
-    if facts.captions and (lost := _without_captions(profile)):
+    as_text = any(each.in_pictures for each in texts)
+    if facts.captions and not as_text and (lost := _without_captions(profile)):
         text = f"closed captions are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     parts, grid = facts.chapters or (), make_grid(facts, profile)
