@@ -34,15 +34,21 @@ def test_a_wait_ends_when_its_folder_is_open_or_gone(queue: Queue) -> None:
         wait(queue, job)
     queue.wait(7)
     assert folder_hours.is_any_over(queue.db, {closed})
+    assert folder_hours.is_any_over(queue.db, {closed, opened}), "one belongs to no folder"
     assert folder_hours.end_waits(queue.db, {closed}, now=queue.now) == 2
     assert not folder_hours.is_any_over(queue.db, {closed})
+    assert folder_hours.is_any_over(queue.db, {opened})
+    assert folder_hours.is_any_over(queue.db, set())
     assert queue.row(shut)["not_before"] == FOREVER
     for job in (free, alone):
         row = queue.row(job)
         assert (row["not_before"], row["ready_at"], row["error_code"]) == (None, queue.now, None)
         assert (row["status"], row["attempts"]) == (JobStatus.PENDING, 0)
+    wait(queue, free)
+    assert not folder_hours.is_any_over(queue.db, {closed, opened})
+    assert folder_hours.end_waits(queue.db, {closed, opened}, now=queue.now) == 0
     folders.remove(queue.db, closed, now=queue.now)
-    assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 1
+    assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 2
     assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 0
 
 
@@ -51,6 +57,7 @@ def test_other_waits_are_left_alone(queue: Queue) -> None:
     wait(queue, away, until=queue.now + 15 * SECOND, code=ErrorCode.SOURCE_AWAY)
     wait(queue, paused)
     queue.db.execute("UPDATE job SET status = 'paused' WHERE id = :id", {"id": paused})
+    assert not folder_hours.is_any_over(queue.db, set())
     before = [queue.row(job) for job in (away, paused)]
     assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 0
     assert [queue.row(job) for job in (away, paused)] == before
