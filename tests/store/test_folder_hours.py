@@ -47,6 +47,10 @@ def test_a_wait_ends_when_its_folder_is_open_or_gone(queue: Queue) -> None:
     wait(queue, free)
     assert not folder_hours.is_any_over(queue.db, {closed, opened})
     assert folder_hours.end_waits(queue.db, {closed, opened}, now=queue.now) == 0
+    third = dropped(queue, folder(queue, b"/third"))
+    wait(queue, third)
+    assert folder_hours.is_any_over(queue.db, {closed, opened})
+    assert folder_hours.end_waits(queue.db, {closed, opened}, now=queue.now) == 1
     folders.remove(queue.db, closed, now=queue.now)
     assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 2
     assert folder_hours.end_waits(queue.db, set(), now=queue.now) == 0

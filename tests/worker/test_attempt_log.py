@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio.engine.host.log_redaction import Roots
 from tqstudio.engine.media.encode.values import RunRecord
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
-from tqstudio.log_redaction import Roots
 
 
 def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:

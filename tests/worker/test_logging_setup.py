@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tqstudio import log_redaction
+import tqstudio
 
 _DIES = """
 import os
@@ -38,4 +38,4 @@ def test_they_name_no_root_and_report_what_the_worker_died_of(tmp_path: Path) ->
     assert 'level=critical worker=cpu-0 event="worker crashed" exception="Traceback' in last
     assert "'not there'" in last
     assert str(tmp_path) not in died.stderr
-    assert str(Path(log_redaction.__file__).parents[1]) not in died.stderr
+    assert str(Path(tqstudio.__file__).parents[1]) not in died.stderr

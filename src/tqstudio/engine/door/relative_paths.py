@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from tqstudio.log_redaction import Roots
+from tqstudio.engine.host.log_redaction import Roots
 from tqstudio.paths import decode, encode
 
 

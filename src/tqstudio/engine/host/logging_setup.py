@@ -20,10 +20,10 @@ from typing import Any, cast
 
 import structlog
 
-from tqstudio import log_redaction
+from tqstudio.engine.host import log_redaction
+from tqstudio.engine.host.log_redaction import Folder, Roots
 from tqstudio.home import Home
 from tqstudio.lifecycle import LogLevel
-from tqstudio.log_redaction import Folder, Roots
 
 MAX_LOG_BYTES = 10_000_000
 KEPT_LOGS = 3

@@ -11,9 +11,9 @@ import sys
 import structlog
 from structlog.typing import EventDict
 
-from tqstudio import log_redaction
+from tqstudio.engine.host import log_redaction
+from tqstudio.engine.host.log_redaction import Folder, Roots
 from tqstudio.home import current_home
-from tqstudio.log_redaction import Folder, Roots
 
 _roots = Roots()
 

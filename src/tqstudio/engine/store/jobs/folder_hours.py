@@ -34,6 +34,8 @@ def closing(db: Connection) -> dict[int, str]:
 
 def _over(closed: Collection[int]) -> Select[int]:
     """Selects the jobs that wait, and whose folder is not among `closed`."""
+    if not closed:
+        return _WAITING
     return _WAITING.where(or_(video.c.folder_id.is_(None), video.c.folder_id.not_in(closed)))
 
 

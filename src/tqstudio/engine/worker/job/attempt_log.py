@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from tqstudio import shell_quoting
+from tqstudio.engine.host.log_redaction import Roots
 from tqstudio.engine.media.encode.values import RunRecord
 from tqstudio.engine.media.source import source_file
 from tqstudio.home import run_logs
-from tqstudio.log_redaction import Roots
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Limit per ffmpeg run: with a damaged source, ffmpeg may log an error for every frame."""

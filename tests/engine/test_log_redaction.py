@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import log_redaction, paths, shell_quoting
-from tqstudio.log_redaction import Roots
+import tqstudio
+from tqstudio import paths, shell_quoting
+from tqstudio.engine.host import log_redaction
+from tqstudio.engine.host.log_redaction import Roots
 
 IN = Roots("/srv/in")
 
@@ -143,4 +145,4 @@ def test_a_traceback_names_no_folder_of_the_program() -> None:
     assert "tqstudio/paths.py" in run.stderr
     output = log_redaction.of_program().relative(run.stderr)
     assert 'File "tqstudio/paths.py"' in output
-    assert os.path.dirname(os.path.dirname(log_redaction.__file__)) not in output
+    assert os.path.dirname(os.path.dirname(tqstudio.__file__)) not in output

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 
+import tqstudio
 from tqstudio import paths, shell_quoting
 
 Folder = bytes | str | os.PathLike[str]
@@ -51,7 +52,7 @@ class Roots:
 
 def of_program() -> Roots:
     """The folders of the program itself, which appear in tracebacks."""
-    here = os.path.dirname(os.path.dirname(__file__))
+    here = os.path.dirname(os.path.dirname(tqstudio.__file__))
     imported = [folder for folder in sys.path if os.path.isabs(folder)]
     return Roots(here, os.path.dirname(sys.executable), *imported)
 
