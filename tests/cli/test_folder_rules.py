@@ -201,3 +201,36 @@ def test_duplicates_are_a_rule(up: Program, drop: Path) -> None:
     assert up(*edit, "link").json()["duplicates"] == "link"
     assert "duplicates share the segments of the first" in up("folder", "list").out
     assert up(*edit, "encode").json()["duplicates"] == "encode"
+
+
+def test_how_often_the_jobs_of_a_folder_may_fail_is_its_rule(up: Program, drop: Path, tmp_path: Path) -> None:
+    limits = ("max_attempts", "max_crashes")
+    added = up("folder", "add", str(drop), "--max-attempts", "7", "--json").json()
+    assert [added[name] for name in limits] == [7, 3], "else that of the settings"
+    edited = up("folder", "edit", str(drop), "--max-crashes", "9", "--json").json()
+    assert [edited[name] for name in limits] == [7, 9]
+    arrive(drop, "limited.mp4")
+    until(lambda: "limited.mp4" in queued(up), "it is queued")
+    assert [job_of(up, "limited.mp4")[name] for name in limits] == [7, 9]
+    again = up("add", str(drop / "limited.mp4"), "-o", added["output_root"], "--max-attempts", "2")
+    assert "now with 2 attempts allowed" in again.out
+    assert [job_of(up, "limited.mp4")[name] for name in limits] == [2, 9]
+    other = tmp_path / "unlimited.mp4"
+    other.write_bytes(b"unlimited")
+    assert up("add", str(other), "--max-crashes", "1").code == 0
+    assert [job_of(up, "unlimited.mp4")[name] for name in limits] == [3, 1]
+
+
+@pytest.mark.parametrize("command", [("folder", "add"), ("folder", "edit"), ("add",)])
+@pytest.mark.parametrize("wrong", ["0", "101", "x"])
+def test_limits_out_of_range_are_refused(
+    up: Program, drop: Path, command: tuple[str, ...], wrong: str
+) -> None:
+    refused = up(*command, str(drop), "--max-attempts", wrong, "--json")
+    assert (refused.code, refused.last_line()["error"]["code"]) == (2, "BAD_REQUEST")
+    assert "--max-attempts" in refused.last_line()["error"]["message"]
+
+
+def job_of(up: Program, name: str) -> Any:
+    jobs = Client(up.home.socket).send(calls.jobs(text=name))["jobs"]
+    return next(job for job in jobs if job["name"] == name)

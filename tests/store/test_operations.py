@@ -619,3 +619,35 @@ def test_what_is_noted_with_a_job_is_its_own(queue: Queue) -> None:
     jobs.set_metadata(queue.db, second, {"client": "acme"})
     assert jobs.metadata_of(queue.db, first) == {}
     assert jobs.metadata_of(queue.db, second) == {"client": "acme"}
+
+
+def test_a_waiting_job_may_fail_and_crash_more_often(queue: Queue) -> None:
+    job, other = queue.job(), queue.job()
+    assert jobs.set_limits(queue.db, job, {"max_attempts": 5, "max_crashes": 3}) == {"max_attempts": 5}
+    assert (queue.row(job)["max_attempts"], queue.row(job)["max_crashes"]) == (5, 3)
+    assert queue.row(other)["max_attempts"] == 3
+    assert jobs.set_limits(queue.db, job, {"max_attempts": 5}) == {}
+
+
+def test_what_a_job_has_used_up_stays_allowed(queue: Queue) -> None:
+    lease = queue.claimed()
+    assert jobs.set_limits(queue.db, lease.job, {"max_crashes": 9}) == {}, "it runs"
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    assert queue.row(lease.job)["attempts"] == 1
+    assert jobs.set_limits(queue.db, lease.job, {"max_attempts": 1, "max_crashes": 1}) == {
+        "max_attempts": 1,
+        "max_crashes": 1,
+    }
+    deleted = queue.job()
+    queue.do(deleted, Operation.CANCEL)
+    assert jobs.set_limits(queue.db, deleted, {"max_attempts": 9}) == {}, "it has ended"
+    deleted = queue.job()
+    queue.db.execute(f"UPDATE job SET deleted_at = 1 WHERE id = {deleted}")
+    assert jobs.set_limits(queue.db, deleted, {"max_attempts": 9}) == {}, "it is deleted"
+
+
+@pytest.mark.parametrize("column", ["attempts", "crashes"])
+def test_limits_are_not_below_what_was_used(queue: Queue, column: str) -> None:
+    job = queue.job()
+    queue.db.execute(f"UPDATE job SET {column} = 2 WHERE id = {job}")
+    assert jobs.set_limits(queue.db, job, {f"max_{column}": 1}) == {f"max_{column}": 2}

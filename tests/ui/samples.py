@@ -303,6 +303,8 @@ def sample_folders() -> list[Any]:
         "hours": "",
         "autorestart": 0,
         "autorestart_delay_s": 60.0,
+        "max_attempts": 3,
+        "max_crashes": 3,
     }
     more = {"settle_s": 5.0, "priority": 0, "problem": None, "path_b64": "L3Nydg=="}
     return [

@@ -64,6 +64,26 @@ Delay = Annotated[
     float | None,
     typer.Option("--delay", min=0, metavar="SECONDS", help="Delay before an automatic restart; default 60."),
 ]
+MaxAttempts = Annotated[
+    int | None,
+    typer.Option(
+        "--max-attempts",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Attempts until a job fails; default: the setting.",
+    ),
+]
+MaxCrashes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-crashes",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Crashes in a row until a job fails; default: the setting.",
+    ),
+]
 Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Order of the files.")]
 Settings = Annotated[
     list[str] | None,

@@ -357,6 +357,8 @@ class FolderView(TypedDict):
     autorestart: int
     """How often a failed job of this folder restarts automatically; 0 is never."""
     autorestart_delay_s: float
+    max_attempts: int
+    max_crashes: int
     settling: int
     """Files found that are not complete yet."""
     checking: int

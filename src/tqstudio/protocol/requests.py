@@ -46,6 +46,8 @@ ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 """Any name: it is only compared with those of existing profiles."""
 AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
 AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
+Tries = Annotated[int, Field(ge=1, le=100)]
+"""Failed attempts, or crashes, until a job fails for good."""
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """The integers that SQLite stores. A larger one would fail the whole transaction that a report shares."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -108,6 +110,9 @@ class AddOptions(Message):
     autorestart: AutorestartLimit | None = None
     """How often a failed job restarts automatically."""
     autorestart_delay_s: AutorestartDelay | None = None
+    max_attempts: Tries | None = None
+    """Default: that of the settings; a waiting job keeps its own."""
+    max_crashes: Tries | None = None
 
 
 class AddRequest(AddOptions):
@@ -181,6 +186,8 @@ class FolderRequest(Message):
     watch: Literal["auto", "inotify", "polling"] = "auto"
     autorestart: AutorestartLimit = 0
     autorestart_delay_s: AutorestartDelay | None = None
+    max_attempts: Tries | None = None
+    max_crashes: Tries | None = None
 
 
 class FolderChange(Message):
@@ -201,6 +208,8 @@ class FolderChange(Message):
     enabled: bool | None = None
     autorestart: AutorestartLimit | None = None
     autorestart_delay_s: AutorestartDelay | None = None
+    max_attempts: Tries | None = None
+    max_crashes: Tries | None = None
 
 
 class QueuePause(Message):

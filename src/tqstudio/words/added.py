@@ -55,6 +55,8 @@ _OPEN = {
 }
 """The same of a file that has an open job, by its status."""
 
+_LIMITS = {"max_attempts": "attempts", "max_crashes": "crashes"}
+
 
 def sentence(result: AddResult, ways: Ways) -> str:
     """Describe the result for a file that was not rejected."""
@@ -100,6 +102,7 @@ def _applied_changes(result: AddResult) -> list[str]:
     changes = [f"{name} {applied[name]}" for name in ("profile", "priority") if name in applied]
     if "autorestart" in applied:
         changes.append(f"autorestart {applied['autorestart'] or 'off'}")
+    changes += [f"{applied[name]} {what} allowed" for name, what in _LIMITS.items() if name in applied]
     if "metadata" in applied:
         changes.append(f"metadata {', '.join(readable(name) for name in applied['metadata'])}")
     if applied.get("force"):

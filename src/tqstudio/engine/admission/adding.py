@@ -29,6 +29,8 @@ def offer(admission: Admission, options: AddOptions, output_root: bytes, *, acto
         named=_named(options),
         batch=options.batch or new_batch(),
         autorestart=_autorestart(options),
+        max_attempts=options.max_attempts,
+        max_crashes=options.max_crashes,
         metadata=options.metadata,
         actor=actor,
     )
@@ -54,6 +56,8 @@ def _named(options: AddOptions) -> frozenset[str]:
         "priority": options.priority is not None,
         "hold": options.hold,
         "autorestart": options.autorestart is not None,
+        "max_attempts": options.max_attempts is not None,
+        "max_crashes": options.max_crashes is not None,
     }
     return frozenset(name for name, is_given in given.items() if is_given)
 

@@ -180,6 +180,8 @@ class Admission:
             priority=folder.priority,
             folder=folder.id,
             autorestart=folder.autorestart,
+            max_attempts=folder.max_attempts or self._settings.max_attempts,
+            max_crashes=folder.max_crashes or self._settings.max_crashes,
             retry_failed=False,
             digests={path: digest for path, digest in files.items() if digest is not None},
             may_read=False,

@@ -37,7 +37,7 @@ from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
 from tqstudio.protocol.answers import AddResult
 
-_OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
+_OF_FOLDER = frozenset(("profile", "priority", "autorestart", "max_attempts", "max_crashes"))
 """The options that a drop folder sets for its jobs."""
 
 
@@ -140,8 +140,8 @@ def _new_job(
         priority=how.priority,
         hold=how.hold,
         batch=how.batch,
-        max_attempts=settings.max_attempts,
-        max_crashes=settings.max_crashes,
+        max_attempts=how.max_attempts or settings.max_attempts,
+        max_crashes=how.max_crashes or settings.max_crashes,
         autorestart=how.autorestart,
         metadata=how.metadata,
         idempotency_key=how.idempotency_key,

@@ -40,6 +40,10 @@ def apply(db: Connection, job: int, how: Offer, *, now: int) -> dict[str, Any]:
         applied["force"] = True
     if "autorestart" in how.named and autorestart.set_rule(db, job, how.autorestart):
         applied["autorestart"] = how.autorestart.limit
+    limits = {"max_attempts": how.max_attempts, "max_crashes": how.max_crashes}
+    named = {name: value for name, value in limits.items() if value is not None and name in how.named}
+    if named:
+        applied |= jobs.set_limits(db, job, named)
     applied |= merge_metadata(db, job, how)
     if "hold" in how.named:
         held = operations.operate(db, job, Operation.PAUSE, now=now, actor=how.actor)

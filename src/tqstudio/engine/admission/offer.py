@@ -31,11 +31,15 @@ class Offer:
     batch: str | None = None
     folder: int | None = None
     autorestart: AutorestartRule = NO_AUTORESTART
+    max_attempts: int | None = None
+    max_crashes: int | None = None
+    """None means the settings."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     actor: str = "user"
     named: frozenset[str] = frozenset()
-    """Which of profile, priority, hold and autorestart were given explicitly; they apply to a waiting job."""
+    """Which of profile, priority, hold, autorestart, max_attempts and max_crashes were given explicitly; they
+    apply to a waiting job."""
     certainty: Certainty = Certainty.SETTLED
     digests: Mapping[bytes, Digest] = field(default_factory=dict)
     """The digests that the caller has computed, by path."""

@@ -59,6 +59,8 @@ def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> 
         done_dir_b64=None,
         autorestart=row.autorestart.limit,
         autorestart_delay_s=row.autorestart.delay_s,
+        max_attempts=row.max_attempts or studio.settings.max_attempts,
+        max_crashes=row.max_crashes or studio.settings.max_crashes,
         settling=state.settling if state else 0,
         checking=state.checking if state else 0,
         skipped=skipped,
@@ -92,6 +94,8 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "audio": request.audio,
         "hours": request.hours,
         "settle_s": request.settle_s,
+        "max_attempts": request.max_attempts,
+        "max_crashes": request.max_crashes,
         "priority": request.priority,
         "autorestart_limit": request.autorestart,
         "autorestart_delay_s": NO_AUTORESTART.delay_s

@@ -48,6 +48,8 @@ def add(
     autorestart: options.Autorestart = None,
     no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
+    max_attempts: options.MaxAttempts = None,
+    max_crashes: options.MaxCrashes = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Add videos to the queue; with --connect they are uploaded first."""
@@ -75,6 +77,8 @@ def add(
         "metadata": options.metadata(meta),
         "autorestart": restarts,
         "autorestart_delay_s": delay,
+        "max_attempts": max_attempts,
+        "max_crashes": max_crashes,
     }
     if at is not None:
         from tqstudio.cli.uploading import upload

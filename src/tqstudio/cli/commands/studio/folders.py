@@ -96,6 +96,8 @@ def add(
     autorestart: options.Autorestart = None,
     no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
+    max_attempts: options.MaxAttempts = None,
+    max_crashes: options.MaxCrashes = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Add a drop folder: all videos in it, and those added later, are transcoded."""
@@ -123,6 +125,8 @@ def add(
             watch=watch,
             autorestart=options.autorestart_limit(autorestart, no_autorestart),
             autorestart_delay_s=delay,
+            max_attempts=max_attempts,
+            max_crashes=max_crashes,
         )
     )
     watched = f"folder {folder['id']}: watching {readable(folder['path'])} ({folder['watch']})"
@@ -193,6 +197,8 @@ def edit(
     autorestart: options.Autorestart = None,
     no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
+    max_attempts: options.MaxAttempts = None,
+    max_crashes: options.MaxCrashes = None,
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Start or stop watching it.")
     ] = None,
@@ -219,6 +225,8 @@ def edit(
         "watch": watch,
         "autorestart": options.autorestart_limit(autorestart, no_autorestart),
         "autorestart_delay_s": delay,
+        "max_attempts": max_attempts,
+        "max_crashes": max_crashes,
         "enabled": enable,
     }
     given = {key: value for key, value in changes.items() if value is not None}

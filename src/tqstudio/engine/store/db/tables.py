@@ -133,6 +133,9 @@ class Folder(SQLModel, table=True):
     audio: str = _text(default="skip")
     hours: str = _text(default="")
     """When its jobs may start; empty: always."""
+    max_attempts: int = _int(optional=True)
+    max_crashes: int = _int(optional=True)
+    """Of its jobs; NULL: those of the settings."""
 
 
 class Video(SQLModel, table=True):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, update
+from sqlalchemy import and_, bindparam, exists, func, insert, literal, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import indexed_by
+from tqstudio.engine.store.db.sqlite import greatest, indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job, video
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import reset_renditions
@@ -238,6 +238,20 @@ def set_profile(
     detail = f"profile {profile}"
     events.append(db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=detail)
     return True
+
+
+def set_limits(db: Connection, number: int, limits: Mapping[str, int]) -> dict[str, int]:
+    """Changes how often a waiting job may fail and crash; returns those that differ now.
+
+    What it has used up already stays allowed.
+    """
+    columns = [job.c[name] for name in limits]
+    before = db.execute(select(*columns).where(job.c.id == number)).one()
+    used = {"max_attempts": job.c.attempts, "max_crashes": job.c.crashes}
+    values = {name: greatest(used[name], literal(value)) for name, value in limits.items()}
+    changed = update(job).where(job.c.id == number, _WAITS).values(values).returning(*columns)
+    after = db.execute(changed).first() or before
+    return {name: new for name, old, new in zip(limits, before, after, strict=True) if new != old}
 
 
 def encode_all(db: Connection, number: int, *, now: int, actor: str) -> bool:

@@ -47,6 +47,9 @@ class FolderRow:
     """Or `encode` sound without video."""
     hours: str = ""
     """When its jobs may start; empty: always."""
+    max_attempts: int | None = None
+    max_crashes: int | None = None
+    """Of its jobs; None means the settings."""
 
 
 _FOLDERS = Rows(FolderRow, tables.folder, autorestart=None)
