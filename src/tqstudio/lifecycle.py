@@ -368,12 +368,15 @@ def decide(status: JobStatus, operation: Operation, control: Control = Control.N
     return decision
 
 
-def job_word(status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False) -> str:
+def job_word(
+    status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False, changed: bool = False
+) -> str:
     """Returns the displayed word for a job, including a pending control request.
 
     Args:
         retrying: the job is pending and in its backoff.
         held: the job has been paused since it was created.
+        changed: its source or settings changed since its ladder was encoded.
     """
     if status is JobStatus.IN_PROGRESS:
         return {
@@ -384,6 +387,8 @@ def job_word(status: JobStatus, control: Control, *, retrying: bool = False, hel
         }[control]
     if status is JobStatus.PENDING and retrying:
         return "retry"
+    if status is JobStatus.PENDING and changed:
+        return "changed"
     if status is JobStatus.PAUSED and held:
         return "held"
     return status.value

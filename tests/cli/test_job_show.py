@@ -97,3 +97,26 @@ def test_a_failed_video_says_where_the_log_is() -> None:
     # Of a file that made no job there is none.
     video.error = {"code": "SOURCE_EMPTY", "message": "a.mp4 is empty", "hint": "copy it again"}
     assert "log" not in ending_text(video)
+
+
+CHANGES = [
+    {"what": "size", "before": "1000000", "after": "2000000"},
+    {"what": "modified", "before": "2026-11-01T10:00:00.000+00:00", "after": "2026-11-02T11:30:00.000+00:00"},
+    {"what": "crf", "before": "22", "after": None},
+    {"what": "subtitles", "before": None, "after": None},
+]
+
+
+def test_what_changed_and_who_added_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"kind": "changed", "word": "changed", "changes": CHANGES, "owner": "token:ana"}
+    lines = shown(monkeypatch, capsys, "pending", **more)
+    assert "changed  a.mp4" in lines[0]
+    fields = {line[2:13].strip(): line[13:] for line in lines[1:]}
+    times = "modified 2026-11-01 10:00:00 to 2026-11-02 11:30:00"
+    assert fields["changed"] == f"size 1.0 MB to 2.0 MB, {times}, crf 22 to none, subtitles"
+    assert fields["owner"] == "the token ana"
+    row = show._line(job_row(7, "a.mp4", **more))
+    assert row[1].endswith(" changed")
+    assert row[6] == "a.mp4  size, modified, crf, subtitles"

@@ -17,6 +17,7 @@ import pytest
 
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 from waiting import until
 
 from .conftest import MakeClip, MakeStudio
@@ -79,7 +80,10 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
         file.write(b"x" * 350)
     second = drop.studio.done(drop.job(1))
     numbers = [detail["video_view"]["generation"]["number"] for detail in (first, second)]
-    assert (numbers, second["kind"]) == ([1, 2], "changed")
+    assert (numbers, second["kind"], second["owner"]) == ([1, 2], "changed", "folder")
+    assert {change["what"] for change in second["changes"]} == {"modified", "content"}
+    of_origin = calls.jobs(kind="changed", owner="folder")
+    assert [row["id"] for row in Client(drop.studio.home.socket).send(of_origin)["jobs"]] == [second["id"]]
     assert drop.studio.offer(path)[0]["decision"] == "cached"
 
     os.utime(path)

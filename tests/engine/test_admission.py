@@ -42,6 +42,7 @@ from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -767,6 +768,8 @@ def test_changed_content_makes_a_new_job_and_the_old_ladder_stays(house: House) 
     assert (result["decision"], result["video"], result["slug"]) == ("changed", first["video"], first["slug"])
     assert result["job"] != first["job"]
     assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.CHANGED
+    assert _changed(house, result)["size"] == ("10", "11")
+    assert set(_changed(house, result)) <= {"size", "modified", "content"}
     row = house.db.read_now(videos.get, first["video"])
     assert row is not None
     assert row.facts is None, "what was found in the old content says nothing of the new"
@@ -801,6 +804,24 @@ def test_a_changed_setting_makes_a_new_job(house: House) -> None:
     assert (result["decision"], result["reason"]) == ("changed", "settings")
     spec = house.db.read_now(jobs.spec_of, result["job"])
     assert spec.kind is JobKind.CHANGED
+    assert _changed(house, result) == {"crf": ("22", "25")}
+
+
+def test_another_profile_is_named_as_the_change(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    result = house.offer(path, house.admission.profile("archive"))
+    changes = _changed(house, result)
+    assert changes["profile"] == ("web", "archive")
+    assert 1 < len(changes) <= 12
+    assert "description" not in changes
+
+
+def _changed(house: House, result: Any) -> dict[str, tuple[str | None, str | None]]:
+    record = house.db.read_now(records.one, result["job"])
+    assert record is not None
+    return {change["what"]: (change["before"], change["after"]) for change in record.changes}
 
 
 @pytest.mark.parametrize("harm", ["segment", "master"])
@@ -811,6 +832,7 @@ def test_a_damaged_ladder_is_made_again(house: House, harm: str) -> None:
     (place.generation(1) / "360p" / segment_name(0) if harm == "segment" else place.master).unlink()
     result = house.offer(path)
     assert (result["decision"], result["reason"]) == ("changed", "ladder")
+    assert _changed(house, result) == {"ladder": ("complete", "incomplete")}
 
 
 def test_force_makes_it_again(house: House) -> None:
@@ -819,6 +841,7 @@ def test_force_makes_it_again(house: House) -> None:
     house.publish()
     result = house.offer(path, force=True)
     assert (result["decision"], result["reason"]) == ("changed", "asked")
+    assert _changed(house, result) == {}
     assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.RETRANSCODE
 
 

@@ -80,6 +80,8 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
                     "supervisor": queue.supervisor if running else None,
                     "deleted": None if running or rng.random() > 0.1 else 5,
                     "batch": rng.choice([None, "first", "second"]),
+                    "kind": "changed" if number % 50 == 0 else rng.choice(["new", "retranscode"]),
+                    "owner": rng.choice(["user", "folder", "token:ana", "token:user"]),
                 }
             )
         queue.db.raw.executemany(
@@ -89,9 +91,9 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
         )
         queue.db.raw.executemany(
             "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
-            " completed_at, worker_id, instance, supervisor_id, deleted_at, batch)"
+            " completed_at, worker_id, instance, supervisor_id, deleted_at, batch, kind, owner)"
             " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
-            " :instance, :supervisor, :deleted, :batch)",
+            " :instance, :supervisor, :deleted, :batch, :kind, :owner)",
             rows,
         )
         yield queue
@@ -108,6 +110,8 @@ def expected(queue: Queue, query: Query) -> list[int]:
         and all(readable(word) in row["name"].lower() for word in query.text.lower().split())
         and query.batch in (None, row["batch"])
         and query.video in (None, row["video_id"])
+        and query.kind in (None, row["kind"])
+        and query.owner in (None, row["owner"], row["owner"].removeprefix("token:"))
     ]
 
     def place(row: Any) -> tuple[int, ...]:
@@ -199,6 +203,13 @@ QUERIES = [
     Query(deleted=True, statuses=(JobStatus.DONE,), sort="newest"),
     Query(deleted=True, text="a", sort="oldest"),
     Query(deleted=True, batch="first"),
+    Query(kind="changed"),
+    Query(kind="new", owner="ana"),
+    Query(kind="retranscode", statuses=(JobStatus.DONE,), sort="newest"),
+    Query(owner="user", sort="oldest"),
+    Query(owner="token:user"),
+    Query(owner="folder", deleted=True, text="a"),
+    Query(owner="nobody"),
 ]
 
 
@@ -364,6 +375,8 @@ def statements(many: Queue) -> Iterator[list[str]]:
         Query(text="a", sort="newest"),
         Query(deleted=True),
         Query(deleted=True, text="1", sort="oldest"),
+        Query(kind="new", owner="user"),
+        Query(owner="folder", sort="newest"),
         *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in orders.SORTS),
     ],
     ids=str,
@@ -387,6 +400,9 @@ def test_every_section_is_read_from_an_index(
         assert all(line.startswith("SEARCH job") and "INDEX ix_job_" in line for line in jobs), plan
         if query.sort == "order":
             assert not [line for line in plan if "B-TREE" in line], plan
+        others = [line for line in plan if " other " in line]
+        assert all("COVERING INDEX ix_job_origin" in line for line in others), plan
+        assert bool(others) is (query.owner is not None)
         assert all("COVERING INDEX ix_video_search" in line for line in plan if " video " in line), plan
 
 

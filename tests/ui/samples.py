@@ -70,6 +70,8 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "max_attempts": 3,
         "crashes": 0,
         "max_crashes": 3,
+        "owner": "user",
+        "changes": [],
         "retry_in_s": None,
         "worker": "cpu-0" if running else None,
         "error": None,

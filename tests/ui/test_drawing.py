@@ -102,6 +102,12 @@ def test_filter_lines() -> None:
         parse("state:nope")
     assert parse("folder:12 x state:done") == Query(("done",), "x", folder=12)
     assert parse("folder:12 x state:done").line() == "folder:12 state:done x"
+    assert parse("Kind:changed x owner:ana") == Query(text="x", kind="changed", owner="ana")
+    assert parse("kind:changed owner:ana").line() == "kind:changed owner:ana"
+    assert parse("owner:ana").narrowed
+    assert not parse("owner:ana").shows("done", "a.mp4")
+    with pytest.raises(FilterError, match="unknown kind 'x'"):
+        parse("kind:x")
     for wrong in ("folder:", "folder:x", "folder:-1", "folder:99999999999"):
         with pytest.raises(FilterError, match="not a folder number"):
             parse(wrong)

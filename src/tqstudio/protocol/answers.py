@@ -152,11 +152,25 @@ class JobRow(TypedDict):
     """Of the newest attempt, as soon as they are known."""
     source: SourceSummary
     renditions: list[RenditionView]
+    owner: str
+    """Who added it: folder, user, upload, or `token:` and its name."""
+    changes: list[ChangeView]
+    """Of a job of the kind `changed`: what had changed since the ladder was encoded."""
     created_at: str
     started_at: str | None
     completed_at: str | None
     last_progress_at: str | None
     deleted_at: str | None
+
+
+class ChangeView(TypedDict):
+    """Something that changed since a ladder was encoded."""
+
+    what: str
+    """`size` (bytes), `modified`, `content` (a hash) of the source, `ladder`, `subtitles`, `profile`, or one
+    of its keys."""
+    before: str | None
+    after: str | None
 
 
 class AttemptView(TypedDict):

@@ -72,8 +72,10 @@ def jobs(
     video: int | None = None,
     deleted: bool = False,
     folder: int | None = None,
+    kind: str | None = None,
+    owner: str | None = None,
 ) -> Call[answers.JobPage]:
-    """A page of jobs. `sort` is order (queue order), newest or oldest.
+    """A page of jobs. `sort` is order (queue order), newest or oldest; `kind` new, changed or retranscode.
 
     `text` is words that the name must contain. `after` and `before` take the cursors of another page;
     `before="end"` is the last page.
@@ -88,6 +90,8 @@ def jobs(
         "batch": batch,
         "video": video,
         "folder": folder,
+        "kind": kind,
+        "owner": owner,
     }
     params |= {key: value for key, value in optional.items() if value not in (None, "")}
     if deleted:

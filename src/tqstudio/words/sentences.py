@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tqstudio import units
 from tqstudio.errors import in_one_line
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
@@ -147,6 +148,47 @@ def kind_words(row: answers.JobRow) -> str:
     return _KINDS.get(row["kind"], row["kind"])
 
 
+def owner_words(owner: str) -> str:
+    """Who added a job."""
+    return {"user": "the user", "folder": "a drop folder", "upload": "an upload"}.get(owner) or (
+        f"the token {owner.removeprefix(TOKEN_ACTOR)}" if owner.startswith(TOKEN_ACTOR) else owner
+    )
+
+
+def added_words(row: answers.JobRow, now: datetime) -> str:
+    """When a job was added, and by whom if not by the user."""
+    by = "" if row["owner"] == "user" else f" by {owner_words(row['owner'])}"
+    return f"{moment(row['created_at'], now)}{by}"
+
+
+def changed_names(row: answers.JobRow) -> str:
+    """What changed since the ladder was encoded, without the values."""
+    return ", ".join(change["what"] for change in row["changes"])
+
+
+def changes(row: answers.JobRow) -> list[str]:
+    """What changed since the ladder was encoded, each with its values: `size 1.2 GB to 1.3 GB`."""
+    return [_change(each) for each in row["changes"]]
+
+
+def _change(change: answers.ChangeView) -> str:
+    before, after = change["before"], change["after"]
+    if before is None and after is None:
+        return change["what"]
+    old, new = (_changed_value(change["what"], value) for value in (before, after))
+    return f"{change['what']} {old} to {new}"
+
+
+def _changed_value(what: str, value: str | None) -> str:
+    if value is None:
+        return "none"
+    if what == "size":
+        return units.size(int(value))
+    if what == "modified":
+        return value[:19].replace("T", " ")
+    return value[:8] if what == "content" else readable(value)
+
+
 def skipped_words(renditions: Iterable[answers.RenditionView]) -> list[str]:
     """The skipped qualities by their reason: `above source: 1080p, 720p`."""
     found: dict[str, list[str]] = {}
@@ -172,9 +214,11 @@ def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> 
             return "waiting for the hours of its drop folder"
         case "retry":
             return "will be retried automatically – press p twice to retry now"
-        case "pending" if gates:
+        case "pending" | "changed" if gates:
             # The notice under the header says what to do about it.
             return f"waiting: {gate_reason(gates[0]) if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
+        case "changed":
+            return f"waiting to be encoded again, because this changed: {', '.join(changes(row))}"
         case "pending":
             read = row["source"]["width"] or row["source"]["problem"]
             return "waiting for a worker" if read else "waiting for a worker; source not analysed yet"

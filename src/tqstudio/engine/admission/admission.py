@@ -187,6 +187,7 @@ class Admission:
             may_read=False,
             skip_duplicates=folder.duplicates == "skip",
             actor="intake",
+            owner="folder",
         )
         answers = await self.offer_all(list(files), how)
         self.on_settled()

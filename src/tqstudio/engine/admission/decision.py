@@ -17,12 +17,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 
 from tqstudio.config import Settings
-from tqstudio.engine.admission import existing_job, output_template
+from tqstudio.engine.admission import changes, existing_job, output_template
 from tqstudio.engine.admission.change_detection import SourceState
 from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host.clock import now_us
@@ -35,7 +36,7 @@ from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
-from tqstudio.protocol.answers import AddResult
+from tqstudio.protocol.answers import AddResult, ChangeView
 
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart", "max_attempts", "max_crashes"))
 """The options that a drop folder sets for its jobs."""
@@ -103,10 +104,11 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         return {**answer, "master": data(master), "master_b64": encode(master)}
     _refresh(db, known.id, found, changed=changed)
     reason = "source" if changed else "asked" if how.force else "settings" if file.whole else "ladder"
+    what = partial(_changes, db, known, file, reason)
     if generation is not None:
         kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
         if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
-            return new_job(known.id, kind, "changed", reason)
+            return new_job(known.id, kind, "changed", reason, changes=what())
     if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
         # If the file may have changed between the samples, it is not the one that failed.
         if not how.retry_failed and found.is_certain:
@@ -114,7 +116,19 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         return _retry(db, path, how, known, newest[0], now)
     if generation is None:
         return new_job(known.id, JobKind.NEW, "queued")
-    return new_job(known.id, JobKind.CHANGED, "changed", reason)
+    return new_job(known.id, JobKind.CHANGED, "changed", reason, changes=what())
+
+
+def _changes(db: Connection, known: videos.VideoRow, file: OfferedFile, reason: str) -> list[ChangeView]:
+    """What changed since the ladder of a video was encoded."""
+    if reason == "source":
+        return changes.of_source(known, file.found)
+    if reason == "ladder":
+        return changes.of_ladder()
+    creator = jobs.creator_of(db, known.id)
+    if reason == "asked" or creator is None:
+        return []
+    return changes.of_settings(jobs.spec_of(db, creator).profile_json, file.how.profile)
 
 
 def _new_job(
@@ -129,6 +143,7 @@ def _new_job(
     reason: str | None = None,
     *,
     requested: tuple[str, ...] | None = None,
+    changes: Sequence[ChangeView] = (),
 ) -> AddResult:
     new = jobs.NewJob(
         video=video,
@@ -146,6 +161,8 @@ def _new_job(
         metadata=how.metadata,
         idempotency_key=how.idempotency_key,
         from_folder=how.folder is not None,
+        owner=how.owner,
+        changes=changes,
     )
     job = jobs.create(db, new, now=now, actor=how.actor)
     row = videos.get(db, video)

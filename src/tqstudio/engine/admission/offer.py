@@ -37,6 +37,8 @@ class Offer:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     actor: str = "user"
+    owner: str | None = None
+    """Who adds the jobs; None means the actor."""
     named: frozenset[str] = frozenset()
     """Which of profile, priority, hold, autorestart, max_attempts and max_crashes were given explicitly; they
     apply to a waiting job."""

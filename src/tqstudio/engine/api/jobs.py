@@ -27,7 +27,15 @@ from tqstudio.engine.store.lists.orders import SORTS, PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Control, GateKind, JobStatus, Operation, job_word
+from tqstudio.lifecycle import (
+    PAUSED_WITHOUT_REASON,
+    Control,
+    GateKind,
+    JobKind,
+    JobStatus,
+    Operation,
+    job_word,
+)
 from tqstudio.protocol import answers
 from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
@@ -57,11 +65,13 @@ async def page(
     video: int | None = None,
     deleted: bool = False,
     folder: int | None = None,
+    kind: JobKind | None = None,
+    owner: Annotated[str | None, Query(max_length=200)] = None,
 ) -> answers.JobPage:
     """A page of jobs. Cursors come from another page, or are `start` or `end`."""
     if sort not in SORTS:
         raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
-    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder)
+    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner)
 
     def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
         found = pages.page(db, query, limit=limit, after=after, before=before, around=around)

@@ -21,6 +21,7 @@ from tqstudio.home import Home
 from tqstudio.lifecycle import (
     Autorestart,
     Control,
+    JobKind,
     JobStatus,
     RenditionStatus,
     claim_word,
@@ -159,6 +160,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
             control,
             retrying=wait is not None,
             held=record.ready_at is None and record.started_at is None,
+            changed=record.kind == JobKind.CHANGED,
         ),
         claim=claim_word(
             status,

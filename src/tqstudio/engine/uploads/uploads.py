@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ import structlog
 from blake3 import blake3
 
 from tqstudio.config import Settings
+from tqstudio.engine.access.principal import OWNER
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
@@ -261,6 +263,8 @@ class Uploads:
             how = adding.offer(
                 self._admission, metadata.options, self._admission.output_root(None), actor=row.actor
             )
+            # A token is known by its name, however its files arrive.
+            how = replace(how, owner="upload" if row.actor == OWNER.actor else None)
             batch = how.batch
             result = adding.result_of(path, await self._admission.offer(path, how))
         except TqError as error:

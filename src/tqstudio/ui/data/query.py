@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tqstudio.lifecycle import JobStatus
+from tqstudio.lifecycle import JobKind, JobStatus
 from tqstudio.paths import readable
 
 SORTS = ("order", "newest", "oldest")
@@ -24,16 +24,23 @@ class Query:
     text: str = ""
     sort: str = "order"
     folder: int | None = None
+    kind: str | None = None
+    owner: str | None = None
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.statuses or self.text) or self.folder is not None
+        return bool(self.statuses or self.text) or self._of_origin
+
+    @property
+    def _of_origin(self) -> bool:
+        return any(each is not None for each in (self.folder, self.kind, self.owner))
 
     def shows(self, status: str, name: str) -> bool:
-        """Whether a job with this status and name matches; False for a folder query: it needs more data."""
+        """Whether a job with this status and name matches; False for one of folder, kind or owner: it needs
+        more data."""
         words = (readable(word).lower() for word in self.text.split())
         return (
-            self.folder is None
+            not self._of_origin
             and status in (self.statuses or (status,))
             and all(word in name.lower() for word in words)
         )
@@ -42,20 +49,33 @@ class Query:
         """The filter as it can be typed."""
         words = ["running" if status == "in_progress" else status for status in self.statuses]
         parts = [f"folder:{self.folder}"] if self.folder is not None else []
+        parts += [f"kind:{self.kind}"] if self.kind is not None else []
+        parts += [f"owner:{self.owner}"] if self.owner is not None else []
         parts += [f"state:{','.join(words)}"] if words else []
         return " ".join([*parts, *([self.text] if self.text else [])])
 
 
 class FilterError(ValueError):
-    """An unknown word after `state:`, or no number after `folder:`."""
+    """An unknown word after `state:` or `kind:`, or no number after `folder:`."""
 
 
 def parse(line: str, sort: str = "order") -> Query:
-    """Parse a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`."""
+    """Parse a filter line: words, `state:failed,paused`, `folder:3` of `tqstudio folder list`, `kind:new`,
+    `owner:NAME`."""
     statuses: list[str] = []
     words: list[str] = []
     folder: int | None = None
+    kind: str | None = None
+    owner: str | None = None
     for word in line.split():
+        if word.lower().startswith("kind:"):
+            kind = word[5:].lower()
+            if kind not in list(JobKind):
+                raise FilterError(f"unknown kind {kind!r}; available: {', '.join(sorted(JobKind))}")
+            continue
+        if word.lower().startswith("owner:"):
+            owner = word[6:] or None
+            continue
         if word.lower().startswith("folder:"):
             number = word[7:]
             if not number.isdecimal() or not 0 < len(number) < 10:
@@ -70,4 +90,4 @@ def parse(line: str, sort: str = "order") -> Query:
                 raise FilterError(f"unknown state {name!r}; available: {', '.join(sorted(WORDS))}")
             if WORDS[name] not in statuses:
                 statuses.append(WORDS[name])
-    return Query(tuple(statuses), " ".join(words), sort, folder)
+    return Query(tuple(statuses), " ".join(words), sort, folder, kind, owner)

@@ -16,10 +16,11 @@ from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
-from tqstudio.ui.look.line import Line, fit_name, width_of
+from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_blocks
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import changed_names
 from tqstudio.words.symbols import job_state, job_word
 
 if TYPE_CHECKING:
@@ -261,11 +262,13 @@ class JobList(RowList):
                 break
             text, style = texts[column.name]
             if column.name == "name":
-                warning = self._warning(row, state, name_width)
-                room = name_width - (width_of(warning) + 1 if warning else 0)
+                remark, colour = self._warning(row, state, name_width), palette.warning
+                if not remark and row["word"] == "changed" and name_width >= WORDY:
+                    remark, colour = fit(changed_names(row), name_width // 3, glyphs.ellipsis), palette.dim
+                room = name_width - (width_of(remark) + 1 if remark else 0)
                 line.cell(fit_name(text, room, glyphs.ellipsis), room, style)
-                if warning:
-                    line.gap().add(warning, palette.warning)
+                if remark:
+                    line.gap().add(remark, colour)
             elif column.name == "quality":
                 add_blocks(line, row["renditions"], column.width, glyphs, palette)
             else:

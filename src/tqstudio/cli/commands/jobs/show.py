@@ -48,6 +48,13 @@ def list_jobs(
     folder: Annotated[
         int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
     ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="new|changed|retranscode", help="Only jobs of this kind.")
+    ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="NAME", help="Only jobs of folder, user, upload, or a token's name."),
+    ] = None,
     sort: Annotated[str, typer.Option("--sort", metavar="order|newest|oldest", help="Sort order.")] = "order",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of jobs.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
@@ -69,6 +76,8 @@ def list_jobs(
                 batch=batch,
                 deleted=deleted,
                 folder=folder,
+                kind=kind,
+                owner=owner,
             )
         )
         rows += page["jobs"]
@@ -80,7 +89,7 @@ def list_jobs(
         printing.out_json({"jobs": rows, "total": total})
         return 0
     if not rows:
-        narrowed = status or text or batch or deleted or folder is not None
+        narrowed = status or text or batch or deleted or kind or owner or folder is not None
         printing.out("no matching jobs" if narrowed else "the queue is empty")
         return 0
     printing.table(
@@ -100,6 +109,8 @@ def _line(row: JobRow) -> tuple[str, ...]:
     remark = printing.warning_sign(row["warnings"])
     if error := sentences.error_now(row):
         remark = error["code"]
+    elif row["word"] == "changed":
+        remark = ", ".join(filter(None, (sentences.changed_names(row), remark)))
     return (
         str(row["id"]),
         f"{printing.job_sign(row)} {job_word(row)}",
@@ -148,6 +159,8 @@ def _print(job: JobDetail) -> None:
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
+        ("changed", ", ".join(sentences.changes(job))),
+        ("owner", sentences.owner_words(job["owner"])),
         ("metadata", _metadata(job)),
         ("failures", sentences.failure_words(job)),
         ("worker", job["worker"] or job["processed_by"] or ""),

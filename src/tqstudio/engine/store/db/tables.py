@@ -296,6 +296,8 @@ class Job(SQLModel, table=True):
             "ix_job_one_open", "video_id", f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL", unique=True
         ),
         Index("ix_job_video", "video_id", "id"),
+        # What list filters compare, alone and in order, as of videos.
+        Index("ix_job_origin", "id", "kind", "owner"),
         _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
         *_orders("ix_job", "deleted_at IS NULL"),
         *_orders("ix_job_deleted", "deleted_at IS NOT NULL"),
@@ -376,6 +378,10 @@ class Job(SQLModel, table=True):
     """Of the request that created it."""
     from_folder: int = _int()
     """Whether its drop folder queued it, so that the folder's rule for sources applies."""
+    owner: str = _text(default="user")
+    """Who added it: `folder`, `user`, `upload`, or `token:` and its name."""
+    changes: str = _text(default="[]")
+    """JSON [{what, before, after}, …]: why a ladder is encoded again after a change."""
 
 
 class Rendition(SQLModel, table=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from tqstudio.lifecycle import (
     Trigger,
     target_of,
 )
+from tqstudio.protocol.answers import ChangeView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,9 @@ class NewJob(JobSpec):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     from_folder: bool = False
+    owner: str | None = None
+    """Who added it; None means the actor."""
+    changes: Sequence[ChangeView] = ()
 
     @property
     def trigger(self) -> Trigger:
@@ -102,6 +106,8 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "metadata_json": json.dumps(dict(new.metadata)),
         "idempotency_key": new.idempotency_key,
         "from_folder": int(new.from_folder),
+        "owner": new.owner or actor,
+        "changes": json.dumps(list(new.changes)),
         "created_at": now,
         "of_video": new.video,
     }

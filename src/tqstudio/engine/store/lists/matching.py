@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, select, union_all
+from sqlalchemy import ColumnElement, FromClause, select, union_all
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
@@ -10,6 +10,7 @@ from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.lists.orders import JOB, Key, PageQuery, sections
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import readable
+from tqstudio.protocol.roles import TOKEN_ACTOR
 
 FEW = 1_000
 """Up to so many videos, or jobs of a batch, are read and sorted: a scattered row costs 10 µs."""
@@ -35,6 +36,11 @@ def _few(db: Connection, query: PageQuery) -> ColumnElement[bool] | None:
         of_batch = select(JOB.id).where(JOB.batch == query.batch).limit(FEW + 1)
         if len(db.execute(of_batch).all()) <= FEW:
             return JOB.batch == query.batch
+    if origin := _origin_tests(query, tables.job):
+        jobs = select(JOB.id).with_hint(tables.job, indexed_by("ix_job_origin"), "sqlite").where(*origin)
+        few = db.execute(jobs.limit(FEW + 1)).scalars().all()
+        if len(few) <= FEW:
+            return JOB.id.in_(few)
     if tests := _video_tests(query):
         videos = db.execute(select(_VIDEO.c.id).where(*tests).limit(FEW + 1)).scalars().all()
         if len(videos) <= FEW:
@@ -49,6 +55,13 @@ def _video_tests(query: PageQuery) -> list[ColumnElement[bool]]:
     return tests if query.folder is None else [_VIDEO.c.folder_id == query.folder, *tests]
 
 
+def _origin_tests(query: PageQuery, of: FromClause) -> list[ColumnElement[bool]]:
+    """Returns the conditions on kind and owner of a job, answered by `ix_job_origin`."""
+    tests = [] if query.kind is None else [of.c.kind == query.kind]
+    owners = (query.owner, f"{TOKEN_ACTOR}{query.owner}")
+    return tests if query.owner is None else [*tests, of.c.owner.in_(owners)]
+
+
 def _job_tests(query: PageQuery) -> list[ColumnElement[bool]]:
     """Returns the conditions on a job besides its status."""
     deleted = JOB.deleted_at.is_not(None) if query.deleted else JOB.deleted_at.is_(None)
@@ -59,6 +72,9 @@ def _job_tests(query: PageQuery) -> list[ColumnElement[bool]]:
         # From the index of batches: a row of the table costs ten times as much.
         found = select(_OTHER.c.id).where(_OTHER.c.batch == query.batch, _OTHER.c.id == JOB.id)
         tests.append(found.with_hint(_OTHER, indexed_by("ix_job_batch"), "sqlite").exists())
+    if origin := _origin_tests(query, _OTHER):
+        found = select(_OTHER.c.id).where(_OTHER.c.id == JOB.id, *origin)
+        tests.append(found.with_hint(_OTHER, indexed_by("ix_job_origin"), "sqlite").exists())
     if of_video := _video_tests(query):
         found = select(_VIDEO.c.id).where(_VIDEO.c.id == JOB.video_id, *of_video)
         tests.append(found.with_hint(_VIDEO, indexed_by("ix_video_search"), "sqlite").exists())

@@ -34,11 +34,15 @@ class PageQuery:
     deleted: bool = False
     folder: int | None = None
     """A drop folder."""
+    kind: str | None = None
+    owner: str | None = None
+    """As stored, or the name of a token."""
 
     @property
     def filtered(self) -> bool:
         """Whether finding or counting the jobs may need a scan of up to a second."""
-        return bool(self.text.strip()) or self.batch is not None or self.folder is not None
+        others = (self.batch, self.folder, self.kind, self.owner)
+        return bool(self.text.strip()) or any(each is not None for each in others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.jobs import progress
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import MEANINGS, code_of
-from tqstudio.protocol.answers import ErrorView, WarningView
+from tqstudio.protocol.answers import ChangeView, ErrorView, WarningView
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class JobRecord:
     processed_by_id: int | None
     idempotency_key: str | None
     warnings: tuple[WarningView, ...]
+    owner: str
+    changes: tuple[ChangeView, ...]
     renditions: tuple[RenditionRow, ...]
 
     @property

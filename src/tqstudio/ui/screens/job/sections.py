@@ -63,7 +63,9 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         about = [f"on {job['worker']}" if job["worker"] else "", *about]
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
-    below = [(" ".join(rest), palette.text), *_error(job, glyphs.arrow, palette)]
+    changes = "" if job["word"] == "changed" else ", ".join(sentences.changes(job))
+    below = [(" ".join(rest), palette.text), (changes and f"changed: {changes}", palette.text)]
+    below += _error(job, glyphs.arrow, palette)
     below += [
         (f"{glyphs.states['warning']} {each['code']}: {each['text']}", palette.warning)
         for each in job["warnings"]
@@ -268,7 +270,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         *_streams(video["facts"] or {}),
         ("path", sentences.source_path(video)),
         ("output", readable(video["output_root"])),
-        ("added", fmt.moment(job["created_at"], now)),
+        ("added", sentences.added_words(job, now)),
         ("started", fmt.moment(job["started_at"], now)),
         ("ended", fmt.moment(job["completed_at"], now)),
         ("worker", job["processed_by"] or ""),
