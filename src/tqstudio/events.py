@@ -52,6 +52,8 @@ class EventKind(StrEnum):
     SOURCE_DELETED = "source_deleted"
     WORK_REMOVED = "work_removed"
     GENERATION_REMOVED = "generation_removed"
+    VIDEO_DELETED = "video_deleted"
+    VIDEO_UNDELETED = "video_undeleted"
 
     GATE_SHUT = "gate_shut"
     GATE_OPENED = "gate_opened"

@@ -144,6 +144,15 @@ class AutorestartRule:
 NO_AUTORESTART = AutorestartRule()
 
 
+class DeletionState(StrEnum):
+    """Where the ladder of a deleted video is going; see `store/library/deletions.py`."""
+
+    LEAVING = "leaving"
+    ASIDE = "aside"
+    RETURNING = "returning"
+    REMOVING = "removing"
+
+
 class AttemptOutcome(StrEnum):
     RUNNING = "running"
     DONE = "done"

@@ -129,7 +129,7 @@ def test_a_query_that_is_not_known_is_refused_with_those_that_are(standing: Live
     """On every endpoint for people: who asks another question than is answered is refused."""
     error = error_of(standing.raw("GET", "/v1/videos?around=2&colour=red"), 400)
     assert error["message"] == "/v1/videos has no parameter 'colour'"
-    assert error["hint"] == "it takes after, before, around, limit"
+    assert error["hint"] == "it takes after, before, around, limit, path_b64"
     paths = standing.raw("GET", "/openapi.json")[1]["paths"]
     calls = [
         (method.upper(), path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tqstudio.engine.store import events
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.errors import ErrorCode
@@ -88,15 +86,12 @@ def test_what_ended_is_counted_by_folder(queue: Queue) -> None:
     assert folders.ended_since(queue.db, NOW + 1) == {}
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_the_sources_of_a_folder_are_its_own_and_still_there(queue: Queue, seen: bool) -> None:
+def test_the_sources_of_a_folder_are_its_own_also_of_deleted_videos(queue: Queue) -> None:
     one, two = folder(queue, b"/in/1"), folder(queue, b"/in/2")
     mine, other = queue.video(), queue.video()
     videos.adopt(queue.db, mine, one)
     videos.adopt(queue.db, other, two)
-    if not seen:
-        queue.db.execute("UPDATE video SET deleted_at = 1 WHERE id = :id", {"id": mine})
+    queue.db.execute("UPDATE video SET deleted_at = 1 WHERE id = :id", {"id": mine})
     row = videos.get(queue.db, mine)
     assert row is not None
-    expected = {row.source: (mine, 1000, 1)} if seen else {}
-    assert videos.known_sources(queue.db, one) == expected
+    assert videos.known_sources(queue.db, one) == {row.source: (mine, 1000, 1)}

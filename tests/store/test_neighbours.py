@@ -32,6 +32,7 @@ TABLES = (
         "published",
         "publication",
         "removal",
+        "deletion",
         "speed",
         "job",
         "rendition",

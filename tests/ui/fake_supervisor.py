@@ -246,6 +246,10 @@ class FakeSupervisor:
                 if row is None:
                     raise fail(ErrorCode.NOT_FOUND, f"there is no video {number}")
                 return job_detail(row)["video_view"]
+            case "DELETE", ["videos", number]:
+                return self._delete_video(int(number), True)
+            case "POST", ["videos", number, "undelete"]:
+                return self._delete_video(int(number), False)
             case "POST", ["videos"]:
                 added = _parsed(requests.AddRequest, body)
                 self._require_profile(added.profile)
@@ -376,6 +380,18 @@ class FakeSupervisor:
         if status in TERMINAL:
             return (QUEUE_ORDER.index(status), -self._ended.get(row["id"], 0))
         return (QUEUE_ORDER.index(status), -row["priority"], row["created_at"], row["id"])
+
+    def _delete_video(self, number: int, deletes: bool) -> Any:
+        """All jobs of a video leave the list, or come back."""
+        before, after = (self.jobs, self.deleted) if deletes else (self.deleted, self.jobs)
+        rows = [row for row in before if row["video"] == number]
+        for row in rows:
+            before.remove(row)
+            after.append(row)
+            row["deleted_at"] = ago(0) if deletes else None
+        self._sort()
+        self.happened("video_deleted" if deletes else "video_undeleted", None, actor="user")
+        return job_detail(rows[0])["video_view"]
 
     def _set_deleted(self, row: Any, operation: Operation) -> Any:
         decision, deletes = decide(JobStatus(row["status"]), operation), operation is Operation.DELETE

@@ -40,7 +40,7 @@ KEYS = {
     ],
     "lists": ["j", "k", "up", "down", "g", "G", "home", "end", "ctrl+u", "ctrl+d", "pageup", "pagedown"],
     "marks": ["space", "a", "u", "s", "f", "F", "enter", "y"],
-    "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "l", "c", "i"],
+    "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "X", "Z", "l", "c", "i"],
     "queue": ["P", "W", "n"],
 }
 """The keys that the screens promise."""
@@ -141,6 +141,31 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
         await pilot.press("U")
         await until(pilot, lambda: "no deletion left to undo" in messages(app))
         assert len(undeleted()) == 2
+
+
+async def test_a_video_is_deleted_after_a_question_and_brought_back(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
+    def sent() -> list[str]:
+        return [call.method for call in door.sent if call.path.startswith("/v1/videos/314")]
+
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("Z")
+        await until(pilot, lambda: "no video was deleted here" in messages(app))
+        await pilot.press("G", "X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("escape")
+        assert "DELETE" not in sent()
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "video intro.mp4 deleted; Z brings it back" in messages(app))
+        await until(pilot, lambda: all(row["id"] != 314 for row in app.studio.model.jobs.rows))
+        await pilot.press("Z")
+        await until(pilot, lambda: "video intro.mp4 is back" in messages(app))
+        await until(pilot, lambda: any(row["id"] == 314 for row in app.studio.model.jobs.rows))
+        assert [method for method in sent() if method != "GET"] == ["DELETE", "POST"]
 
 
 async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(

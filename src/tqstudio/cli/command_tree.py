@@ -54,6 +54,10 @@ VERBS: Verbs = {
             "undelete": "jobs.change:undelete",
         },
     ),
+    "video": (
+        "Delete videos with their ladders, and bring them back.",
+        {"delete": "jobs.videos:delete", "undelete": "jobs.videos:undelete"},
+    ),
     "events": "studio.events:events",
     "stats": "jobs.statistics:stats",
     "folder": (

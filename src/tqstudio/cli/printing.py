@@ -265,3 +265,14 @@ def counts_line(counts: Mapping[str, int]) -> str:
         if counts.get(status)
     ]
     return "   ".join(parts) or "empty"
+
+
+def agreed(question: str, as_json: bool) -> bool:
+    """Ask for confirmation on a terminal; raise BAD_REQUEST without one."""
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TqError(
+            ErrorCode.BAD_REQUEST, f"this would {question}, which needs a confirmation", "confirm with --yes"
+        )
+    import typer
+
+    return bool(typer.confirm(f"{question[:1].upper()}{question[1:]}?"))

@@ -83,6 +83,7 @@ class Maintenance:
         self._every(_SCANS_S, self._studio.intake.request_due_scans)
         self._every(_RETENTION_S, self.clean_up, at_once=True)
         self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
+        self._every(_RETENTION_S, self._studio.deletions.tend, at_once=True)
         self._every(_UPLOADS_S, self._studio.uploads.tend, at_once=True)
         self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
         self._every(_RETENTION_S, self.check_database)

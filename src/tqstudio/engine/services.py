@@ -10,6 +10,7 @@ from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.alerts.alerts import Alerts
+from tqstudio.engine.deletion.deletions import Deletions
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
@@ -112,6 +113,8 @@ class Services:
             known=self.admission.known,
         )
         self.admission.on_left = self.intake.look_again
+        self.deletions = Deletions(settings, db, board, workspace, io, retention)
+        self.admission.want = self.deletions.want
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.uploads = Uploads(home, settings, db, self.admission, io)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)

@@ -330,6 +330,7 @@ class _Supervisor:
         self.studio.workspace.hint(events)
         self._prober.hint(events)
         self.studio.after_done.hint(events)
+        self.studio.deletions.hint(events)
         self.studio.alerts.hint(events)
         missed = [
             event.video

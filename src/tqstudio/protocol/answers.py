@@ -596,6 +596,8 @@ class ClearAnswer(TypedDict):
     """Jobs deleted."""
     removed_segments: int
     """Finished segments of failed and cancelled jobs among them; they cannot be restored."""
+    forgotten: int
+    """Videos forgotten."""
     pruned: int
     """Events deleted."""
 

@@ -129,6 +129,19 @@ def video(video_id: int) -> Call[answers.VideoView]:
     return Call("GET", f"/v1/videos/{video_id}")
 
 
+def videos_of(path_b64: str) -> Call[answers.VideoPage]:
+    """The videos of a source, one per output."""
+    return Call("GET", "/v1/videos", {"path_b64": path_b64})
+
+
+def delete_video(video_id: int) -> Call[answers.VideoView]:
+    return Call("DELETE", f"/v1/videos/{video_id}")
+
+
+def undelete_video(video_id: int) -> Call[answers.VideoView]:
+    return Call("POST", f"/v1/videos/{video_id}/undelete")
+
+
 def _part(name: str) -> str:
     """Quote a name as one segment of a URL path."""
     return quote(name, safe="", errors="surrogateescape")
@@ -195,9 +208,9 @@ def retry_failed(batch: str | None = None) -> Call[answers.RetryAnswer]:
     return Call("POST", "/v1/queue/retry", body={} if batch is None else {"batch": batch})
 
 
-def clear_queue(*, history: bool = False) -> Call[answers.ClearAnswer]:
-    """Delete every ended job, with `history` also all events."""
-    return Call("POST", "/v1/queue/clear", body={"history": history})
+def clear_queue(*, history: bool = False, manifest: bool = False) -> Call[answers.ClearAnswer]:
+    """Delete every ended job, with `history` also all events, with `manifest` what is known of files too."""
+    return Call("POST", "/v1/queue/clear", body={"history": history, "manifest": manifest})
 
 
 def events(

@@ -226,6 +226,8 @@ class QueueRetry(Message):
 class QueueClear(Message):
     history: bool = False
     """Also delete all events."""
+    manifest: bool = False
+    """Also forget the videos without open jobs, and delete all events; ladders stay."""
 
 
 class BackupRequest(Message):

@@ -17,7 +17,7 @@ class Role(StrEnum):
     OPERATE = "operate"
     """Also upload files and control jobs, workers and the queue."""
     ADMIN = "admin"
-    """Also manage tokens, delete the history, change the log level and shut down."""
+    """Also manage tokens, delete videos and the history, change the log level and shut down."""
     WORKER = "worker"
     """Encode jobs in the name of one worker, and nothing else."""
     OWNER = "owner"
@@ -70,6 +70,8 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "PATCH /v1/uploads/{upload}": Role.OPERATE,
         "DELETE /v1/uploads/{upload}": Role.OPERATE,
         "POST /v1/queue/clear": Role.ADMIN,
+        "DELETE /v1/videos/{video}": Role.ADMIN,
+        "POST /v1/videos/{video}/undelete": Role.ADMIN,
         "POST /v1/workers": Role.ADMIN,
         "GET /v1/tokens": Role.ADMIN,
         "POST /v1/tokens": Role.ADMIN,

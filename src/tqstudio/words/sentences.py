@@ -37,6 +37,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.WARNING: ("warning", "warning"),
     EventKind.PUBLISH_UNDONE: ("retry", "publishing rolled back"),
     EventKind.GENERATION_REMOVED: ("skipped", "old version removed"),
+    EventKind.VIDEO_DELETED: ("cancelled", "video deleted"),
+    EventKind.VIDEO_UNDELETED: ("pending", "video brought back"),
     EventKind.SOURCE_MOVED: ("done", "source file moved"),
     EventKind.SOURCE_DELETED: ("done", "source file deleted"),
     EventKind.WORK_REMOVED: ("skipped", "unfinished work removed"),

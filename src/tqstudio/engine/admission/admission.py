@@ -65,6 +65,8 @@ class Admission:
         """Called with the previous path of a waiting job's source that was renamed."""
         self.on_settled: Callable[[], None] = lambda: None
         """Called after a file of a drop folder was offered: no event says that a waiting one has changed."""
+        self.want: Callable[[int, str], Awaitable[None]] = _nothing
+        """Brings back a deleted video whose source is added again."""
 
     def end(self) -> None:
         """Stop reading files, at shutdown."""
@@ -241,6 +243,15 @@ class Admission:
             found = await asyncio.to_thread(
                 look_at, path, known, how.certainty, digest=digest, may_read=how.may_read, stop=stop
             )
+        if known is not None and known.deleted_at is not None:
+            if how.folder is not None and not found.shows_change(known):
+                raise TqError(
+                    ErrorCode.REFUSED,
+                    f"its video {known.id} was deleted",
+                    f"bring it back with: tqstudio video undelete {known.id}",
+                )
+            await self.want(known.id, how.actor)
+            known = await self._db.read(videos.get, known.id)
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
@@ -303,6 +314,10 @@ class Admission:
         """The videos whose source was this file when it was last checked."""
         at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
         return await self._db.read(videos.with_inode, output_root, **at)
+
+
+async def _nothing(_video: int, _actor: str) -> None:
+    return None
 
 
 def _unknown(db: Connection, paths: Sequence[bytes], output_root: bytes) -> list[bytes]:

@@ -32,7 +32,7 @@ from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.engine.store.library import deletions, folders, generations, videos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
@@ -60,6 +60,8 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         if how.folder not in (None, file.left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
             # A file that was moved to another drop folder gets that folder's options.
             how = replace(how, named=how.named | _OF_FOLDER)
+    if known is not None and known.deleted_at is not None:
+        deletions.restore(db, known.id, now=now, actor=how.actor)
     new_job = partial(_new_job, db, path, how, settings, now)
     if known is None:
         video = videos.create(

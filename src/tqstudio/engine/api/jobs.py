@@ -257,10 +257,15 @@ async def retry(studio: TheStudio, actor: TheActor, request: QueueRetry) -> answ
 
 @router.post("/queue/clear")
 async def clear(studio: TheStudio, actor: TheActor, request: QueueClear) -> answers.ClearAnswer:
-    """Delete every ended job, and on request the history."""
+    """Delete every ended job, and on request what is known of files without open jobs, and the history."""
     deleted, removed = await studio.all_jobs.clear_ended(actor=actor)
-    pruned = await studio.all_jobs.forget_history(actor=actor) if request.history else 0
-    return {"deleted": deleted, "removed_segments": removed, "pruned": pruned}
+    forgotten = 0
+    if request.manifest:
+        forgotten = await studio.all_jobs.forget_files()
+        await studio.intake.start_over()
+    history = request.history or request.manifest
+    pruned = await studio.all_jobs.forget_history(actor=actor) if history else 0
+    return {"deleted": deleted, "removed_segments": removed, "forgotten": forgotten, "pruned": pruned}
 
 
 def no_such_job(job: int) -> TqError:

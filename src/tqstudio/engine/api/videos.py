@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheStudio
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
@@ -20,7 +20,7 @@ from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
 from tqstudio.protocol.answers import AddAnswer, VideoPage, VideoView
-from tqstudio.protocol.requests import AddRequest
+from tqstudio.protocol.requests import AddRequest, PathB64
 
 router = APIRouter()
 
@@ -62,8 +62,12 @@ async def page(
     before: int | None = None,
     around: int | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    path_b64: PathB64 | None = None,
 ) -> VideoPage:
-    """A page of videos by id, oldest first: after, before or around a video; by default the first page."""
+    """A page of videos by id, oldest first: after, before or around a video; by default the first page.
+
+    With the path of a source, all videos of that source.
+    """
     if sum(each is not None for each in (after, before, around)) > 1:
         raise TqError(
             ErrorCode.BAD_REQUEST, "after, before and around exclude each other", "give one of them"
@@ -71,6 +75,9 @@ async def page(
 
     def read(db: Connection) -> VideoPage:
         rows: list[videos.VideoRow] = []
+        if path_b64 is not None:
+            rows = videos.with_source(db, decode(path_b64))
+            return {"videos": [_view(db, row) for row in rows], "before": None, "after": None}
         if before is not None:
             rows = videos.page_before(db, before=before, limit=limit)[::-1]
         elif around is not None:
@@ -98,3 +105,17 @@ async def one(studio: TheStudio, video: int) -> VideoView:
     if view is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
     return view
+
+
+@router.delete("/videos/{video}")
+async def delete(studio: TheStudio, actor: TheActor, video: int) -> VideoView:
+    """Delete a video with its ladder, jobs and unfinished work; it can be brought back for a while."""
+    await studio.deletions.delete(video, actor=actor)
+    return await one(studio, video)
+
+
+@router.post("/videos/{video}/undelete")
+async def undelete(studio: TheStudio, actor: TheActor, video: int) -> VideoView:
+    """Bring a deleted video back, as long as its files are there."""
+    await studio.deletions.undelete(video, actor=actor)
+    return await one(studio, video)

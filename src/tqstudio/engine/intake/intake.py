@@ -91,6 +91,12 @@ class Intake:
             watched, self._watched = self._watched, {}
             await asyncio.gather(*(one.stop() for one in watched.values()))
 
+    async def start_over(self) -> None:
+        """Offer all files again: the database has forgotten them."""
+        if self._started:
+            await self.stop()
+            await self.start()
+
     async def _watch(self) -> None:
         wanted = {row.id: row for row in self._rows if row.enabled}
         ended = [n for n, watched in self._watched.items() if wanted.get(n) != watched.row]

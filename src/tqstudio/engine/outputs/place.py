@@ -101,6 +101,14 @@ def own(place: Place, owner: str, current: int | None) -> Place:
         tries += 1
 
 
+def belongs(place: Place, owner: str, current: int | None) -> bool:
+    """Whether an open folder belongs to this owner; args as of `own`."""
+    found = _read_owner(place.folder / OWNER_NAME)
+    return found == owner.encode() or (
+        not found and current is not None and place.generation(current).is_dir()
+    )
+
+
 def _may_contain(place: Place) -> bool:
     """Whether the folders between the output and a place are neither links, files nor ladders."""
     between = [place.output_root / parent for parent in Path(place.slug).parents][:-1]

@@ -9,6 +9,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.library import deletions
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
 from tqstudio.protocol.answers import ActionResult, RetryAnswer
@@ -54,6 +55,13 @@ class AllJobs:
                     removed += sum((await self._retention.jobs_deleted(ids)).values())
                 after = ids[-1]
         return deleted, removed
+
+    async def forget_files(self) -> int:
+        """Deletes what is known of all videos that have no open job; returns of how many."""
+        forgotten = 0
+        while step := await self._db.write(deletions.forget, limit=_STEP):
+            forgotten += step
+        return forgotten
 
     async def forget_history(self, *, actor: str) -> int:
         """Deletes all events up to now, also those of running jobs, and records one `pruned` event."""

@@ -69,6 +69,8 @@ ACTIONS: tuple[Action, ...] = (
     _job("priority", ("equals_sign",), "priority…", "set the priority", 0, Operation.PRIORITY),
     _job("delete", ("D",), "delete", "remove the job from the list; U restores it", 0, Operation.DELETE),
     _job("undelete", ("U",), "undelete", "restore the jobs deleted last"),
+    _job("delete_video", ("X",), "delete video", "delete the video with its ladder; Z brings it back"),
+    _job("undelete_video", ("Z",), "undelete video", "bring the video deleted last back"),
     _job("log", ("l",), "log", "show the log of the latest or selected attempt", 21),
     _job("command", ("c",), "command", "show the ffmpeg commands, ready to paste", 22),
     _job("facts", ("i",), "facts", "show everything known about the source", 23),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,12 +90,20 @@ def retry(
 
 def clear(
     history: Annotated[
-        bool, typer.Option("--history", "--manifest", help="Delete the event history too; cannot be undone.")
+        bool, typer.Option("--history", help="Delete the event history too; cannot be undone.")
+    ] = False,
+    manifest: Annotated[
+        bool,
+        typer.Option(
+            "--manifest",
+            help="Forget all files without open jobs too, and the history, for a fresh start; ladders stay.",
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Remove ended jobs from the list. Ladders stay; partial work of failed or cancelled ones is removed."""
+    history = history or manifest
     if not history and not _any(*ENDED):
         return _nothing_to_clear(as_json)
     at = session().client
@@ -111,10 +118,15 @@ def clear(
         question += f", and permanently delete {segments} of failed and cancelled jobs"
     if history:
         question += ", and permanently delete the event history"
-    if not yes and not _agreed(question, as_json):
+    if manifest:
+        question += " and all that is known of files without open jobs"
+    sure = "start afresh: drop folders queue their files again, beside the present ladders"
+    if not yes and not (
+        printing.agreed(question, as_json) and (not manifest or printing.agreed(sure, as_json))
+    ):
         printing.out("nothing was changed")
         return printing.exit_code(ErrorCode.REFUSED)
-    answer = at.send(calls.clear_queue(history=history), timeout_s=ALL_TIMEOUT_S)
+    answer = at.send(calls.clear_queue(history=history, manifest=manifest), timeout_s=ALL_TIMEOUT_S)
     if as_json:
         printing.out_json(answer)
         return 0
@@ -125,13 +137,15 @@ def clear(
     if answer["removed_segments"]:
         segments = fmt.counted(answer["removed_segments"], "finished segment")
         printing.out(f"{segments} of failed and cancelled jobs deleted permanently")
+    if manifest:
+        printing.out(f"{fmt.counted(answer['forgotten'], 'video')} forgotten; new ladders get other folders")
     if history:
         printing.out(f"{fmt.counted(answer['pruned'], 'event')} deleted")
     return 0
 
 
 def _nothing_to_clear(as_json: bool) -> int:
-    nothing = {"deleted": 0, "removed_segments": 0, "pruned": 0}
+    nothing = {"deleted": 0, "removed_segments": 0, "forgotten": 0, "pruned": 0}
     return printing.answer(nothing, "no ended jobs; nothing to clear", as_json)
 
 
@@ -151,15 +165,6 @@ def _finished_segments(at: Client) -> int:
     """The number of finished segments of the failed and cancelled jobs on the list."""
     rows = every_job(at, ("failed", "cancelled"))
     return sum(rendition["segments_done"] for row in rows for rendition in row["renditions"])
-
-
-def _agreed(question: str, as_json: bool) -> bool:
-    """Ask for confirmation on a terminal; raise BAD_REQUEST without one."""
-    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise TqError(
-            ErrorCode.BAD_REQUEST, f"this would {question}, which needs a confirmation", "confirm with --yes"
-        )
-    return typer.confirm(f"{question[:1].upper()}{question[1:]}?")
 
 
 def process(

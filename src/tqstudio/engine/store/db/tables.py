@@ -34,6 +34,7 @@ from tqstudio.lifecycle import (
     AttemptOutcome,
     Autorestart,
     Control,
+    DeletionState,
     GateKind,
     JobKind,
     JobStatus,
@@ -249,6 +250,14 @@ class Removal(SQLModel, table=True):
     """Where it is being moved to."""
     begun_at: int | None = _time()
     """Since when it may be gone."""
+
+
+class Deletion(SQLModel, table=True):
+    """A deleted video whose ladder still exists, or is on its way back."""
+
+    __table_args__ = (_one_of("state", DeletionState),)
+    video_id: int = Field(sa_column=Column(Integer, ForeignKey("video.id"), primary_key=True))
+    state: str = _text()
 
 
 class Speed(SQLModel, table=True):
@@ -643,6 +652,7 @@ _tables = SQLModel.metadata.tables
 alert = _tables["alert"]
 alert_position = _tables["alert_position"]
 attempt = _tables["attempt"]
+deletion = _tables["deletion"]
 event = _tables["event"]
 folder = _tables["folder"]
 gate = _tables["gate"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, update
+from sqlalchemy import case, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.tables import job
+from tqstudio.engine.store.db.tables import job, video
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, job_facts, move
@@ -41,11 +41,21 @@ _CONTROLS = {
 }
 
 
+_REVIVING = (Operation.RETRY, Operation.RESTART, Operation.UNDELETE)
+
+
+def _is_of_deleted_video(db: Connection, number: int) -> bool:
+    deleted = select(video.c.id).where(video.c.id == number, video.c.deleted_at.is_not(None))
+    return db.execute(deleted).first() is not None
+
+
 def operate(db: Connection, number: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
     """Pauses, resumes, cancels, retries, restarts, deletes or undeletes a job; None if it does not exist."""
     facts = job_facts(db, number)
     if facts is None:
         return None
+    if operation in _REVIVING and _is_of_deleted_video(db, facts.video):
+        return _refused(facts, f"is of a deleted video; first: tqstudio video undelete {facts.video}")
     if operation in (Operation.DELETE, Operation.UNDELETE):
         return _set_deleted(db, facts, deleted=operation is Operation.DELETE, now=now, actor=actor)
     if facts.deleted:

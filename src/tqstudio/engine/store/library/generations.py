@@ -153,6 +153,7 @@ _TWINS = (
         tables.job.c.crashes < 2,
         tables.folder.c.duplicates == "link",
         tables.video.c.generation_id.is_not(None),
+        tables.video.c.deleted_at.is_(None),
         tables.video.c.id != _OWN.c.id,
     )
     .order_by(tables.video.c.id.desc())
@@ -238,6 +239,8 @@ def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 
             generation.retired_at < before,
             generation.removed_at.is_(None),
             generation.id.is_distinct_from(video.generation_id),
+            # Those of deleted videos are aside with the current one.
+            video.deleted_at.is_(None),
         )
         .order_by(generation.id)
         .limit(limit)

@@ -64,6 +64,12 @@ def get(db: Connection, video: int) -> VideoRow | None:
     return _VIDEOS.first(db.execute(_GET, {"video": video}))
 
 
+def with_source(db: Connection, source: bytes) -> list[VideoRow]:
+    """Returns the videos of a source, one per output."""
+    found = _SELECT.where(tables.video.c.source == source).order_by(tables.video.c.id)
+    return [_VIDEOS.value(row) for row in db.execute(found)]
+
+
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
     """Returns the videos after an id, oldest first."""
     found = _SELECT.where(tables.video.c.id > after).order_by(tables.video.c.id)
@@ -295,6 +301,7 @@ def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mti
 _PUBLISHED_WITH_SIZE = (
     _SELECT.with_hint(tables.video, indexed_by("ix_video_size"), "sqlite")
     .where(_WITH_SIZE, _IN_ROOT, tables.video.c.generation_id.is_not(None))
+    .where(tables.video.c.deleted_at.is_(None))
     .order_by(tables.video.c.id)
 )
 
@@ -348,8 +355,8 @@ def output_roots(db: Connection) -> list[bytes]:
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
     """Returns the sources of a drop folder: {path: (video, size, mtime_ns)}.
 
-    Without those that were deleted on purpose, or whose newest job failed because they were missing, so that
-    they are added again if found.
+    Without those whose file was deleted on purpose, or whose newest job failed because they were missing, so
+    that they are added again if found.
     """
     video, job, later = tables.video.c, tables.job.c, tables.job.alias("later").c
     again = exists().where(later.video_id == job.video_id, later.id > job.id, later.deleted_at.is_(None))
@@ -362,7 +369,6 @@ def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, in
     rows = db.execute(
         select(video.source, video.id, video.size, video.mtime_ns).where(
             video.folder_id == folder,
-            video.deleted_at.is_(None),
             video.source_deleted_at.is_(None),
             video.id.not_in(missing),
         )

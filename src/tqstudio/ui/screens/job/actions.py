@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,13 @@ from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
 from tqstudio.ui.data.target import Target, refusal
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.screens.job.confirmations import delete_question, has_work, loss_question, many_question
+from tqstudio.ui.screens.job.confirmations import (
+    delete_question,
+    has_work,
+    loss_question,
+    many_question,
+    video_question,
+)
 from tqstudio.words.format import copied, counted, number
 
 if TYPE_CHECKING:
@@ -51,6 +57,31 @@ class JobActions(StudioScreen):
         many = counted(len(ids), "job")
         question = many_question(Operation.UNDELETE, many) if len(ids) > MANY else None
         self._ask_and_send(question, Operation.UNDELETE, [(ids, {})])
+
+    async def do_delete_video(self, _: str) -> None:
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
+        video, name = row["video"], row["name"]
+
+        async def delete() -> None:
+            await self.studio.feed.send(calls.delete_video(video))
+            self.studio.model.deleted_videos.append((video, name))
+            self.studio.feed.refresh_soon()
+            self.toast(f"video {name} deleted; Z brings it back")
+
+        self._ask_and_start(video_question(name), delete)
+
+    async def do_undelete_video(self, _: str) -> None:
+        if not self.studio.model.deleted_videos:
+            self.toast("no video was deleted here")
+            return
+        video, name = self.studio.model.deleted_videos[-1]
+        await self.studio.feed.send(calls.undelete_video(video))
+        self.studio.model.deleted_videos.pop()
+        self.studio.feed.refresh_soon()
+        self.toast(f"video {name} is back")
 
     async def do_priority(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import AskPriority
@@ -158,9 +189,12 @@ class JobActions(StudioScreen):
     ) -> None:
         """Send an operation, after a yes if there is a question."""
 
+        self._ask_and_start(question, partial(self._send, operation, requests))
+
+    def _ask_and_start(self, question: Confirm | None, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         def answered(yes: bool | None) -> None:
             if yes:
-                self.shell.start(self._send(operation, requests), keys_wait=True)
+                self.shell.start(step(), keys_wait=True)
 
         if question is None:
             answered(True)

@@ -45,6 +45,18 @@ def delete_question(targets: Sequence[Target], named: str, segments: int) -> Con
     )
 
 
+def video_question(name: str) -> Confirm:
+    return _confirm(
+        f"Delete the video {name}?",
+        [
+            "Its ladder, its jobs and their unfinished work are removed; the source stays.",
+            "Z brings it back while its files are kept (keep_old_s).",
+        ],
+        keep="Keep it",
+        go="Delete the video",
+    )
+
+
 def loss_question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
     """Asks whether to cancel or restart, naming what is lost and what is kept."""
     running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)

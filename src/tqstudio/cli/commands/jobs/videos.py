@@ -1,0 +1,91 @@
+"""Videos: `video delete|undelete`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.supervisor_session import SupervisorSession, session_for
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import absolute, display, encode
+from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
+
+if TYPE_CHECKING:
+    from tqstudio.engine.store.db.connection import Connection
+    from tqstudio.protocol.answers import VideoView
+
+Video = Annotated[
+    str, typer.Argument(metavar="ID|PATH", help="Number of the video, or the path of its source.")
+]
+
+
+def delete(
+    video: Video,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Delete a video: its ladder, its jobs and their unfinished work. The source stays."""
+    at = _session(video)
+    found = _video(at, video)
+    ladder = "its ladder" if found["generation"] else "no ladder"
+    page = at.client.send(calls.jobs(video=found["id"], limit=500))
+    jobs = fmt.counted(len(page["jobs"]), "job")
+    what = f"delete video {found['id']} ({found['name']}) with {ladder}, {jobs} and their unfinished work"
+    if found["deleted_at"] is None and not yes and not printing.agreed(what, as_json):
+        printing.out("nothing was changed")
+        return printing.exit_code(ErrorCode.REFUSED)
+    view = at.client.send(calls.delete_video(found["id"]))
+    undo = f"tqstudio video undelete {view['id']}"
+    text = f"video {view['id']} deleted; while its ladder is kept, undo with: {undo}"
+    return printing.answer(view, text, as_json)
+
+
+def undelete(video: Video, as_json: JsonFlag = False) -> int:
+    """Bring a deleted video back with its ladder and jobs, while its files are there."""
+    at = _session(video)
+    view = at.client.send(calls.undelete_video(_video(at, video)["id"]))
+    return printing.answer(view, f"video {view['id']} is back", as_json)
+
+
+def _session(given: str) -> SupervisorSession:
+    """The supervisor for a change of an existing video."""
+
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store.library import videos
+
+        if given.isdigit():
+            return videos.get(db, int(given)) is not None
+        return bool(videos.with_source(db, os.fsencode(absolute(given))))
+
+    return session_for(known, _unknown(given))
+
+
+def _video(at: SupervisorSession, given: str) -> VideoView:
+    """The video of that number, or of that source if it has one output.
+
+    Raises:
+        TqError: NOT_FOUND; BAD_REQUEST, the source has several.
+    """
+    if given.isdigit():
+        return at.client.send(calls.video(int(given)))
+    found = at.client.send(calls.videos_of(encode(absolute(given))))["videos"]
+    if len(found) > 1:
+        numbers = ", ".join(f"{video['id']} ({video['output_root']})" for video in found)
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"{display(os.fsencode(given))} has a video in several outputs",
+            f"name one by its number: {numbers}",
+        )
+    if not found:
+        raise _unknown(given)
+    return found[0]
+
+
+def _unknown(given: str) -> TqError:
+    shown = given if given.isdigit() else f"of {display(os.fsencode(given))}"
+    return TqError(ErrorCode.NOT_FOUND, f"there is no video {shown}", "tqstudio job show ID names the video")

@@ -1,0 +1,1 @@
+"""Deletes videos: their ladders are set aside within the output for a while, then removed or brought back."""

@@ -1,0 +1,185 @@
+"""Deletes videos and brings them back.
+
+| step | state after a kill | the next run |
+|---|---|---|
+| video and jobs are recorded as deleted, the ladder as leaving | it is in its place | sets it aside |
+| the running job ends; the ladder is renamed | it is aside | records it |
+| that is recorded; the work of the jobs is removed | | |
+| after `keep_old_s` it is recorded as removing | it is aside | moves it to the trash |
+| it is moved to the trash | it is gone | records it |
+
+To bring it back, the video is recorded as not deleted and the ladder as returning; then it is renamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from tqstudio.config import Settings
+from tqstudio.engine.deletion.shelf import Shelf
+from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.host import failpoints
+from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.outputs.place import Place
+from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.library import deletions, generations, videos
+from tqstudio.engine.store.library.deletions import DeletionRow
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.lifecycle import TERMINAL, Control, DeletionState
+from tqstudio.paths import display
+
+T = TypeVar("T")
+_ENDS = frozenset(status.value for status in TERMINAL)
+
+
+class Deletions:
+    """Deletes videos and brings them back, one step at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        board: LiveBoard,
+        workspace: Workspace,
+        bounded_io: BoundedIO,
+        retention: Retention,
+    ) -> None:
+        self._db, self._board, self._workspace = db, board, workspace
+        self._bounded_io, self._retention, self._shelf = bounded_io, retention, Shelf(workspace)
+        self._keep_us = int(settings.keep_old_s * MICROSECOND)
+        self._stepping = asyncio.Lock()
+        self._waiting = set[int]()
+        """Deleted videos whose job has to end first."""
+        self._tasks = set[asyncio.Task[None]]()
+        self._log = structlog.get_logger()
+
+    async def delete(self, video: int, *, actor: str) -> None:
+        """Delete a video; its ladder is aside when this returns, or later if a job or its disk is busy.
+
+        Raises:
+            TqError: NOT_FOUND.
+        """
+        if await self._db.read(videos.get, video) is None:
+            raise _unknown(video)
+        for job in await self._db.write(partial(deletions.begin, number=video, now=now_us(), actor=actor)):
+            self._board.control(job, Control.CANCEL)
+        failpoints.reach("deletion.begun")
+        await self._settle(video)
+
+    async def undelete(self, video: int, *, actor: str) -> None:
+        """Bring a video back with its ladder and jobs; one that is not deleted does not change.
+
+        Raises:
+            TqError: NOT_FOUND; REFUSED, its ladder was removed, or something else is in its place.
+        """
+        row = await self._db.read(videos.get, video)
+        if row is None:
+            raise _unknown(video)
+        if row.deleted_at is None:
+            return
+        async with self._stepping:
+            deleted = await self._db.read(deletions.of_video, video)
+            gone = deleted is None or deleted.state is DeletionState.REMOVING
+            if deleted is not None and deleted.state is DeletionState.ASIDE and row.generation is not None:
+                gone = not await self._run(deleted, lambda: self._shelf.has(row.output_root, video))
+            if gone:
+                raise TqError(
+                    ErrorCode.REFUSED,
+                    f"video {video} cannot be brought back: its files were removed",
+                    f"add its source again: tqstudio add {display(row.source)}",
+                )
+            if deleted is not None and deleted.state is DeletionState.ASIDE:
+                place = Place.below(row.output_root, row.slug)
+                await self._run(deleted, lambda: self._shelf.require_free(place))
+            restored = partial(deletions.restore, number=video, now=now_us(), actor=actor)
+            await self._db.write(restored)
+            failpoints.reach("undeletion.begun")
+        await self._settle(video)
+
+    async def want(self, video: int, actor: str) -> None:
+        """Bring a video back whose source is added again, as far as its files are there.
+
+        Raises:
+            TqError: REFUSED, something else is in its place, or it does not answer.
+        """
+        await self._settle(video)
+        if await self._db.read(deletions.of_video, video) is not None:
+            await self.undelete(video, actor=actor)
+
+    def hint(self, events: Sequence[EventRow]) -> None:
+        """Set the ladders of deleted videos aside whose job has ended."""
+        if any(event.video in self._waiting and event.target in _ENDS for event in events):
+            task = asyncio.get_running_loop().create_task(self.settle(), name="deletions")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def tend(self) -> None:
+        """Remove ladders after `keep_old_s`, and do what could not be done earlier."""
+        for video in await self._db.read(deletions.due, now_us() - self._keep_us):
+            await self._db.write(deletions.remove, video)
+            failpoints.reach("deletion.expired")
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Take the next step of every ladder that is on its way."""
+        for row in await self._db.read(deletions.moving):
+            await self._settle(row.video)
+
+    async def _settle(self, video: int) -> None:
+        async with self._stepping:
+            row = await self._db.read(deletions.of_video, video)
+            if row is None or row.state is DeletionState.ASIDE:
+                return
+            try:
+                await self._step(row)
+            except (OSError, TqError) as error:
+                if isinstance(error, TqError) and error.code in UNWRITTEN:
+                    raise
+                self._log.warning("a ladder was not moved", video=video, state=row.state, error=str(error))
+
+    async def _step(self, row: DeletionRow) -> None:
+        current = None
+        if row.generation is not None:
+            generation = await self._db.read(generations.current, row.video)
+            current = generation.number if generation else None
+        root, video = row.output_root, row.video
+        match row.state:
+            case DeletionState.LEAVING:
+                if await self._db.read(deletions.is_busy, video):
+                    self._waiting.add(video)
+                    return
+                self._waiting.discard(video)
+                await self._run(row, lambda: self._shelf.put_aside(root, row.slug, video, current))
+                failpoints.reach("deletion.moved")
+                await self._retention.jobs_deleted(await self._db.write(deletions.left, video))
+            case DeletionState.RETURNING:
+                await self._run(row, lambda: self._shelf.bring_back(root, row.slug, video, current))
+                failpoints.reach("undeletion.moved")
+                await self._db.write(deletions.returned, video)
+            case DeletionState.REMOVING:
+                await self._run(row, lambda: self._shelf.remove(root, video, current))
+                failpoints.reach("deletion.removed")
+                await self._db.write(partial(deletions.removed, number=video, now=now_us()))
+                self._workspace.sweep_soon(root)
+
+    async def _run(self, row: DeletionRow, step: Callable[[], T]) -> T:
+        """Access an output that this supervisor has locked."""
+
+        def locked() -> T:
+            self._workspace.require_lock(row.output_root)
+            return step()
+
+        return await self._bounded_io.run(row.output_root, locked)
+
+
+def _unknown(video: int) -> TqError:
+    return TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")

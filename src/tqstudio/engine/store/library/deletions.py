@@ -1,0 +1,189 @@
+"""Stores deleted videos: from the request until the ladder is back in its place, or removed.
+
+| state | where the ladder is | what is next |
+|---|---|---|
+| leaving | in its place, or aside | it is set aside once no job of the video is open |
+| aside | aside | it is brought back on request, or removed after a while |
+| returning | aside, or in its place | it is brought back |
+| removing | aside, or gone | it is removed |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, exists, func, insert, select, update
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.tables import (
+    attempt,
+    deletion,
+    generation,
+    is_open,
+    job,
+    publication,
+    published,
+    removal,
+    video,
+)
+from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import DeletionState, JobStatus, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRow:
+    """A deleted video, or one whose ladder is not back yet."""
+
+    video: int
+    state: DeletionState
+    output_root: bytes
+    slug: str
+    generation: int | None
+    """Id of the ladder that was published last."""
+    deleted_at: int | None
+
+
+_ROWS = Rows(DeletionRow, deletion, video, video="video_id", generation="generation_id")
+_SELECT = select(*_ROWS.columns).join_from(deletion, video, video.c.id == deletion.c.video_id)
+
+
+def of_video(db: Connection, number: int) -> DeletionRow | None:
+    return _ROWS.first(db.execute(_SELECT.where(deletion.c.video_id == number)))
+
+
+def moving(db: Connection) -> list[DeletionRow]:
+    """Returns the videos whose ladder is being moved or removed."""
+    found = _SELECT.where(deletion.c.state != DeletionState.ASIDE).order_by(deletion.c.video_id)
+    return [_ROWS.value(row) for row in db.execute(found)]
+
+
+def due(db: Connection, before: int, *, limit: int = 50) -> list[int]:
+    """Returns videos that were deleted before a time and whose ladder is aside."""
+    found = select(deletion.c.video_id).join_from(deletion, video, video.c.id == deletion.c.video_id)
+    aside = (deletion.c.state == DeletionState.ASIDE, video.c.deleted_at < before)
+    return [int(row[0]) for row in db.execute(found.where(*aside).order_by(video.c.id).limit(limit))]
+
+
+def begin(db: Connection, number: int, *, now: int, actor: str) -> list[int]:
+    """Deletes a video with its jobs, and cancels the open one; returns the job that still runs.
+
+    A video that is deleted already does not change.
+    """
+    here = (video.c.id == number, video.c.deleted_at.is_(None))
+    if not db.execute(update(video).where(*here).values(deleted_at=now)).rowcount:
+        return []
+    again = update(deletion).where(deletion.c.video_id == number).values(state=DeletionState.LEAVING)
+    if not db.execute(again).rowcount:
+        db.execute(insert(deletion), {"video_id": number, "state": DeletionState.LEAVING})
+    opened = jobs.open_job_of(db, number)
+    running = []
+    if opened is not None:
+        applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
+        running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
+    _hide_jobs(db, number, now)
+    events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=number)
+    return running
+
+
+def _hide_jobs(db: Connection, number: int, at: int) -> None:
+    """Deletes the jobs of a video that have ended from the list."""
+    ended = (job.c.video_id == number, job.c.deleted_at.is_(None), job.c.status != JobStatus.IN_PROGRESS)
+    db.execute(update(job).where(*ended).values(deleted_at=at))
+
+
+def is_busy(db: Connection, number: int) -> bool:
+    """Whether a job of a video runs, or its result is being published."""
+    publishes = select(publication.c.job_id).where(publication.c.video_id == number)
+    return jobs.open_job_of(db, number) is not None or db.execute(publishes.limit(1)).first() is not None
+
+
+def left(db: Connection, number: int) -> list[int]:
+    """Records that a ladder is aside; returns the jobs that were deleted with the video."""
+    leaving = (deletion.c.video_id == number, deletion.c.state == DeletionState.LEAVING)
+    if not db.execute(update(deletion).where(*leaving).values(state=DeletionState.ASIDE)).rowcount:
+        return []
+    at = db.execute(select(video.c.deleted_at).where(video.c.id == number)).scalar_one()
+    # One that ran when the video was deleted has ended since.
+    _hide_jobs(db, number, at)
+    return _hidden(db, number, at)
+
+
+def _hidden(db: Connection, number: int, at: int) -> list[int]:
+    found = select(job.c.id).where(job.c.video_id == number, job.c.deleted_at == at).order_by(job.c.id)
+    return [int(row[0]) for row in db.execute(found)]
+
+
+def restore(db: Connection, number: int, *, now: int, actor: str) -> bool:
+    """Makes a video one that is not deleted, with its jobs; False if it was not, or is being removed."""
+    at = db.execute(select(video.c.deleted_at).where(video.c.id == number)).scalar()
+    removing = (deletion.c.video_id == number, deletion.c.state == DeletionState.REMOVING)
+    if at is None or db.execute(select(exists().where(*removing))).scalar_one():
+        return False
+    db.execute(update(video).where(video.c.id == number).values(deleted_at=None))
+    returning = update(deletion).where(deletion.c.video_id == number)
+    db.execute(returning.values(state=DeletionState.RETURNING))
+    hidden = (job.c.video_id == number, job.c.deleted_at == at)
+    db.execute(update(job).where(*hidden).values(deleted_at=None))
+    events.append(db, EventKind.VIDEO_UNDELETED, now=now, actor=actor, video=number)
+    return True
+
+
+def returned(db: Connection, number: int) -> None:
+    """Records that a ladder is back in its place."""
+    back = (deletion.c.video_id == number, deletion.c.state == DeletionState.RETURNING)
+    db.execute(delete(deletion).where(*back))
+
+
+def remove(db: Connection, number: int) -> bool:
+    """Records that a ladder is about to be removed; False if it is not aside any more."""
+    aside = (deletion.c.video_id == number, deletion.c.state == DeletionState.ASIDE)
+    return bool(db.execute(update(deletion).where(*aside).values(state=DeletionState.REMOVING)).rowcount)
+
+
+def removed(db: Connection, number: int, *, now: int) -> None:
+    """Records that a ladder is gone. The video stays, so that its drop folder does not queue it again."""
+    removing = (deletion.c.video_id == number, deletion.c.state == DeletionState.REMOVING)
+    if not db.execute(delete(deletion).where(*removing)).rowcount:
+        return
+    kept = (generation.c.video_id == number, generation.c.removed_at.is_(None))
+    retired = func.coalesce(generation.c.retired_at, now)
+    db.execute(update(generation).where(*kept).values(retired_at=retired, removed_at=now))
+    db.execute(update(video).where(video.c.id == number).values(generation_id=None))
+    detail = "the ladder of a deleted video"
+    events.append(db, EventKind.GENERATION_REMOVED, now=now, actor="retention", video=number, detail=detail)
+
+
+_NEEDED = (
+    select(job.c.id).where(job.c.video_id == video.c.id, is_open(job), job.c.deleted_at.is_(None)),
+    select(publication.c.job_id).where(publication.c.video_id == video.c.id),
+    select(removal.c.job_id).where(removal.c.video_id == video.c.id),
+    select(deletion.c.video_id).where(deletion.c.video_id == video.c.id),
+    # A replaced ladder that is still kept for its players.
+    select(generation.c.id).where(
+        generation.c.video_id == video.c.id,
+        generation.c.retired_at.is_not(None),
+        generation.c.removed_at.is_(None),
+    ),
+)
+
+
+def forget(db: Connection, *, limit: int) -> int:
+    """Deletes all that is known of some videos whose files nothing needs any more; returns of how many.
+
+    Their ladders stay as they are: another video never gets the folder of one that was forgotten.
+    """
+    found = select(video.c.id).where(*(~exists(each) for each in _NEEDED)).order_by(video.c.id).limit(limit)
+    numbers = [int(row[0]) for row in db.execute(found)]
+    if not numbers:
+        return 0
+    of_jobs = select(job.c.id).where(job.c.video_id.in_(numbers))
+    of_generations = select(generation.c.id).where(generation.c.video_id.in_(numbers))
+    db.execute(delete(attempt).where(attempt.c.job_id.in_(of_jobs)))
+    db.execute(delete(job).where(job.c.video_id.in_(numbers)))
+    db.execute(delete(published).where(published.c.generation_id.in_(of_generations)))
+    db.execute(delete(generation).where(generation.c.video_id.in_(numbers)))
+    db.execute(delete(video).where(video.c.id.in_(numbers)))
+    return len(numbers)
