@@ -401,14 +401,6 @@ class _Listener:
         pass
 
 
-def _on_a_thread(look: Callable[[], Any]) -> asyncio.Future[Any]:
-    life = LIFE.get()
-    assert life is not None
-    answer = life.execute(look, ())
-    answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have gone
-    return answer
-
-
 def _reach(name: str) -> None:
     if (life := LIFE.get()) is not None:
         life.reach(name)
@@ -426,7 +418,6 @@ def outside_replaced(world: World) -> Iterator[None]:
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "Scheduler", _Schedule),
-        (bounded_io, "on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda _: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),

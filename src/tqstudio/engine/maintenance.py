@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from tqstudio.engine.files.bounded_io import on_a_thread
+from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.monitor import TICK_S
 from tqstudio.engine.gates.schedule import Schedule
@@ -169,7 +169,7 @@ class Maintenance:
 
     async def cut_logs(self) -> None:
         """Cuts long logs of workers, probe and alerts."""
-        await on_a_thread(partial(logging_setup.cut_long, self._studio.home))
+        await bounded_io.on_a_thread(partial(logging_setup.cut_long, self._studio.home))
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)

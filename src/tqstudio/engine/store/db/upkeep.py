@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.files.bounded_io import on_a_thread
+from tqstudio.engine.files import bounded_io
 from tqstudio.engine.store.db import opening, sqlite
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.errors import TqError
@@ -44,7 +44,7 @@ class WeeklyCheck:
             return
         self._due = self._now() + INTERVAL_S
         began = time.monotonic()
-        problem = await on_a_thread(partial(opening.problem_of, self._path))
+        problem = await bounded_io.on_a_thread(partial(opening.problem_of, self._path))
         took = round(time.monotonic() - began, 1)
         self.damage = None if problem is None else problem.error(self._path)
         if self.damage is None:
