@@ -132,11 +132,11 @@ class Folder(SQLModel, table=True):
     template: str = _text(default="{slug}")
     """Where ladders lie below the output."""
     audio: str = _text(default="skip")
-    hours: str = _text(default="")
-    """When its jobs may start; empty: always."""
     max_attempts: int = _int(optional=True)
     max_crashes: int = _int(optional=True)
     """Of its jobs; NULL: those of the settings."""
+    hours: str = _text(default="")
+    """When its jobs may start; empty: always."""
 
 
 class Video(SQLModel, table=True):
