@@ -137,8 +137,18 @@ def _both(one: Any, other: Any) -> Iterator[None]:
         yield
 
 
+_DUE = (
+    "(job.not_before <= :not_before_1 OR job.not_before > :not_before_2 AND job.not_before < :not_before_3)"
+)
+
+
 def a_backoff_is_cut_short() -> Any:
-    return sql(("(job.not_before <= :not_before_1 OR job.not_before > :not_before_2)", "TRUE"))
+    return sql(
+        (
+            _DUE,
+            "TRUE",
+        )
+    )
 
 
 def a_report_counts_from_anybody() -> Any:
@@ -263,7 +273,7 @@ def autorestarts_never_end() -> Any:
 
 def a_control_request_is_forgotten() -> Any:
     """Whoever asked for a pause sees the job continue after its worker stopped."""
-    return patched((outcomes, "_apply_control", lambda *_, **__: None))
+    return patched((outcomes, "_ending", lambda db, token, **_: claims.held(db, token)))
 
 
 def a_control_request_outlives_its_lease() -> Any:
@@ -418,7 +428,12 @@ def history_is_forgotten_too_soon() -> Any:
 
 
 def a_backoff_never_passes() -> Any:
-    return sql(("(job.not_before <= :not_before_1 OR job.not_before > :not_before_2)", "FALSE"))
+    return sql(
+        (
+            _DUE,
+            "FALSE",
+        )
+    )
 
 
 def a_disk_gate_never_opens() -> Any:
@@ -485,7 +500,7 @@ BROKEN = (
     Broken(a_beat_renews_what_it_does_not_name, "only_the_holder_renews_a_lease", "zombies"),
     Broken(an_expired_lease_is_revived, "an_expired_lease_is_never_revived", "zombies"),
     Broken(a_beat_renews_nothing, "a_worker_that_is_heard_keeps_its_job", "hangs"),
-    Broken(a_beat_renews_nothing, "an_owner_is_not_refused", "zombies"),
+    Broken(a_beat_renews_nothing, "an_owner_is_not_refused", "time"),
     Broken(a_job_waits_without_a_reason, "a_job_is_claimable_or_says_why_not", "zombies"),
     Broken(a_backoff_is_cut_short, "a_backoff_is_waited_out", "zombies"),
     Broken(a_claim_takes_what_waits_out_a_backoff, "nothing_is_claimed_but_what_waits", "zombies"),
