@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+_UNSURE_US = 2_000_000
+"""The clock of the leases leaves out whole gaps between two looks, also the second of each that was none."""
 _WATCHED = {
     "job": "id",
     "attempt": "job_id",
@@ -318,7 +320,7 @@ class Audit:
     def arrived(self, job: int, epoch: int, instance: str, *, ends: bool = False) -> None:
         """A heartbeat that names a lease has arrived, or the report of its end."""
         token = job, epoch, instance
-        if self.lease_until.get(token, 0) <= self.running_us:
+        if self.lease_until.get(token, 0) + _UNSURE_US <= self.running_us:
             self.expired.add(token)
         elif ends:
             self.ended_in_time.add(token)
