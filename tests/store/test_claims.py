@@ -497,3 +497,11 @@ def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:
     queue.do(lease.job, Operation.PAUSE)
     queue.do(lease.job, Operation.RESUME)
     assert queue.claim().job == lease.job  # type: ignore[union-attr]
+
+
+def test_only_the_gate_that_is_named_gets_another_end(queue: Queue) -> None:
+    for kind in (GateKind.USER, GateKind.HOURS):
+        gates.shut(queue.db, kind, "because", now=queue.now, actor="test", until=7)
+    gates.open_until(queue.db, GateKind.USER, reason="lunch", until=9)
+    found = {row.kind: (row.reason, row.until, row.since) for row in gates.listing(queue.db)}
+    assert found == {GateKind.USER: ("lunch", 9, queue.now), GateKind.HOURS: ("because", 7, queue.now)}

@@ -627,6 +627,9 @@ def test_a_waiting_job_may_fail_and_crash_more_often(queue: Queue) -> None:
     assert (queue.row(job)["max_attempts"], queue.row(job)["max_crashes"]) == (5, 3)
     assert queue.row(other)["max_attempts"] == 3
     assert jobs.set_limits(queue.db, job, {"max_attempts": 5}) == {}
+    held = queue.in_status(JobStatus.PAUSED)
+    assert jobs.set_limits(queue.db, held, {"max_attempts": 7}) == {"max_attempts": 7}
+    assert jobs.set_limits(queue.db, held, {"max_attempts": 7, "max_crashes": 8}) == {"max_crashes": 8}
 
 
 def test_what_a_job_has_used_up_stays_allowed(queue: Queue) -> None:

@@ -60,6 +60,12 @@ def test_a_video_is_no_twin_of_itself(queue: Queue) -> None:
     assert twins(queue, job) == []
 
 
+def test_a_deleted_video_is_no_twin(queue: Queue) -> None:
+    there, deleted = published(queue), published(queue)
+    queue.db.execute("UPDATE video SET deleted_at = 1 WHERE id = :id", {"id": deleted})
+    assert twins(queue, linking(queue)) == [there]
+
+
 @pytest.mark.parametrize("how", [{"rule": "encode"}, {"rule": "skip"}, {"from_folder": False}])
 def test_only_by_the_rule_of_the_folder_that_queued_it(queue: Queue, how: dict[str, Any]) -> None:
     published(queue)

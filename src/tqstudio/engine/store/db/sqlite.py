@@ -48,9 +48,15 @@ FREE_PAGES = "PRAGMA freelist_count"
 AUTO_VACUUM = "PRAGMA auto_vacuum"
 INCREMENTAL = 2
 """Mode of databases whose free pages can be given back one by one; of every new one."""
-FREE_ONE_PAGE = "PRAGMA incremental_vacuum(1)"
 FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
 REBUILD_INDEXES = "REINDEX"
+
+
+def free_pages(raw: sqlite3.Connection, count: int) -> None:
+    """Returns up to `count` free pages to the file system."""
+    for _ in range(count):
+        # The driver runs one step of a statement without result rows, so larger numbers free one page too.
+        raw.execute("PRAGMA incremental_vacuum(1)")
 
 
 def json_value(column: ColumnElement[str], key: str) -> ColumnElement[Any]:

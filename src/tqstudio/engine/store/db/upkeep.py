@@ -65,6 +65,4 @@ def has_spare_pages(db: Connection) -> bool:
 
 def give_back_pages(db: Connection) -> None:
     """Return up to `STEP_PAGES` free pages to the file system."""
-    for _ in range(STEP_PAGES):
-        # The driver runs one step of a statement without result rows, so larger numbers free one page too.
-        db.raw.execute(sqlite.FREE_ONE_PAGE)
+    sqlite.free_pages(db.raw, STEP_PAGES)
