@@ -106,6 +106,7 @@ def test_one_that_has_no_descriptor_left_is_there(
     until(lambda: _answers(live), "it answers again")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Many clients open event streams", "They get at most half of the descriptors", area="supervisor"
 )

@@ -399,6 +399,7 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     assert fresh("status").code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The command that started the supervisor ends while others need it",
     "It runs until they have ended",

@@ -82,6 +82,7 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("The same signal twice", "It ends at once, in order", area="supervisor")
 def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=600).up()

@@ -94,6 +94,7 @@ def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
     assert "gpu-0" in {studio.done(job)["processed_by"] for job in jobs}
 
 
+@pytest.mark.slow
 def test_a_gpu_that_fails_its_probe_gets_none(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
 ) -> None:

@@ -22,6 +22,7 @@ DRAWN = {1049, 1000, 1003, 1006, 2004, 1004}
 """The alternate screen, the mouse, pasted text and the focus: what the program switches on."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT], ids=lambda number: number.name
 )

@@ -75,6 +75,7 @@ def test_leaving_says_once_more_what_is_wrong(down: Studio) -> None:
         assert terminal.ended() == 2
 
 
+@pytest.mark.slow
 def test_any_other_reason_is_shown_too(down: Studio) -> None:
     down.home.database.write_bytes(b"this is no database" * 400)
     with Terminal(PROGRAM, down.environment) as terminal:

@@ -200,6 +200,7 @@ def test_a_source_is_deleted(near: House) -> None:
     until(lambda: not near.show(job)["video_view"]["source_deleted_at"], "the file is noticed")
 
 
+@pytest.mark.slow
 def test_names_that_are_taken_get_a_number(near: House) -> None:
     near.watch("move")
     (near.done / "film.mp4").write_bytes(b"another film")
@@ -307,6 +308,7 @@ def test_without_a_complete_ladder_the_source_stays(near: House, after_done: str
     assert near.show(job)["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_ladder_that_lacks_something_is_not_the_only_copy(near: House) -> None:
     near.watch("delete")
     source = near.drops()
@@ -335,6 +337,7 @@ def test_another_file_of_the_name_stays(near: House, preserves_time: bool) -> No
     assert near.due() == []
 
 
+@pytest.mark.slow
 def test_jobs_that_were_added_by_hand_leave_their_source(near: House) -> None:
     near.watch("move")
     outside = near.root / "outside.mp4"
@@ -347,6 +350,7 @@ def test_jobs_that_were_added_by_hand_leave_their_source(near: House) -> None:
     assert (outside.exists(), dropped.exists()) == (True, False)
 
 
+@pytest.mark.slow
 def test_a_source_that_left_its_folder_stays(near: House) -> None:
     near.watch("delete")
     source = near.drops("film.mp4")
@@ -381,6 +385,7 @@ def test_a_source_that_another_job_needs_waits_for_it(near: House) -> None:
     assert not source.exists()
 
 
+@pytest.mark.slow
 def test_a_rule_that_was_withdrawn_does_not_apply(near: House) -> None:
     folder = near.watch("delete")
     source = near.drops()
@@ -397,6 +402,7 @@ def test_a_rule_that_was_withdrawn_does_not_apply(near: House) -> None:
     assert source.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The folder for done sources is missing, or its disk fails",
     "The source stays, with the warning `SOURCE_KEPT`; it is moved once that is possible",

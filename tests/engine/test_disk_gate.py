@@ -110,6 +110,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A volume has free bytes and no inodes", "Nothing starts; gate and `doctor` name the inodes", area="disks"
 )
@@ -139,6 +140,7 @@ def test_a_volume_without_inodes_is_reported_as_such_and_not_as_out_of_bytes(
     assert until(worker.claim, "the job")["job"] == job
 
 
+@pytest.mark.slow
 @pytest.mark.fault("Two jobs fit alone and not together", "The second waits for the first", area="disks")
 def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     first, second = desk.add("one.mp4", 3 * MB), desk.add("two.mp4", 2 * MB)

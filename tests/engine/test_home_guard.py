@@ -64,6 +64,7 @@ def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
     mine.release()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Lock file and socket are removed while it runs",
     "No second one starts; both are created again within 2 s",

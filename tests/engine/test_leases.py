@@ -260,6 +260,7 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         assert answer["status"] == "pending", "it is still his"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Heartbeats stop while the lease is live",
     "The worker is shown as offline and keeps its job",
@@ -288,6 +289,7 @@ def test_a_silent_worker_is_offline_until_it_is_heard(
         assert desk.show(job["job"])["status"] == "in_progress", "the lease has its own time"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker process hangs for good", "Offline after `offline_s`, then killed and replaced", area="workers"
 )

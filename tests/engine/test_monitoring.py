@@ -81,6 +81,7 @@ def test_ready_is_who_takes_jobs(live: LiveSupervisor) -> None:
     becomes(live)
 
 
+@pytest.mark.slow
 def test_it_is_not_ready_while_it_drains(live: LiveSupervisor, tmp_path: Path) -> None:
     becomes(live)
     desk = Desk(live, tmp_path)

@@ -569,6 +569,7 @@ def test_a_full_disk_loses_nothing_acknowledged(open_site: Open, small: Path) ->
     assert (small / "film.mp4").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_an_abandoned_upload_expires(open_site: Open) -> None:
     site = open_site(TQSTUDIO_UPLOAD_EXPIRY_S="1")
     url = site.begin(3 * MB)
@@ -577,6 +578,7 @@ def test_an_abandoned_upload_expires(open_site: Open) -> None:
     assert site.parts() == []
 
 
+@pytest.mark.slow
 def test_unfinished_uploads_are_bounded(open_site: Open) -> None:
     site = open_site()
     urls = [site.begin(1000) for _ in range(uploads.MAX_UNFINISHED)]

@@ -347,6 +347,7 @@ def test_hdr_that_is_kept_has_the_values_and_the_tags_of_the_source(
     assert_like(patches_of(frame), [curve(patch) for patch in SATURATED])
 
 
+@pytest.mark.slow
 def test_what_describes_the_mastering_display_is_kept_with_hdr_alone(
     ffmpeg: FFmpeg, encode: MakeEncode, tmp_path: Path
 ) -> None:

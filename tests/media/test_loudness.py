@@ -136,6 +136,7 @@ def test_a_loudness_of_the_profile_is_reached_by_a_constant_gain(
     assert ratios[0] == pytest.approx(ratios[1], rel=0.03), "the quiet passage is amplified like the loud one"
 
 
+@pytest.mark.slow
 def test_surround_and_its_downmix_are_measured_each_for_itself(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_peaks_that_the_encoder_raises_cost_another_run(
     assert len(made.notes) == len(audio_runs(made)) - 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [SECONDS, 0.3])
 def test_sound_without_loudness_is_unchanged(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, seconds: float

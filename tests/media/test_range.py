@@ -273,6 +273,7 @@ def test_sound_stays_with_the_picture_across_a_jump(clips: Callable[[str], Path]
         assert beep == pytest.approx(made.pictures[second * 25], abs=0.035)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shown"),
     [("one-picture.mp4", 1), ("one-picture.mkv", 1), ("one-picture.ts", 1), ("frozen-end.mp4", 75)],
