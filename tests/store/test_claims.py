@@ -502,6 +502,15 @@ def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:
 def test_only_the_gate_that_is_named_gets_another_end(queue: Queue) -> None:
     for kind in (GateKind.USER, GateKind.HOURS):
         gates.shut(queue.db, kind, "because", now=queue.now, actor="test", until=7)
-    gates.open_until(queue.db, GateKind.USER, reason="lunch", until=9)
+
+    def change(reason: str, until: int | None) -> None:
+        gates.open_until(
+            queue.db, GateKind.USER, reason=reason, until=until, now=queue.now, actor=f"to {until}"
+        )
+
+    for reason, until in (("because", 7), ("because", None), ("because", 9), ("lunch", 9), ("lunch", 9)):
+        change(reason, until)
+    changes = [(event["actor"], event["detail"]) for event in queue.history()][2:]
+    assert changes == [("to None", "because"), ("to 9", "because"), ("to 9", "lunch")]
     found = {row.kind: (row.reason, row.until, row.since) for row in gates.listing(queue.db)}
     assert found == {GateKind.USER: ("lunch", 9, queue.now), GateKind.HOURS: ("because", 7, queue.now)}

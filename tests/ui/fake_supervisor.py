@@ -542,6 +542,7 @@ class FakeSupervisor:
         if gate is None:
             gate = {"kind": "user", "code": None, "since": ago(0), "hint": "resume the queue"}
             self.gates.append(gate)
+        if gate | changes != gate:
             self.happened("gate_shut", None, actor="user", code="user", detail=changes["reason"])
         gate |= changes
         return dict(gate)

@@ -237,8 +237,9 @@ def _until(request: QueuePause) -> int | None:
 
 
 def _shut_for_user(db: Connection, reason: str, until: int | None, actor: str) -> GateRow:
-    if not gates.shut(db, GateKind.USER, reason, now=now_us(), actor=actor, until=until):
-        gates.open_until(db, GateKind.USER, reason=reason, until=until)
+    now = now_us()
+    if not gates.shut(db, GateKind.USER, reason, now=now, actor=actor, until=until):
+        gates.open_until(db, GateKind.USER, reason=reason, until=until, now=now, actor=actor)
     # Read in the same transaction: a resume may follow at once.
     return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
 

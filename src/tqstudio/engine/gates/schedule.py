@@ -65,7 +65,7 @@ class Schedule:
         else:
             until = _us(self._hours.next_begin(now))
             if not gates.shut(db, kind, self._reason, now=at, actor=_ACTOR, until=until):
-                gates.open_until(db, kind, reason=self._reason, until=until)
+                gates.open_until(db, kind, reason=self._reason, until=until, now=at, actor=_ACTOR)
         if any(gate.kind is GateKind.USER and _is_over(gate, now) for gate in gates.listing(db)):
             gates.reopen(db, GateKind.USER, now=at, actor=_ACTOR)
         folder_hours.end_waits(db, closed, now=at)

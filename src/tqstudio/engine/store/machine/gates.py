@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import sqlite
@@ -54,9 +54,14 @@ def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     return bool(gone)
 
 
-def open_until(db: Connection, kind: GateKind, *, reason: str, until: int | None) -> None:
-    """Changes when a closed gate opens, and why it is closed."""
-    db.execute(update(gate).where(gate.c.kind == kind).values(reason=reason, until=until))
+def open_until(
+    db: Connection, kind: GateKind, *, reason: str, until: int | None, now: int, actor: str
+) -> None:
+    """Changes when a closed gate opens, and why it is closed; recorded if either differs."""
+    differs = or_(gate.c.reason != reason, gate.c.until.is_distinct_from(until))
+    changed = update(gate).where(gate.c.kind == kind, differs).values(reason=reason, until=until)
+    if db.execute(changed).rowcount:
+        events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
 
 
 _LISTING = select(gate).order_by(gate.c.since)
