@@ -508,8 +508,10 @@ def test_only_the_gate_that_is_named_gets_another_end(queue: Queue) -> None:
             queue.db, GateKind.USER, reason=reason, until=until, now=queue.now, actor=f"to {until}"
         )
 
-    for reason, until in (("because", 7), ("because", None), ("because", 9), ("lunch", 9), ("lunch", 9)):
-        change(reason, until)
+    for until in (7, None, None, 9, 9):
+        change("because", until)
+    for until in (9, 9):
+        change("lunch", until)
     changes = [(event["actor"], event["detail"]) for event in queue.history()][2:]
     assert changes == [("to None", "because"), ("to 9", "because"), ("to 9", "lunch")]
     found = {row.kind: (row.reason, row.until, row.since) for row in gates.listing(queue.db)}

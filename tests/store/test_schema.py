@@ -237,6 +237,19 @@ def test_the_first_schema_is_migrated_to_that_of_the_tables(tmp_path: Path, data
     assert _columns(path) == _columns(database)
 
 
+def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "first.db"
+    with sqlite3.connect(path) as raw:
+        raw.executescript(_FIRST.read_text())
+        raw.execute("INSERT INTO gate (kind, reason, since) VALUES ('user', 'lunch', 7)")
+    raw.close()
+    migrate(path)
+    with sqlite3.connect(path) as raw:
+        stored = raw.execute("SELECT kind, reason, path, since, until FROM gate").fetchall()
+    raw.close()
+    assert stored == [("user", "lunch", None, 7, None)]
+
+
 _AFTER = f"{int(SCHEMA_VERSION) + 1:04}"
 _NEXT = f"""
 import sqlalchemy as sa
