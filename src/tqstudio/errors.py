@@ -52,6 +52,7 @@ class ErrorCode(StrEnum):
     OUTPUT_GONE = "OUTPUT_GONE"
     OUTPUT_SHARED = "OUTPUT_SHARED"
     OUTPUT_IN_USE = "OUTPUT_IN_USE"
+    WORKER_DISK = "WORKER_DISK"
     SYSTEM_LIMIT = "SYSTEM_LIMIT"
 
     ENCODER_EXIT = "ENCODER_EXIT"
@@ -232,6 +233,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RESOURCE,
             "another supervisor with a copy of the same database uses the output folder",
             "stop that one (tqstudio down, in its TQSTUDIO_HOME), or start with an empty TQSTUDIO_HOME here",
+        ),
+        ErrorCode.WORKER_DISK: Meaning(
+            _RESOURCE,
+            "the work folder of a worker on another machine cannot be used",
+            "free space there, or give that worker another folder with --work; the job is retried",
         ),
         ErrorCode.SYSTEM_LIMIT: Meaning(
             _RESOURCE,

@@ -172,9 +172,9 @@ def test_every_verb_has_help(verb: tuple[str, ...], here: Here, capsys: pytest.C
     assert not re.search(r" <\w", text), "every value has a name that says what it is"
 
 
-def test_hidden_verbs_are_not_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
-    here("worker", "--help")
-    assert "  run " not in capsys.readouterr().out
+def test_a_worker_is_run_for_another_machine_only(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("worker", "run") == 2
+    assert "tqstudio --connect URL --token-file FILE worker run" in capsys.readouterr().err
 
 
 def test_version(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

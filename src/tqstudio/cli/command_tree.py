@@ -70,7 +70,7 @@ VERBS: Verbs = {
         },
     ),
     "worker": (
-        "List workers, enable and disable them.",
+        "List workers, enable and disable them, or run one for another machine's studio.",
         {
             "list": "studio.workers:list_workers",
             "enable": "studio.workers:enable",
@@ -114,7 +114,6 @@ VERBS: Verbs = {
     "drill": "studio.drill:drill",
 }
 
-HIDDEN = frozenset({"studio.workers:run"})
 LOCAL = frozenset(
     {
         "studio.demo:demo",
@@ -126,7 +125,6 @@ LOCAL = frozenset(
         "studio.folders:add",
         "studio.folders:edit",
         "studio.folders:remove",
-        "studio.workers:run",
         "studio.profiles:show",
         "studio.profiles:check",
         "studio.profiles:new",
@@ -165,7 +163,7 @@ def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
         callback = _refused_elsewhere(callback)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"ignore_unknown_options": True} if verb in DASHED_ARGUMENTS else {}
-    app.command(name, hidden=verb in HIDDEN, context_settings=settings)(callback)
+    app.command(name, context_settings=settings)(callback)
     return typer.main.get_command(app)
 
 

@@ -39,6 +39,7 @@ from tqstudio.engine.shutdown import Lifetime, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
+from tqstudio.engine.transfer.transfers import Transfers
 from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.home import Home
 
@@ -116,6 +117,7 @@ class Services:
         self.deletions = Deletions(settings, db, board, workspace, io, retention)
         self.admission.want = self.deletions.want
         self.after_done = AfterDone(db, io, self.intake.look_again)
+        self.transfers = Transfers(home, db, board, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(board, settings.drain_s)

@@ -297,6 +297,12 @@ class ClaimRequest(WorkerMessage):
     wait_s: float = Field(0, ge=0, le=60)
 
 
+class RemovedFiles(Message):
+    """Files that a worker has removed from its segment store."""
+
+    paths: list[ShortText] = Field(max_length=10_000)
+
+
 class TestedRequest(WorkerMessage):
     """The result of the test encode that a claim requested."""
 

@@ -94,6 +94,12 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/worker/jobs/{job}/complete": Role.WORKER,
         "POST /v1/worker/jobs/{job}/fail": Role.WORKER,
         "POST /v1/worker/jobs/{job}/release": Role.WORKER,
+        "GET /v1/worker/jobs/{job}/inputs": Role.WORKER,
+        "GET /v1/worker/jobs/{job}/source": Role.WORKER,
+        "GET /v1/worker/jobs/{job}/store": Role.WORKER,
+        "PUT /v1/worker/jobs/{job}/store": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/store/remove": Role.WORKER,
+        "PUT /v1/worker/jobs/{job}/log": Role.WORKER,
     }
 )
 """The role that an endpoint needs, by method and path."""

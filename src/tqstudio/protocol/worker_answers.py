@@ -61,6 +61,27 @@ class ClaimedJob(TypedDict):
     lease_s: float
 
 
+class SourceFile(TypedDict):
+    """A file of a source: the video, or subtitles beside it."""
+
+    name_b64: str
+    version: str
+    """Of its present state."""
+    identity: dict[str, int]
+    """As `requests.SourceIdentity`."""
+
+
+class JobInputs(TypedDict):
+    """What a worker of another machine copies before it begins."""
+
+    files: list[SourceFile]
+    """The source first."""
+    store: str
+    """Identity of the video's segment store; it changes when the store is emptied."""
+    stored: dict[str, tuple[int, str]]
+    """Its files: path → size and BLAKE3."""
+
+
 class ClaimAnswer(TypedDict):
     job: ClaimedJob | None
     test: bool

@@ -22,7 +22,7 @@ from tqstudio.engine.api import (
 )
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
-from tqstudio.engine.api.network import tokens, uploads
+from tqstudio.engine.api.network import tokens, uploads, worker_files
 from tqstudio.engine.monitoring.monitor import Monitor
 from tqstudio.engine.services import Services
 from tqstudio.errors import TqError
@@ -49,7 +49,7 @@ def make_app(studio: Services) -> ASGIApp:
     )
     app.state.studio, app.state.monitor = studio, Monitor(studio)
     of_clients = (workers, jobs, videos, uploads, folders, events, statistics, system, tokens)
-    for module in (worker_api, *of_clients):
+    for module in (worker_api, worker_files, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(monitoring.router)
     for error in (TqError, RequestValidationError, OverflowError, Exception):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from tqstudio.engine.access.principal import Principal
@@ -89,7 +91,7 @@ async def refuse_unknown_query(request: Request) -> None:
     route = request.scope["route"]
     if not request.query_params or not isinstance(route, APIRoute):
         return
-    known = [field.alias for field in route.dependant.query_params]
+    known = list(_query_names(route.dependant))
     unknown = [key for key in request.query_params if key not in known]
     if unknown:
         raise TqError(
@@ -97,3 +99,10 @@ async def refuse_unknown_query(request: Request) -> None:
             f"{request.url.path} has no parameter {unknown[0]!r}",
             f"it takes {', '.join(known)}" if known else "it takes no parameters: leave it out",
         )
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of an endpoint and of what it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.dependencies import TheStudio, TheWorker
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.protocol.requests import (
     ClaimRequest,
@@ -132,6 +133,11 @@ async def complete(
     job: int,
     body: Annotated[CompleteRequest, _message(CompleteRequest)],
 ) -> OutcomeAnswer:
+    token = Token(job, body.epoch, body.instance)
+    repeated = studio.results.is_publishing(token) or not studio.board.leases.is_live(token)
+    if worker.name in studio.identities.stored and not repeated:
+        # It may be on another machine: what it lists must be what has arrived.
+        await studio.transfers.require_received(token, body.manifest)
     return {"job": job, "status": (await studio.results.complete(worker, job, body)).value}
 
 

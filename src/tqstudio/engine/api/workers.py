@@ -35,6 +35,8 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     if not sound and note is None:
         advice = f"check their logs, then: tqstudio worker enable {row.name}"
         note = f"in quarantine: {row.quarantine_reason}; {advice}"
+    if note is None and (host := row.metadata.get("host")):
+        note = f"on {host}"
     return fill(
         WorkerView,
         row,

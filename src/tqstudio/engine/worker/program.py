@@ -47,7 +47,7 @@ def take_identity(environment: MutableMapping[str, str]) -> WorkerIdentity:
     return WorkerIdentity(
         name=environment["TQSTUDIO_WORKER_NAME"],
         kind=WorkerKind(environment.get("TQSTUDIO_WORKER_KIND", WorkerKind.CPU.value)),
-        socket=Path(environment.get("TQSTUDIO_WORKER_SOCKET") or current_home().socket),
+        at=Path(environment.get("TQSTUDIO_WORKER_SOCKET") or current_home().socket),
         token=token,
         ffmpeg=environment["TQSTUDIO_WORKER_FFMPEG"],
         encoder=environment.get("TQSTUDIO_WORKER_ENCODER") or None,

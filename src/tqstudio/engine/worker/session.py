@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from tqstudio.engine.worker.resource_usage import Usage
 from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.client import Client
+from tqstudio.protocol.remote import Remote
 
 if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob, RegisterAnswer
@@ -54,7 +56,8 @@ class WorkerIdentity:
 
     name: str
     kind: WorkerKind
-    socket: Path
+    at: Path | Remote
+    """The supervisor's socket, or a studio on another machine."""
     token: str
     ffmpeg: str
     """Path of the ffmpeg that the supervisor found."""
@@ -67,7 +70,10 @@ class WorkerIdentity:
 
 
 def _connect(identity: WorkerIdentity) -> ApiClient:
-    return Client(identity.socket, token=identity.token, keep_alive=True)
+    return Client(identity.at, token=identity.token, keep_alive=True)
+
+
+RunJob = Callable[["ClaimedJob", pipeline.WorkerConfig, Lease, Report], Outcome]
 
 
 class _Interrupted(Exception):
@@ -78,10 +84,16 @@ class WorkerSession:
     """A worker process from registration to exit; each of its threads connects to the API for itself."""
 
     def __init__(
-        self, identity: WorkerIdentity, connect: Callable[[WorkerIdentity], ApiClient] = _connect
+        self,
+        identity: WorkerIdentity,
+        connect: Callable[[WorkerIdentity], ApiClient] = _connect,
+        *,
+        instance: str | None = None,
+        run_job: RunJob | None = None,
     ) -> None:
         self._identity = identity
-        self._instance = uuid.uuid4().hex
+        self._instance = instance or uuid.uuid4().hex
+        self._run_job = run_job
         self._client = connect(identity)
         self._heartbeat_client = connect(identity)
         self._outcome_report = OutcomeReport(
@@ -178,7 +190,10 @@ class WorkerSession:
                 **({"encoder": who.encoder, "device": who.device} if gpu else cpu_capabilities()),
                 **({"decodes": who.decodes} if who.decodes else {}),
             },
-            "metadata": {"version": __version__},
+            "metadata": {
+                "version": __version__,
+                **({"host": socket.gethostname()} if isinstance(who.at, Remote) else {}),
+            },
         }
         for _ in self._tries():
             with self._interruptible():
@@ -293,7 +308,7 @@ class WorkerSession:
                 disk_reserve_bytes=terms["disk_reserve_bytes"],
                 disk_factor=terms["disk_factor"],
             )
-            return pipeline.run(job, config, lease, report)
+            return (self._run_job or pipeline.run)(job, config, lease, report)
         except Exception as error:
             if not isinstance(error, TqError):  # the claim is malformed; else ffmpeg is missing
                 _log.exception("job could not be started", job=lease.job)
@@ -314,7 +329,8 @@ class WorkerSession:
     def _not_started(self, job: ClaimedJob, error: Exception) -> Failed:
         """Describe the failure of a job before its first step, and write it to the log of the attempt."""
         failed = describe(error, f"job {job['job']}".encode())
-        if path := job.get("log"):
+        # Over TCP it has no absolute path.
+        if (path := job.get("log")) and os.path.isabs(path):
             roots = logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
             with AttemptLog(Path(path), roots) as log:
                 log.line(f"could not be started: {failed.code}: {failed.text} ({failed.hint})")

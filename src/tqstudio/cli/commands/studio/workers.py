@@ -1,7 +1,8 @@
-"""`worker list|enable|disable|drain`, and the worker process itself."""
+"""`worker list|enable|disable|drain|run`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,8 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol import calls
+from tqstudio.home import current_home
+from tqstudio.protocol import calls, remote
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -90,8 +92,30 @@ def _session(names: Sequence[str]) -> SupervisorSession:
     return session_for(known, TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio worker list"))
 
 
-def run() -> int:
-    """Run a worker process; started by the supervisor."""
-    from tqstudio.engine.worker import program
+def run(
+    work: Annotated[
+        str, typer.Option("--work", metavar="FOLDER", help="Folder for copies; by default in the home.")
+    ] = "",
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Encode on the first GPU; needs a token of --kind gpu.")
+    ] = False,
+    bandwidth: Annotated[
+        float, typer.Option("--bandwidth", metavar="MBIT/S", min=0, help="Limit in each direction.")
+    ] = 0,
+) -> int:
+    """Encode jobs of the studio of --connect on this machine, with a token of the role worker.
 
-    return int(program.main() or 0)
+    The source is copied from the studio, finished segments are sent to it. Ends with Ctrl-C, after which its
+    job continues elsewhere.
+    """
+    at = remote.chosen()
+    if at is None:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "the workers of this machine are started by its supervisor",
+            "for a studio of another machine: tqstudio --connect URL --token-file FILE worker run",
+        )
+    from tqstudio.engine.worker.remote import program
+
+    folder = Path(work or current_home().root / "work").expanduser().absolute()
+    return program.run(at, folder, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8)

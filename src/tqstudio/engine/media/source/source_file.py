@@ -59,6 +59,24 @@ def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
     Raises:
         TqError: as `check`; UNSUPPORTED if a path component below `below` is a symbolic link.
     """
+    with _opened(path, below) as (descriptor, folder):
+        _open_sources[path], _open_folders[path] = descriptor, folder
+        try:
+            yield
+        finally:
+            del _open_sources[path], _open_folders[path]
+
+
+@contextlib.contextmanager
+def opened(path: bytes, below: bytes | None = None) -> Iterator[int]:
+    """Open a source for reading, with the arguments and errors of `keep_open`; yield its descriptor."""
+    with _opened(path, below) as (descriptor, _):
+        yield descriptor
+
+
+@contextlib.contextmanager
+def _opened(path: bytes, below: bytes | None) -> Iterator[tuple[int, int]]:
+    """Open a source and its folder; yield their descriptors."""
     with contextlib.ExitStack() as opened:
         try:
             folder = os.open(_folder(path), _FOLDER) if below is None else _open_below(below, path)
@@ -68,11 +86,7 @@ def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
             opened.callback(os.close, descriptor)
         except OSError as error:
             raise unreadable(path, error) from error
-        _open_sources[path], _open_folders[path] = descriptor, folder
-        try:
-            yield
-        finally:
-            del _open_sources[path], _open_folders[path]
+        yield descriptor, folder
 
 
 @contextlib.contextmanager

@@ -1,0 +1,121 @@
+"""Reads and writes the segment store of a video for a worker of another machine. All functions may block."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from tqstudio.engine.files import durable
+from tqstudio.errors import ErrorCode, TqError
+
+MAX_FILE_BYTES = 1 << 30
+"""A segment of 6 s has some megabytes, a run of subtitles less."""
+_ORIGIN = ".origin"
+_MAX_DEPTH = 6
+_CHUNK_BYTES = 4 * 1024 * 1024
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The place of some bytes in a file."""
+
+    offset: int
+    size: int
+    """Of the whole file."""
+    blake3: str
+    """Of the whole file."""
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """Split a path below the store.
+
+    Raises:
+        TqError: BAD_REQUEST for a path that leads elsewhere, or to a hidden file.
+    """
+    names = tuple(path.split("/"))
+    if len(names) > _MAX_DEPTH or any(not name or name[0] == "." or "\0" in name for name in names):
+        raise TqError(ErrorCode.BAD_REQUEST, f"{path[:200]!r} is no path of a segment store")
+    return names
+
+
+def origin(store: Path) -> str:
+    """The identity of a store: a worker's copy of one that was emptied since is worthless."""
+    try:
+        return (store / _ORIGIN).read_text()
+    except FileNotFoundError:
+        durable.write(store / _ORIGIN, uuid.uuid4().hex.encode())
+        durable.sync_folder(store)
+        return (store / _ORIGIN).read_text()
+
+
+def listing(store: Path) -> Iterator[str]:
+    """The paths of all files of a store; hidden ones are unfinished."""
+    for folder, folders, names in os.walk(store):
+        folders[:] = [name for name in folders if name[0] != "."]
+        for name in names:
+            if name[0] != ".":
+                yield os.path.relpath(os.path.join(folder, name), store)
+
+
+def digest(path: Path) -> tuple[int, str]:
+    """Size and BLAKE3 of a file."""
+    hasher, size = blake3(), 0
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hasher.update(chunk)
+            size += len(chunk)
+    return size, hasher.hexdigest()
+
+
+def read(path: Path, offset: int, length: int) -> bytes:
+    """Some bytes of a file; fewer at its end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return read_all(descriptor, offset, length)
+    finally:
+        os.close(descriptor)
+
+
+def read_all(descriptor: int, offset: int, length: int) -> bytes:
+    """Some bytes of an open file; fewer at its end only."""
+    found = b""
+    while len(found) < length and (piece := os.pread(descriptor, length - len(found), offset + len(found))):
+        found += piece
+    return found
+
+
+def receive(folder: Path, name: str, part: Part, body: bytes) -> None:
+    """Append a part to a file; with the last one, check the file and give it its name, durably.
+
+    A repeated part replaces itself.
+
+    Raises:
+        TqError: UPLOAD_DAMAGED: the file has another hash, or earlier parts of it are missing; send it again
+            from its start.
+    """
+    temporary = folder / f".{name}.part"
+    file = os.open(temporary, _FLAGS, 0o666)
+    try:
+        if os.fstat(file).st_size < part.offset:
+            raise TqError(ErrorCode.UPLOAD_DAMAGED, f"earlier parts of {name} are missing")
+        os.ftruncate(file, part.offset)
+        at, view = part.offset, memoryview(body)
+        while view:
+            written = os.pwrite(file, view, at)
+            view, at = view[written:], at + written
+        if at < part.size:
+            return
+        os.fsync(file)
+    finally:
+        os.close(file)
+    if digest(temporary) != (part.size, part.blake3):
+        temporary.unlink()
+        raise TqError(ErrorCode.UPLOAD_DAMAGED, f"{name} did not arrive as it was sent")
+    temporary.replace(folder / name)
+    durable.sync_folder(folder)

@@ -1,0 +1,226 @@
+"""Gives workers of other machines the source of their job, and receives their segments and logs.
+
+Every call needs a live lease, so a worker that has lost its job can read and change nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tqstudio.engine.files import dir_fd
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
+from tqstudio.engine.files.mounts import is_within
+from tqstudio.engine.live import leases
+from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.source import sidecars, source_file
+from tqstudio.engine.outputs.workspace import FOLDER, Workspace
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs.assignments import assignment_of
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.transitions import job_facts
+from tqstudio.engine.transfer import store_files
+from tqstudio.engine.transfer.store_files import Part
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.paths import display, encode
+from tqstudio.protocol.requests import Manifest
+from tqstudio.protocol.worker_answers import JobInputs, SourceFile
+
+MAX_LOG_BYTES = 64 * 1024 * 1024
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Where the files of a job are."""
+
+    video: int
+    source: bytes
+    folder: bytes | None
+    """The drop folder that contains it, below which no links are followed."""
+    output_root: bytes
+
+
+class Transfers:
+    """The files of running jobs."""
+
+    def __init__(
+        self, home: Home, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO
+    ) -> None:
+        self._home, self._db, self._board = home, db, board
+        self._workspace, self._bounded_io = workspace, bounded_io
+
+    async def inputs(self, token: Token) -> JobInputs:
+        """What a worker copies before it begins: the source, and what is stored of its ladder."""
+        job = await self._job(token)
+        files = await self._read(job.source, partial(_source_files, job))
+        store, paths = await self._write(job, lambda: self._look_up(job))
+        stored = {}
+        for path in paths:
+            try:
+                stored[path] = await self._write(job, partial(self._digest, job, path))
+            except FileNotFoundError:
+                continue
+        return {"files": files, "store": store, "stored": stored}
+
+    async def source(self, token: Token, name: bytes, version: str, offset: int, length: int) -> bytes:
+        """Some bytes of the source, or of a subtitle file beside it.
+
+        Raises:
+            TqError: SOURCE_CHANGED if it has another version; as `source_file.unreadable`; NOT_FOUND.
+        """
+        job = await self._job(token)
+        path = os.path.join(os.path.dirname(job.source), name)
+
+        def read() -> bytes:
+            if name != os.path.basename(job.source) and name not in sidecars.names(job.source):
+                raise TqError(ErrorCode.NOT_FOUND, "that file does not belong to the source of this job")
+            with source_file.opened(path, job.folder) as descriptor:
+                if _version(os.fstat(descriptor)) != version:
+                    raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was copied")
+                try:
+                    return store_files.read_all(descriptor, offset, length)
+                except OSError as error:
+                    raise source_file.unreadable(path, error) from error
+
+        return await self._read(job.source, read)
+
+    async def stored(self, token: Token, path: str, offset: int, length: int) -> bytes:
+        """Some bytes of a file in the store."""
+        job, names = await self._job(token), store_files.names_of(path)
+
+        def read() -> bytes:
+            with self._hold(job, *names[:-1]) as folder:
+                return store_files.read(folder / names[-1], offset, length)
+
+        return await self._write(job, read)
+
+    async def store(self, token: Token, path: str, part: Part, body: bytes) -> None:
+        """Store a part of a file, as `store_files.receive`."""
+        job, names = await self._job(token), store_files.names_of(path)
+        if part.size > store_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
+            raise TqError(ErrorCode.BAD_REQUEST, f"{path} is larger than declared, or than any segment")
+
+        def write() -> None:
+            with self._hold(job, *names[:-1]) as folder:
+                store_files.receive(folder, names[-1], part, body)
+
+        await self._write(job, write)
+
+    async def remove(self, token: Token, paths: list[str]) -> None:
+        """Remove files from the store; missing ones are no error."""
+        job = await self._job(token)
+        named = [store_files.names_of(path) for path in paths]
+
+        def remove() -> None:
+            for names in named:
+                with self._hold(job, *names[:-1]) as folder:
+                    (folder / names[-1]).unlink(missing_ok=True)
+
+        await self._write(job, remove)
+
+    async def log(self, token: Token, offset: int, body: bytes) -> None:
+        """Write a part of the log of the attempt; it can be repeated."""
+        await self._job(token)
+        if offset + len(body) > MAX_LOG_BYTES:
+            raise TqError(ErrorCode.BAD_REQUEST, f"the log has more than {MAX_LOG_BYTES} bytes")
+        folder = self._home.job_logs(token.job)
+
+        def write() -> None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(folder / f"{token.epoch}.log", "ab") as file:
+                file.truncate(min(offset, file.tell()))
+                file.write(body)
+
+        try:
+            await self._bounded_io.run(os.fsencode(folder), write)
+        except OSError as error:
+            raise TqError(ErrorCode.IO_ERROR, f"the log cannot be written: {error.strerror}") from error
+
+    async def require_received(self, token: Token, manifest: Manifest) -> None:
+        """Check that every segment of a result has arrived as its worker lists it.
+
+        Raises:
+            TqError: OUTPUT_INVALID.
+        """
+        job = await self._job(token)
+        store = f"segments/{job.video}/"
+        for rendition in manifest.renditions:
+            folder = rendition.folder.removeprefix(store)
+            for segment in rendition.segments:
+                path = f"{folder}/{segment.name}"
+                try:
+                    found = await self._write(job, partial(self._digest, job, path))
+                except FileNotFoundError:
+                    found = None
+                if folder == rendition.folder or found != (segment.size, segment.blake3):
+                    raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} is not what the worker has reported")
+
+    def _look_up(self, job: _Job) -> tuple[str, list[str]]:
+        with self._hold(job) as store:
+            return store_files.origin(store), sorted(store_files.listing(store))
+
+    def _digest(self, job: _Job, path: str) -> tuple[int, str]:
+        names = store_files.names_of(path)
+        with self._hold(job, *names[:-1], make=False) as folder:
+            return store_files.digest(folder / names[-1])
+
+    def _hold(self, job: _Job, *names: str, make: bool = True) -> AbstractContextManager[Path]:
+        """Open a folder of the video's store."""
+        root = Path(os.fsdecode(job.output_root))
+        return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
+
+    async def _job(self, token: Token) -> _Job:
+        if not self._board.leases.is_live(token):
+            raise leases.lost(token.job)
+        return await self._db.read(_job_of, token.job)
+
+    async def _read(self, source: bytes, function: Callable[[], T]) -> T:
+        try:
+            return await self._bounded_io.run(source, function)
+        except NoAnswer as error:
+            raise TqError(ErrorCode.DISK_SILENT, str(error.strerror)) from error
+
+    async def _write(self, job: _Job, function: Callable[[], T]) -> T:
+        """Run a step in the store of a video, one at a time; FileNotFoundError is for the caller."""
+        place = b"%s/%d" % (job.output_root, job.video)
+        try:
+            return await self._bounded_io.run(place, function)
+        except NoAnswer as error:
+            raise TqError(ErrorCode.DISK_SILENT, str(error.strerror)) from error
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            shown = display(job.output_root)
+            raise from_output_error(error, f"the output folder {shown} cannot be used") from error
+
+
+def _job_of(db: Connection, number: int) -> _Job:
+    asked, facts = assignment_of(db, number), job_facts(db, number)
+    assert facts is not None, "a lease is of a job"
+    folder = asked.folder if asked.folder and is_within(asked.source, asked.folder) else None
+    return _Job(facts.video, asked.source, folder, asked.output_root)
+
+
+def _version(found: os.stat_result) -> str:
+    return "-".join(map(str, source_file.identity_of(found)))
+
+
+def _source_files(job: _Job) -> list[SourceFile]:
+    """The source, and the subtitle files beside it."""
+    files = []
+    for name in (os.path.basename(job.source), *sidecars.names(job.source)):
+        path = os.path.join(os.path.dirname(job.source), name)
+        with source_file.opened(path, job.folder) as descriptor:
+            found = os.fstat(descriptor)
+        identity = source_file.identity_of(found)
+        files.append(SourceFile(name_b64=encode(name), version=_version(found), identity=identity._asdict()))
+    return files

@@ -1,0 +1,222 @@
+"""Runs the jobs of a worker on another machine than its studio: source in, segments out.
+
+    WORK/source/<video>/            the source of the last job, and the subtitles beside it
+    WORK/.tqstudio/remote/segments/ its segment store, which `Mirror` keeps equal to the studio's
+    WORK/logs/                      the log of the attempt
+
+Everything of the last job stays, so that a line that was cut costs nothing that is finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tqstudio import paths
+from tqstudio.engine.files import durable
+from tqstudio.engine.worker.job import pipeline
+from tqstudio.engine.worker.job.failure import describe
+from tqstudio.engine.worker.lease import Lease, StopWork
+from tqstudio.engine.worker.outcome import Done, Failed, Outcome, Stopped
+from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.remote.link import Link
+from tqstudio.engine.worker.remote.mirror import Mirror, require_held, state_of
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Step
+from tqstudio.paths import encode
+from tqstudio.protocol.remote import Remote
+from tqstudio.units import size as shown_size
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.worker_answers import ClaimedJob, JobInputs, SourceFile
+
+_ORIGIN = ".origin"
+_INPUTS_TIMEOUT_S = 3600.0
+"""The studio may have to hash a whole stored ladder."""
+_LAST_FILES_S = 20.0
+"""How long a job that was stopped or has failed may send what it has finished."""
+_OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJobs:
+    """Runs jobs of the studio at `at` in the folder `work`."""
+
+    at: Remote
+    instance: str
+    work: Path
+    bytes_per_s: float = 0
+    """Limit of the transfers in each direction; 0 for none."""
+
+    def run(self, job: ClaimedJob, config: pipeline.WorkerConfig, lease: Lease, report: Report) -> Outcome:
+        """Work on a job as `pipeline.run`, with copies of its files."""
+        try:
+            report.begin(Step.PROBE)
+            inputs = self._inputs(job, lease)
+            local = self._localise(job, inputs, lease)
+            with self._mirror(local, inputs, lease) as mirror:
+                outcome = _as_of_worker(pipeline.run(local, config, lease, report))
+                if isinstance(outcome, Done):
+                    mirror.finish(lease.check)
+                elif _is_continued(outcome):
+                    # The reason why it ends counts more than an error here.
+                    with contextlib.suppress(TqError):
+                        mirror.finish(lambda: require_held(lease), _LAST_FILES_S)
+            if isinstance(outcome, Done):
+                identity = inputs["files"][0]["identity"]
+                outcome = replace(outcome, manifest={**outcome.manifest, "source": identity})
+                shutil.rmtree(self._store(job), ignore_errors=True)
+                shutil.rmtree(self.work / "source", ignore_errors=True)
+        except StopWork as stop:
+            return stop.outcome
+        except Exception as error:
+            if isinstance(error, OSError):
+                error = TqError(ErrorCode.WORKER_DISK, f"{error.filename or self.work}: {error.strerror}")
+            elif not isinstance(error, TqError):
+                _log.exception("job failed", job=job["job"])
+            return describe(error, paths.decode(job["source"]["path_b64"]))
+        return outcome
+
+    @contextlib.contextmanager
+    def _mirror(self, job: ClaimedJob, inputs: JobInputs, lease: Lease) -> Iterator[Mirror]:
+        store = self._store(job)
+        known = {path: state_of(store / path) for path in inputs["stored"]}
+        link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
+        mirror = Mirror(link, lease, store, known, Path(job["log"]))
+        try:
+            yield mirror
+        finally:
+            mirror.abandon()
+
+    def _inputs(self, job: ClaimedJob, lease: Lease) -> JobInputs:
+        """Copy the source, and what the studio has stored of the ladder."""
+        link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
+        try:
+            inputs: JobInputs = link.get("inputs", _INPUTS_TIMEOUT_S)
+            self._forget_others(job)
+            for file in inputs["files"]:
+                self._copy_source(link, self._source_folder(job), file)
+            self._copy_store(link, self._store(job), inputs)
+        finally:
+            link.close()
+        return inputs
+
+    def _forget_others(self, job: ClaimedJob) -> None:
+        """Remove the files of the job before."""
+        for kept in (self._source_folder(job), self._store(job)):
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in kept.parent.iterdir():
+                if folder != kept:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _copy_source(self, link: Link, folder: Path, file: SourceFile) -> None:
+        """Copy a file of the source, from where an earlier attempt was interrupted."""
+        name, identity = os.fsdecode(paths.decode(file["name_b64"])), file["identity"]
+        folder.mkdir(exist_ok=True)
+        path = folder / name
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            if (found.st_size, found.st_mtime_ns) == (identity["size"], identity["mtime_ns"]):
+                return
+        begun = folder / f".{file['version']}.part"
+        with begun.open("ab") as part:
+            offset = part.tell()
+            free = shutil.disk_usage(folder).free
+            if free < identity["size"] - offset:
+                raise TqError(
+                    ErrorCode.WORKER_DISK,
+                    f"{self.work} has {shown_size(free)} free, the source has {shown_size(identity['size'])}",
+                )
+            while offset < identity["size"]:
+                content = link.read(
+                    "source",
+                    name_b64=file["name_b64"],
+                    version=file["version"],
+                    offset=offset,
+                )
+                if not content:
+                    raise TqError(ErrorCode.SOURCE_CHANGED, f"{name} became shorter while it was copied")
+                part.write(content)
+                offset += len(content)
+        os.utime(begun, ns=(identity["mtime_ns"], identity["mtime_ns"]))
+        begun.replace(path)
+
+    def _copy_store(self, link: Link, store: Path, inputs: JobInputs) -> None:
+        """Copy stored files that are missing here. Files that are only here stay; they are sent later."""
+        origin = store / _ORIGIN
+        try:
+            is_same = origin.read_text() == inputs["store"]
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            # The studio has discarded that work since.
+            shutil.rmtree(store, ignore_errors=True)
+            store.mkdir(parents=True)
+            origin.write_text(inputs["store"])
+        for path, (size, digest) in inputs["stored"].items():
+            target = store / path
+            if not target.resolve().is_relative_to(store.resolve()):
+                raise TqError(ErrorCode.BAD_REQUEST, f"the studio names {path[:200]!r} in its store")
+            if target.is_file() and (target.stat().st_size, _digest(target)) == (size, digest):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = b""
+            while len(content) < size:
+                part = link.read("store", path=path, offset=len(content))
+                if not part:
+                    raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
+                content += part
+            durable.write(target, content)
+
+    def _localise(self, job: ClaimedJob, inputs: JobInputs, lease: Lease) -> ClaimedJob:
+        """The job with the paths of the copies. Ladders of other videos are not at hand to link from."""
+        folder = self._source_folder(job)
+        source = folder / os.fsdecode(paths.decode(inputs["files"][0]["name_b64"]))
+        return {
+            **job,
+            "source": {"kind": "file", "path_b64": encode(os.fsencode(source))},
+            "source_root_b64": encode(os.fsencode(folder)),
+            "drop_folder_b64": None,
+            "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
+            "twins": [],
+            "log": str(self.work / "logs" / f"{job['job']}-{lease.epoch}.log"),
+        }
+
+    @property
+    def _sink(self) -> Path:
+        return self.work / ".tqstudio" / "remote"
+
+    def _store(self, job: ClaimedJob) -> Path:
+        return self._sink / "segments" / str(job["video"])
+
+    def _source_folder(self, job: ClaimedJob) -> Path:
+        return self.work / "source" / str(job["video"])
+
+
+def _is_continued(outcome: Outcome) -> bool:
+    """Whether a later attempt may use what this one has finished."""
+    if isinstance(outcome, Stopped):
+        return outcome.reason in ("pause", "shutdown")
+    return isinstance(outcome, Failed)
+
+
+def _digest(path: Path) -> str:
+    from blake3 import blake3
+
+    return blake3(path.read_bytes()).hexdigest()
+
+
+def _as_of_worker(outcome: Outcome) -> Outcome:
+    """Errors of the output are of the work folder here, and must not close the studio's gates."""
+    if isinstance(outcome, Failed) and outcome.code in _OF_DISK:
+        return replace(outcome, code=ErrorCode.WORKER_DISK)
+    return outcome

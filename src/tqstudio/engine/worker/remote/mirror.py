@@ -1,0 +1,191 @@
+"""Keeps the segment store of a studio equal to the local one, while the local one is written."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import structlog
+from blake3 import blake3
+
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
+from tqstudio.engine.media.segments.store import COMPLETE_NAME
+from tqstudio.engine.worker.lease import Lease, StopWork
+from tqstudio.engine.worker.outcome import Lost
+from tqstudio.engine.worker.remote.link import PART_BYTES, Link
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+
+_INTERVAL_S = 0.5
+_WAIT_S = 0.1
+_MAX_DAMAGED = 3
+"""Times that a file is sent again from its start."""
+
+_log = structlog.get_logger()
+_State = tuple[int, int, int]
+
+
+class Mirror:
+    """Sends new files and removals from a thread of its own, and the log of the attempt.
+
+    Args:
+        known: the files that the studio has, as `state_of` gives them.
+        log: the log of the attempt, which may not exist yet.
+    """
+
+    def __init__(self, link: Link, lease: Lease, store: Path, known: dict[str, _State], log: Path) -> None:
+        self._link, self._lease, self._store, self._log = link, lease, store, log
+        self._known = known
+        self._logged = 0
+        self._ending = threading.Event()
+        self._abandoned = False
+        link.check = self._require_needed
+        self._error: TqError | None = None
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+        self._thread.start()
+
+    def finish(self, check: Callable[[], None], within_s: float = math.inf) -> None:
+        """Wait until everything is sent, or the time is over.
+
+        Args:
+            check: called meanwhile; its exceptions end the wait.
+
+        Raises:
+            TqError: the studio refuses a file.
+        """
+        self._ending.set()
+        ends_at = time.monotonic() + within_s
+        while self._thread.is_alive() and time.monotonic() < ends_at:
+            self._thread.join(_WAIT_S)
+            check()
+        if self._error is not None:
+            raise self._error
+
+    def abandon(self) -> None:
+        """Send no more."""
+        self._abandoned = True
+        self._ending.set()
+
+    def _require_needed(self) -> None:
+        if self._abandoned:
+            raise StopWork(Lost("its files are no longer needed"))
+        require_held(self._lease)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                is_last = self._ending.is_set()
+                self._send_changes()
+                if is_last:
+                    return
+                self._ending.wait(_INTERVAL_S)
+        except StopWork:
+            return
+        except TqError as error:
+            self._error = error
+            if class_of(error.code) is ErrorClass.LOST or error.code is ErrorCode.NOT_FOUND:
+                self._lease.lose(error.message)
+        except Exception as error:
+            _log.exception("files could not be sent")
+            self._error = TqError(ErrorCode.INTERNAL, f"files could not be sent: {error!r}")
+        finally:
+            self._link.close()
+
+    def _send_changes(self) -> None:
+        found = states(self._store)
+        gone = self._known.keys() - found.keys()
+        # The fragments of a segment go after it has arrived: they are what a lost worker leaves of it.
+        fragments = {path for path in gone if FRAGMENTS_NAME in path.split("/")}
+        self._remove(gone - fragments)
+        for path in sorted(found, key=_order):
+            if self._known.get(path) != found[path]:
+                self._send(path, found[path])
+        self._remove(fragments)
+        self._send_log()
+
+    def _remove(self, paths: set[str]) -> None:
+        if paths:
+            self._link.post("store/remove", {"paths": sorted(paths)})
+            for path in paths:
+                del self._known[path]
+
+    def _send(self, path: str, state: _State) -> None:
+        try:
+            with (self._store / path).open("rb") as file:
+                self._send_file(path, file)
+        except FileNotFoundError:
+            return  # joined or discarded meanwhile
+        self._known[path] = state
+
+    def _send_file(self, path: str, file: IO[bytes]) -> None:
+        hasher, size = blake3(), 0
+        while chunk := file.read(PART_BYTES):
+            hasher.update(chunk)
+            size += len(chunk)
+        about = {"path": path, "size": size, "blake3": hasher.hexdigest()}
+        offset, damaged = self._link.send("store", file, 0, **about), 0
+        while offset < size:
+            try:
+                offset = self._link.send("store", file, offset, **about)
+            except TqError as error:
+                damaged += 1
+                if error.code is not ErrorCode.UPLOAD_DAMAGED or damaged > _MAX_DAMAGED:
+                    raise
+                offset = 0
+
+    def _send_log(self) -> None:
+        try:
+            with self._log.open("rb") as file:
+                while self._logged < os.fstat(file.fileno()).st_size:
+                    self._logged = self._link.send("log", file, self._logged)
+        except FileNotFoundError:
+            return
+
+
+def require_held(lease: Lease) -> None:
+    """Raise StopWork if the lease is lost; other reasons to stop do not end a transfer."""
+    if isinstance(ended := lease.ended, Lost):
+        raise StopWork(ended)
+
+
+def states(store: Path) -> dict[str, _State]:
+    """The visible files of a store: path → what changes with its content."""
+    found: dict[str, _State] = {}
+    _scan(os.fspath(store), "", found.__setitem__)
+    return found
+
+
+def _scan(folder: str, below: str, add: Callable[[str, _State], None]) -> None:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                _scan(entry.path, f"{below}{entry.name}/", add)
+            else:
+                add(f"{below}{entry.name}", _state(entry.stat(follow_symlinks=False)))
+        except FileNotFoundError:
+            continue
+
+
+def state_of(path: Path) -> _State:
+    """What changes with the content of a file."""
+    return _state(path.stat())
+
+
+def _state(found: os.stat_result) -> _State:
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _order(path: str) -> tuple[bool, bool, str]:
+    """Records of complete streams last, and what all segments need first."""
+    name = path.rpartition("/")[2]
+    return name == COMPLETE_NAME, not name.startswith("init"), path

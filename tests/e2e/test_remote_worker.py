@@ -1,0 +1,254 @@
+"""A worker on another machine: it shares no file with the studio, which only its TCP listener shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Program, until_ended
+from tqstudio.protocol import calls
+from waiting import until
+
+from .conftest import MakeClip
+from .ladder import check_ladder
+from .studio import Studio
+
+RUNGS = ("180p", "120p", "90p")
+_SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nHello\n"
+
+
+class Far:
+    """The other machine: a home, a token and at most one worker process."""
+
+    def __init__(self, studio: Studio, root: Path, name: str = "attic") -> None:
+        self.studio, self.name, self.root = studio, name, root
+        self.url = str(studio.status()["supervisor"]["listen"])
+        self.program = Program(root)
+        root.mkdir(mode=0o700)
+        secret = root / "token"
+        secret.touch(mode=0o600)
+        secret.write_text(studio.send(calls.create_token(name, "worker"))["token"])
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def start(self, url: str = "") -> None:
+        self.process = self.program.spawn(
+            "worker",
+            "run",
+            TQSTUDIO_CONNECT=url or self.url,
+            TQSTUDIO_TOKEN_FILE=str(self.root / "token"),
+            TQSTUDIO_FFMPEG=self.studio.environment["TQSTUDIO_FFMPEG"],
+        )
+
+    def end(self, number: int = signal.SIGTERM) -> str:
+        """End the worker; returns its log."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        _, log = self.process.communicate(timeout=60)
+        self.process = None
+        return log.decode()
+
+
+class Cutting:
+    """Passes connections on to a studio; cuts each after a random number of bytes, in either direction."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self._port, self._random = port, random.Random(seed)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                for one, other in ((near, far), (far, near)):
+                    left = self._random.randrange(2_000, 300_000)
+                    threading.Thread(target=self._pass, args=(one, other, left), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, left: int) -> None:
+        with contextlib.suppress(OSError):
+            while left > 0 and (data := one.recv(min(left, 4096))):
+                other.sendall(data)
+                left -= len(data)
+            self.cuts += left <= 0
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
+    studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0").up()
+    studio.client.send(calls.worker_action("cpu-0", "disable"))
+    yield studio
+    studio.down()
+
+
+@pytest.fixture
+def far(studio: Studio, tmp_path: Path) -> Iterator[Far]:
+    far = Far(studio, tmp_path / "far")
+    yield far
+    if far.process is not None:
+        far.end(signal.SIGKILL)
+
+
+def _check(job: Any, seconds: int) -> None:
+    master = Path(job["video_view"]["generation"]["master"])
+    check_ladder(master, frames=25 * seconds, fps=Fraction(25), names=RUNGS)
+
+
+def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    far.start()
+    job = studio.done(studio.add(copy(clip(seconds=4), "film.mp4")))
+    assert job["worker"] is None or job["worker"] == far.name
+    assert [attempt["worker"] for attempt in job["attempts_log"]] == [far.name]
+    _check(job, 4)
+    log = studio.home.job_logs(job["id"]) / f"{job['attempts_log'][0]['epoch']}.log"
+    assert "finished: encoded 180p" in log.read_text()
+    assert str(far.root) not in log.read_text()
+    [view] = [each for each in studio.status()["workers"] if each["name"] == far.name]
+    assert view["note"] == f"on {socket.gethostname()}"
+    until(lambda: studio.worker(far.name)["status"] == "idle")
+    said = far.end()
+    assert "Traceback" not in said
+    assert not [path for path in far.work.rglob("*") if path.suffix in (".m4s", ".mp4")]
+    assert not studio.stored_segments(job["video"])
+
+
+@pytest.mark.slow
+def test_subtitles_beside_the_source_are_taken_along(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    source = copy(clip(seconds=4), "film.mp4")
+    source.with_name("film.de.srt").write_text(_SUBTITLES)
+    far.start()
+    job = studio.done(studio.add(source))
+    master = Path(job["video_view"]["generation"]["master"])
+    assert 'LANGUAGE="de"' in master.read_text()
+    assert "Hello" in "".join(path.read_text() for path in master.parent.rglob("*.vtt"))
+
+
+@pytest.mark.slow
+def test_a_killed_one_loses_nothing_that_it_has_sent(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    with studio.paced(2):
+        far.start()
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=2)
+        far.end(signal.SIGKILL)
+    video = studio.job(job)["video"]
+    sent = {path.relative_to(studio.out): path.read_bytes() for path in studio.stored_segments(video)}
+    assert sent
+    shutil.rmtree(far.work)
+    # Its lease runs out, then the worker beside the studio continues.
+    studio.client.send(calls.worker_action("cpu-0", "enable"))
+    done = studio.done(job)
+    _check(done, 12)
+    assert [attempt["worker"] for attempt in done["attempts_log"]] == [far.name, "cpu-0"]
+    assert done["attempts_log"][-1]["resumed_from"] > 0
+
+
+@pytest.mark.slow
+def test_it_continues_what_another_worker_began(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    studio.client.send(calls.worker_action("cpu-0", "enable"))
+    with studio.paced(2):
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=2)
+        studio.client.send(calls.worker_action("cpu-0", "disable"))
+        studio.do("pause", job)
+        studio.wait(job, "paused")
+    far.start()
+    studio.do("resume", job)
+    done = studio.done(job)
+    _check(done, 12)
+    assert done["attempts_log"][-1]["worker"] == far.name
+    assert done["attempts_log"][-1]["resumed_from"] > 0
+
+
+@pytest.mark.slow
+def test_a_pause_sends_what_is_finished(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    with studio.paced(2):
+        far.start()
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        pids = studio.running(job, segments=1)
+        studio.do("pause", job)
+        studio.wait(job, "paused")
+        until_ended(pids)
+    local = {path.name for path in far.work.rglob("*.m4s")}
+    assert local
+    assert {path.name for path in studio.out.rglob(".tqstudio/*/segments/**/*.m4s")} >= local
+    studio.do("resume", job)
+    _check(studio.done(job), 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_line_that_is_cut_at_any_byte(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any, seed: int
+) -> None:
+    line = Cutting(int(far.url.rpartition(":")[2]), seed)
+    try:
+        far.start(line.url)
+        job = studio.done(studio.add(copy(clip(seconds=12), "long.mp4")))
+    finally:
+        line.close()
+    assert line.cuts
+    _check(job, 12)
+    assert len(job["attempts_log"]) == 1
+
+
+@pytest.mark.slow
+def test_what_a_worker_lists_must_have_arrived(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    with studio.paced(2):
+        far.start()
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=2)
+        segment = studio.stored_segments(studio.job(job)["video"])[0]
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+    done = studio.done(job)
+    errors = [(attempt["error_code"], attempt["error"]) for attempt in done["attempts_log"]]
+    assert [code for code, _ in errors] == ["OUTPUT_INVALID", None], errors
+    _check(done, 12)
+
+
+def test_it_ends_when_its_token_is_revoked(studio: Studio, far: Far) -> None:
+    far.start()
+    until(lambda: studio.worker(far.name)["status"] == "idle")
+    studio.send(calls.revoke_token(far.name))
+    assert far.process is not None
+    assert far.process.wait(timeout=60) == 1
+
+
+def test_two_cannot_share_a_work_folder(studio: Studio, far: Far) -> None:
+    far.start()
+    until(lambda: studio.worker(far.name)["status"] == "idle")
+    refused = far.program(
+        "worker", "run", TQSTUDIO_CONNECT=far.url, TQSTUDIO_TOKEN_FILE=str(far.root / "token")
+    )
+    assert refused.code == 2
+    assert "another worker uses the work folder" in refused.err
+    assert os.path.exists(far.work / "lock")

@@ -1,0 +1,193 @@
+"""What a worker of another machine may read and write: the files of its own job, while it holds the lease."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from blake3 import blake3
+
+from harness import LiveSupervisor
+from tqstudio.paths import encode
+from tqstudio.protocol import calls, content_digest
+
+_INSTANCE = "instance-of-a-test"
+
+
+class Lease:
+    """A worker with a token that has claimed one job."""
+
+    def __init__(self, live: LiveSupervisor, name: str) -> None:
+        self.token = live.send(calls.create_token(name, "worker"))["token"]
+        self.port = int(str(live.send(calls.status())["supervisor"]["listen"]).rpartition(":")[2])
+        message = {"instance": _INSTANCE}
+        self.json("POST", "/v1/worker/register", {**message, "pid": 1, "pid_started": 1.0})
+        self.claimed = self.json("POST", "/v1/worker/claim", {**message, "wait_s": 5})["job"]
+        self.epoch, self.instance = self.claimed["epoch"], _INSTANCE
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, {"Authorization": f"Bearer {self.token}", **headers})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, answer.headers, content
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        status, _, answer = self.ask(method, path, content, **{"Content-Type": "application/json"})
+        return json.loads(answer) if status != 204 else None
+
+    def files(
+        self, method: str, what: str, body: bytes | None = None, digest: str = "", **params: Any
+    ) -> tuple[int, bytes]:
+        """A request about the files of the job; answers the status and the body, or the error's code."""
+        known = {"epoch": self.epoch, "instance": self.instance}
+        headers = {} if body is None else {content_digest.HEADER: digest or content_digest.of(body)}
+        if method == "POST":
+            headers["Content-Type"] = "application/json"
+        path = f"/v1/worker/jobs/{self.claimed['job']}/{what}?{urlencode(known | params)}"
+        status, answered, content = self.ask(method, path, body, **headers)
+        if status >= 400:
+            return status, json.loads(content)["error"]["code"].encode()
+        assert (
+            method != "GET"
+            or what == "inputs"
+            or answered[content_digest.HEADER] == content_digest.of(content)
+        )
+        return status, content
+
+    def put(self, path: str, content: bytes, *, offset: int = 0, size: int | None = None, **more: Any) -> Any:
+        whole = more.pop("whole", content)
+        params = {"path": path, "offset": offset, "size": len(whole) if size is None else size}
+        return self.files("PUT", "store", content, blake3=blake3(whole).hexdigest(), **params, **more)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out")
+
+
+@pytest.fixture(scope="module")
+def lease(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lease]:
+    folder = tmp_path_factory.mktemp("transfers")
+    live = LiveSupervisor(folder / "home", TQSTUDIO_LISTEN="127.0.0.1:0", TQSTUDIO_LEASE_S="600")
+    try:
+        live.start()
+        live.send(calls.worker_action("cpu-0", "disable"))
+        source = folder / "film.mp4"
+        source.write_bytes(bytes(range(256)) * 40)
+        source.with_name("film.de.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")
+        source.with_name("private.txt").write_text("private")
+        live.send(calls.add([encode(source)], output_b64=encode(out)))
+        yield Lease(live, "attic")
+    finally:
+        live.clear_away()
+
+
+def _stored(out: Path) -> dict[str, bytes]:
+    [store] = out.glob(".tqstudio/*/segments/*")
+    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def test_the_source_is_read_in_parts(lease: Lease) -> None:
+    _, answer = lease.files("GET", "inputs")
+    video, subtitles = json.loads(answer)["files"]
+    about = {"name_b64": video["name_b64"], "version": video["version"]}
+    assert lease.files("GET", "source", offset=10_000, length=1000, **about) == (
+        200,
+        (bytes(range(256)) * 40)[10_000:11_000],
+    )
+    assert lease.files("GET", "source", offset=10_240, length=1000, **about) == (200, b"")
+    assert subtitles["name_b64"] == encode(b"film.de.srt")
+
+
+@pytest.mark.parametrize("name", [b"private.txt", b"../home/tqstudio.db", b"/etc/passwd", b"."])
+def test_no_other_file_is_read(lease: Lease, name: bytes) -> None:
+    found = lease.files("GET", "source", name_b64=encode(name), version="1-1-1-1", offset=0, length=10)
+    assert found == (404, b"NOT_FOUND")
+
+
+def test_another_version_of_the_source_is_not_mixed_in(lease: Lease) -> None:
+    found = lease.files("GET", "source", name_b64=encode(b"film.mp4"), version="1-2-3-4", offset=0, length=10)
+    assert found == (400, b"SOURCE_CHANGED")
+
+
+def test_a_file_appears_once_it_is_whole(lease: Lease, out: Path) -> None:
+    assert lease.put("720p/key/seg_00000.m4s", b"begin", whole=b"begin and end")[0] == 204
+    assert "720p/key/seg_00000.m4s" not in _stored(out)
+    # The answer to a part may be lost: it is sent again.
+    for _ in range(2):
+        assert lease.put("720p/key/seg_00000.m4s", b" and", offset=5, whole=b"begin and end")[0] == 204
+    assert lease.put("720p/key/seg_00000.m4s", b" end", offset=9, whole=b"begin and end")[0] == 204
+    assert _stored(out)["720p/key/seg_00000.m4s"] == b"begin and end"
+    found = lease.files("GET", "store", path="720p/key/seg_00000.m4s", offset=6, length=3)
+    assert found == (200, b"and")
+    _, answer = lease.files("GET", "inputs")
+    assert json.loads(answer)["stored"]["720p/key/seg_00000.m4s"] == [
+        13,
+        blake3(b"begin and end").hexdigest(),
+    ]
+    body = json.dumps({"paths": ["720p/key/seg_00000.m4s", "720p/missing"]}).encode()
+    assert lease.files("POST", "store/remove", body)[0] == 204
+    assert "720p/key/seg_00000.m4s" not in _stored(out)
+
+
+def test_damage_on_the_way_is_refused(lease: Lease, out: Path) -> None:
+    wrong = content_digest.of(b"other")
+    assert lease.put("480p/a", b"this", digest=wrong) == (460, b"UPLOAD_DAMAGED")
+    assert lease.put("480p/a", b"this", whole=b"that") == (460, b"UPLOAD_DAMAGED")
+    assert lease.put("480p/a", b"end", offset=7, whole=b"missing end") == (460, b"UPLOAD_DAMAGED")
+    assert "480p/a" not in _stored(out)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/x", "a/../../x", ".origin", "a/.b", "", "a//b", "a/b/c/d/e/f/g", "a\0b"]
+)
+def test_no_path_leads_out_of_the_store(lease: Lease, path: str) -> None:
+    assert lease.put(path, b"x") == (400, b"BAD_REQUEST")
+    assert lease.files("GET", "store", path=path, offset=0, length=1) == (400, b"BAD_REQUEST")
+
+
+def test_no_link_leads_out_of_the_store(lease: Lease, out: Path, tmp_path: Path) -> None:
+    lease.files("GET", "inputs")
+    [store] = out.glob(".tqstudio/*/segments/*")
+    (store / "planted").symlink_to(tmp_path)
+    (tmp_path / "kept").write_text("kept")
+    (store / "planted-file").symlink_to(tmp_path / "kept")
+    try:
+        assert lease.put("planted/x", b"x")[0] >= 400
+        assert lease.files("GET", "store", path="planted-file", offset=0, length=4)[0] >= 400
+        assert lease.files("POST", "store/remove", b'{"paths": ["planted/kept"]}')[0] >= 400
+    finally:
+        (store / "planted").unlink()
+        (store / "planted-file").unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_too_much_is_refused(lease: Lease) -> None:
+    assert lease.put("a", b"x" * 10, size=5) == (400, b"BAD_REQUEST")
+    assert lease.put("a", b"x", size=1 << 40) == (400, b"BAD_REQUEST")
+    assert lease.files("PUT", "log", b"x", offset=1 << 40) == (400, b"BAD_REQUEST")
+
+
+@pytest.mark.parametrize(("epoch", "instance"), [(99, _INSTANCE), (1, "another-instance")])
+def test_without_the_lease_nothing_is_read_or_written(lease: Lease, epoch: int, instance: str) -> None:
+    kept = lease.epoch, lease.instance
+    lease.epoch, lease.instance = epoch, instance
+    try:
+        assert lease.files("GET", "inputs") == (409, b"LOST_LEASE")
+        assert lease.put("a", b"x") == (409, b"LOST_LEASE")
+        assert lease.files("PUT", "log", b"x", offset=0) == (409, b"LOST_LEASE")
+        assert lease.files("POST", "store/remove", b'{"paths": ["a"]}') == (409, b"LOST_LEASE")
+        source = {"name_b64": encode(b"film.mp4"), "version": "1"}
+        assert lease.files("GET", "source", offset=0, length=1, **source) == (409, b"LOST_LEASE")
+    finally:
+        lease.epoch, lease.instance = kept
