@@ -31,6 +31,7 @@ NAMES = {
     "statistics": "sums of a million attempts",
     "hashes": "the hashes of a source's bytes",
     "uploads": "a file to a studio of another machine",
+    "remote": "a worker on another machine",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",

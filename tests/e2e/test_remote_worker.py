@@ -67,8 +67,8 @@ class Far:
 class Cutting:
     """Passes connections on to a studio; cuts each after a random number of bytes, in either direction."""
 
-    def __init__(self, port: int, seed: int) -> None:
-        self._port, self._random = port, random.Random(seed)
+    def __init__(self, port: int, seed: int, least: int = 2_000, most: int = 300_000) -> None:
+        self._port, self._random, self._range = port, random.Random(seed), (least, most)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.cuts = 0
@@ -83,7 +83,7 @@ class Cutting:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(("127.0.0.1", self._port))
                 for one, other in ((near, far), (far, near)):
-                    left = self._random.randrange(2_000, 300_000)
+                    left = self._random.randrange(*self._range)
                     threading.Thread(target=self._pass, args=(one, other, left), daemon=True).start()
 
     def _pass(self, one: socket.socket, other: socket.socket, left: int) -> None:
@@ -99,7 +99,8 @@ class Cutting:
 
 @pytest.fixture
 def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
-    studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0").up()
+    quick = {"heartbeat_s": 0.5, "lease_s": 5, "scan_s": 1}
+    studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0", max_crashes=100, **quick).up()
     studio.client.send(calls.worker_action("cpu-0", "disable"))
     yield studio
     studio.down()
@@ -252,3 +253,44 @@ def test_two_cannot_share_a_work_folder(studio: Studio, far: Far) -> None:
     assert refused.code == 2
     assert "another worker uses the work folder" in refused.err
     assert os.path.exists(far.work / "lock")
+
+
+@pytest.mark.slow
+def test_a_storm(studio: Studio, tmp_path: Path, clip: MakeClip, copy: Any) -> None:
+    """Three machines on bad lines are killed, with and without their copies, and so is the supervisor."""
+    chance = random.Random(7)
+    machines = [Far(studio, tmp_path / f"far-{number}", f"far-{number}") for number in range(3)]
+    port = int(machines[0].url.rpartition(":")[2])
+    studio.environment["TQSTUDIO_LISTEN"] = f"127.0.0.1:{port}"
+    lines = [Cutting(port, seed, least=50_000, most=3_000_000) for seed in range(3)]
+    try:
+        with studio.paced(4):
+            jobs = [studio.add(copy(clip(seconds=12), f"film-{number}.mp4")) for number in range(6)]
+            for machine, line in zip(machines, lines, strict=True):
+                machine.start(line.url)
+            for kill in range(10):
+                machine = chance.choice(machines)
+                until(
+                    lambda machine=machine: (
+                        studio.worker(machine.name)["status"] == "busy"
+                        or studio.status()["jobs"]["done"] == 6
+                    ),
+                    "it works",
+                )
+                machine.end(signal.SIGKILL)
+                if kill == 4:
+                    studio.process.kill()
+                    studio.until_gone()
+                    studio.start()
+                if chance.random() < 0.5:
+                    shutil.rmtree(machine.work, ignore_errors=True)
+                machine.start(lines[machines.index(machine)].url)
+        for job in jobs:
+            _check(studio.done(job), 12)
+        assert not [path for path in studio.out.rglob(".tqstudio/*/segments/*/*") if path.is_file()]
+    finally:
+        for machine in machines:
+            if machine.process is not None:
+                machine.end(signal.SIGKILL)
+        for line in lines:
+            line.close()

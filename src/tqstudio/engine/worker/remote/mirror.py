@@ -22,6 +22,7 @@ from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 _INTERVAL_S = 0.5
 _WAIT_S = 0.1
+_MAX_LOG_BYTES = 32 * 1024 * 1024
 _MAX_DAMAGED = 3
 """Times that a file is sent again from its start."""
 
@@ -138,12 +139,17 @@ class Mirror:
                 offset = 0
 
     def _send_log(self) -> None:
+        """Send what was added to the log; errors of the log fail no job."""
         try:
             with self._log.open("rb") as file:
-                while self._logged < os.fstat(file.fileno()).st_size:
+                while self._logged < min(os.fstat(file.fileno()).st_size, _MAX_LOG_BYTES):
                     self._logged = self._link.send("log", file, self._logged)
         except FileNotFoundError:
             return
+        except TqError as error:
+            if class_of(error.code) is ErrorClass.LOST:
+                raise
+            _log.warning("the log could not be sent", code=error.code.value, error=error.message)
 
 
 def require_held(lease: Lease) -> None:
