@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, exists, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -60,11 +60,19 @@ def moving(db: Connection) -> list[DeletionRow]:
     return [_ROWS.value(row) for row in db.execute(found)]
 
 
+# Ordered by the smaller table: by that of the videos, all of them are read.
+DUE = (
+    select(deletion.c.video_id)
+    .join_from(deletion, video, video.c.id == deletion.c.video_id)
+    .where(deletion.c.state == DeletionState.ASIDE, video.c.deleted_at < bindparam("before"))
+    .order_by(deletion.c.video_id)
+    .limit(bindparam("limit"))
+)
+
+
 def due(db: Connection, before: int, *, limit: int = 50) -> list[int]:
     """Returns videos that were deleted before a time and whose ladder is aside."""
-    found = select(deletion.c.video_id).join_from(deletion, video, video.c.id == deletion.c.video_id)
-    aside = (deletion.c.state == DeletionState.ASIDE, video.c.deleted_at < before)
-    return [int(row[0]) for row in db.execute(found.where(*aside).order_by(video.c.id).limit(limit))]
+    return [int(row[0]) for row in db.execute(DUE, {"before": before, "limit": limit})]
 
 
 def begin(db: Connection, number: int, *, now: int, actor: str) -> list[int]:
