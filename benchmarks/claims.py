@@ -80,7 +80,7 @@ def measure(options: Options, root: Path) -> Section:
     disk.report(section, "fsync of 4 kB, to read the others by", None)
     handed.report(section, "the same on another thread, and its answer awaited", None)
     one.report(section, "claim in the store", at_most(5))
-    two.report(section, f"behind {count(options.backoff)} in backoff", at_most(5))
+    two.report(section, f"with {count(options.backoff)} in backoff", at_most(5))
     with studio(plain.root) as running:
         _through_the_api(section, running, options, load, nice)
     return section

@@ -151,6 +151,30 @@ def test_subtitles_beside_the_source_are_taken_along(
 
 
 @pytest.mark.slow
+def test_a_replaced_source_of_the_same_size_and_time_is_copied_again(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    source = copy(clip(seconds=12), "film.mp4")
+    before = source.stat()
+    with studio.paced(2):
+        far.start()
+        job = studio.add(source)
+        studio.running(job)
+        studio.do("pause", job)
+        studio.wait(job, "paused")
+    # Another last byte, in the padding of the file's end.
+    other = source.with_name("other")
+    other.write_bytes(source.read_bytes()[:-1] + b"\x01")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(source)
+    studio.do("resume", job)
+    with studio.paced(2):
+        until(lambda: studio.job(job)["status"] == "in_progress" and list(far.work.glob("source/*/film.mp4")))
+        assert all(path.read_bytes() == source.read_bytes() for path in far.work.glob("source/*/film.mp4"))
+    _check(studio.done(job), 12)
+
+
+@pytest.mark.slow
 def test_a_killed_one_loses_nothing_that_it_has_sent(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:

@@ -22,7 +22,8 @@ _INSTANCE = "instance-of-a-test"
 class Lease:
     """A worker with a token that has claimed one job."""
 
-    def __init__(self, live: LiveSupervisor, name: str) -> None:
+    def __init__(self, live: LiveSupervisor, name: str, source: Path) -> None:
+        self.source = source
         self.token = live.send(calls.create_token(name, "worker"))["token"]
         self.port = int(str(live.send(calls.status())["supervisor"]["listen"]).rpartition(":")[2])
         message = {"instance": _INSTANCE}
@@ -87,7 +88,7 @@ def lease(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lease
         source.with_name("film.de.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")
         source.with_name("private.txt").write_text("private")
         live.send(calls.add([encode(source)], output_b64=encode(out)))
-        yield Lease(live, "attic")
+        yield Lease(live, "attic", source)
     finally:
         live.clear_away()
 
@@ -191,3 +192,18 @@ def test_without_the_lease_nothing_is_read_or_written(lease: Lease, epoch: int, 
         assert lease.files("GET", "source", offset=0, length=1, **source) == (409, b"LOST_LEASE")
     finally:
         lease.epoch, lease.instance = kept
+
+
+def test_a_link_beside_the_source_is_not_followed(lease: Lease) -> None:
+    """As for a worker beside the studio: it is left out, with a warning."""
+    folder = lease.source.parent
+    (folder / "film.fr.srt").symlink_to(folder / "private.txt")
+    try:
+        answer = json.loads(lease.files("GET", "inputs")[1])
+        assert encode(b"film.fr.srt") not in [each["name_b64"] for each in answer["files"]]
+        [warning] = answer["warnings"]
+        assert (warning["code"], "film.fr.srt" in warning["text"]) == ("SUBTITLES_LEFT_OUT", True)
+        about = {"name_b64": encode(b"film.fr.srt"), "version": "1-1-1-1"}
+        assert lease.files("GET", "source", offset=0, length=10, **about) == (404, b"NOT_FOUND")
+    finally:
+        (folder / "film.fr.srt").unlink()

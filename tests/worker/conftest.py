@@ -107,6 +107,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "source_root_b64": paths.encode(os.path.dirname(source)),
             "drop_folder_b64": None,
             "refuses_sound": False,
+            "source_warnings": [],
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "full_hash": None,

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -54,6 +55,42 @@ class Remote:
             f"no studio answers at {self.url}{f': {why}' if why else ''}",
             "check the address, and that its supervisor runs there with the setting listen",
         )
+
+
+class Exchange:
+    """Sends raw requests over one connection, which is opened again when it broke."""
+
+    def __init__(self, at: Remote) -> None:
+        self._at = at
+        self._connection: HTTPConnection | None = None
+
+    def ask(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str, bytes, HTTPMessage]:
+        """Send a request with the token and return status, reason, body and headers of the answer.
+
+        Raises:
+            TqError: NO_SUPERVISOR.
+        """
+        connection = self._connection = self._connection or self._at.connection()
+        connection.timeout = timeout_s
+        try:
+            if connection.sock is not None:
+                connection.sock.settimeout(timeout_s)
+            connection.request(method, url, body, {"Authorization": f"Bearer {self._at.token}", **headers})
+            answer = connection.getresponse()
+            content = answer.read()
+        except (HTTPException, OSError) as error:
+            self.close()
+            raise self._at.unreachable(getattr(error, "strerror", None) or str(error)) from None
+        if answer.will_close:
+            self.close()
+        return answer.status, answer.reason, content, answer.headers
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def is_chosen() -> bool:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPMessage
+from http.client import HTTPMessage
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from tqstudio.home import current_home
 from tqstudio.path_checks import refused
 from tqstudio.paths import display
 from tqstudio.protocol.client import decode
-from tqstudio.protocol.remote import Remote
+from tqstudio.protocol.remote import Exchange, Remote
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import UploadView
@@ -63,7 +63,7 @@ class Upload:
     ) -> None:
         self._at, self._path, self._about = at, path, about
         self._progress, self._pause = progress, pause
-        self._connection: HTTPConnection | None = None
+        self._exchange = Exchange(at)
         self._url = ""
         self._status = 0
         """HTTP status of the last answer; 0 if there was none."""
@@ -86,7 +86,7 @@ class Upload:
             with file:
                 return self._run(file)
         finally:
-            self._hang_up()
+            self._exchange.close()
 
     def _run(self, file: FileIO) -> UploadView:
         found = os.fstat(file.fileno())
@@ -212,22 +212,11 @@ class Upload:
             TqError: NO_SUPERVISOR.
         """
         self._status = 0
-        connection = self._connection = self._connection or self._at.connection()
-        connection.timeout = timeout_s
-        sent = {"Authorization": f"Bearer {self._at.token}", "Tus-Resumable": "1.0.0", **(headers or {})}
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(timeout_s)
-            connection.request(method, url, body, sent)
-            answer = connection.getresponse()
-            content = answer.read()
-        except (HTTPException, OSError) as error:
-            self._hang_up()
-            raise self._at.unreachable(getattr(error, "strerror", None) or str(error)) from None
-        self._status = answer.status
-        if answer.will_close:
-            self._hang_up()
-        return answer.status, answer.reason, content, answer.headers
+        answer = self._exchange.ask(
+            method, url, body, {"Tus-Resumable": "1.0.0", **(headers or {})}, timeout_s
+        )
+        self._status = answer[0]
+        return answer
 
     def _require(self, answer: tuple[int, str, bytes, HTTPMessage]) -> HTTPMessage:
         """The headers of an answer.
@@ -239,11 +228,6 @@ class Upload:
         if status >= 400:
             decode(status, reason, content)
         return headers
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _memo(at: Remote, path: bytes, found: os.stat_result) -> Path:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from tqstudio.protocol.answers import WarningView
+
 
 class FileDescriptor(TypedDict):
     """A source or sink on a file system both sides see."""
@@ -53,6 +55,8 @@ class ClaimedJob(TypedDict):
     """Renditions of the current generation: name → settings_hash; equal ones need not be encoded."""
     twins: list[PublishedTwin]
     """Where equal renditions may be linked from, by the rule of the drop folder."""
+    source_warnings: list[WarningView]
+    """About files that lie beside the source and that the worker does not see."""
     facts: dict[str, Any] | None
     content_id: str | None
     full_hash: str | None
@@ -76,6 +80,8 @@ class JobInputs(TypedDict):
 
     files: list[SourceFile]
     """The source first."""
+    warnings: list[WarningView]
+    """About subtitle files that are left out."""
     store: str
     """Identity of the video's segment store; it changes when the store is emptied."""
     stored: dict[str, tuple[int, str]]

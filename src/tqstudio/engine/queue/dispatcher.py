@@ -253,6 +253,7 @@ class Dispatch:
             "dropped": list(asked.dropped),
             "kept": kept,
             "twins": [_offered(twin) for twin in generations.twins(db, lease.job)],
+            "source_warnings": [],
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,
             "full_hash": asked.full_hash,

@@ -31,6 +31,7 @@ from tqstudio.engine.transfer.store_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display, encode
+from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
 from tqstudio.protocol.worker_answers import JobInputs, SourceFile
 
@@ -61,7 +62,7 @@ class Transfers:
     async def inputs(self, token: Token) -> JobInputs:
         """What a worker copies before it begins: the source, and what is stored of its ladder."""
         job = await self._job(token)
-        files = await self._read(job.source, partial(_source_files, job))
+        files, warnings = await self._read(job.source, partial(_source_files, job))
         store, paths = await self._write(job, lambda: self._look_up(job))
         stored = {}
         for path in paths:
@@ -69,7 +70,7 @@ class Transfers:
                 stored[path] = await self._write(job, partial(self._digest, job, path))
             except FileNotFoundError:
                 continue
-        return {"files": files, "store": store, "stored": stored}
+        return {"files": files, "warnings": warnings, "store": store, "stored": stored}
 
     async def source(self, token: Token, name: bytes, version: str, offset: int, length: int) -> bytes:
         """Some bytes of the source, or of a subtitle file beside it.
@@ -81,9 +82,9 @@ class Transfers:
         path = os.path.join(os.path.dirname(job.source), name)
 
         def read() -> bytes:
-            if name != os.path.basename(job.source) and name not in sidecars.names(job.source):
+            if name != os.path.basename(job.source) and name not in _subtitles(sidecars.find(job.source)):
                 raise TqError(ErrorCode.NOT_FOUND, "that file does not belong to the source of this job")
-            with source_file.opened(path, job.folder) as descriptor:
+            with _opened(job, name) as descriptor:
                 if _version(os.fstat(descriptor)) != version:
                     raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was copied")
                 try:
@@ -214,13 +215,24 @@ def _version(found: os.stat_result) -> str:
     return "-".join(map(str, source_file.identity_of(found)))
 
 
-def _source_files(job: _Job) -> list[SourceFile]:
-    """The source, and the subtitle files beside it."""
+def _opened(job: _Job, name: bytes) -> AbstractContextManager[int]:
+    """Open the source or a file beside it; of the latter, links are never followed."""
+    folder = os.path.dirname(job.source)
+    is_source = name == os.path.basename(job.source)
+    return source_file.opened(os.path.join(folder, name), job.folder if is_source else job.folder or folder)
+
+
+def _subtitles(found: sidecars.Found) -> list[bytes]:
+    return [track.file for track in found.tracks]
+
+
+def _source_files(job: _Job) -> tuple[list[SourceFile], list[WarningView]]:
+    """The source and the subtitle files beside it, with warnings about those that are left out."""
     files = []
-    for name in (os.path.basename(job.source), *sidecars.names(job.source)):
-        path = os.path.join(os.path.dirname(job.source), name)
-        with source_file.opened(path, job.folder) as descriptor:
+    beside = sidecars.find(job.source)
+    for name in (os.path.basename(job.source), *_subtitles(beside)):
+        with _opened(job, name) as descriptor:
             found = os.fstat(descriptor)
         identity = source_file.identity_of(found)
         files.append(SourceFile(name_b64=encode(name), version=_version(found), identity=identity._asdict()))
-    return files
+    return files, [{"code": each.code.value, "text": each.text} for each in beside.warnings]

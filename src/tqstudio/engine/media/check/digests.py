@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from blake3 import blake3
 
@@ -19,7 +20,12 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n]+)")
 def of_file(path: Path) -> str:
     """Hash a whole file: 64 hex digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, blake3).hexdigest()  # type: ignore[arg-type]
+        return of_open(file)
+
+
+def of_open(file: BinaryIO) -> str:
+    """Hash an open file from its present position on."""
+    return hashlib.file_digest(file, blake3).hexdigest()  # type: ignore[arg-type]
 
 
 def text_of(sums: Mapping[str, str]) -> str:

@@ -49,8 +49,11 @@ def find(source: bytes) -> Found:
     tracks, warnings = [], []
     stem = _stem(os.path.basename(source))
     with source_file.folder_of(source) as folder:
-        own = _beside(folder, stem)
-        texts = _texts(own)
+        # Compared as text, because there may be thousands; the dot makes that the same as to compare bytes.
+        begins = os.fsdecode(stem + b".")
+        beside = [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]
+        own = sorted(_own(stem, beside))
+        texts = [name for name in own if _extension(name) in _CODECS][:MOST]
         for name in texts:
             try:
                 content = _read(folder, name)
@@ -65,12 +68,6 @@ def find(source: bytes) -> Found:
         text = f"left out: {named}{more}; at most {MOST} files in SRT, ASS or WebVTT are published"
         warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     return Found(tuple(tracks), tuple(warnings))
-
-
-def names(source: bytes) -> list[bytes]:
-    """The names of the files that `find` reads; raises OSError if the folder cannot be listed."""
-    with source_file.folder_of(source) as folder:
-        return _texts(_beside(folder, _stem(os.path.basename(source))))
 
 
 def with_tracks(facts: SourceFacts, tracks: tuple[SubtitleTrack, ...]) -> SourceFacts:
@@ -104,17 +101,6 @@ def read(source: bytes, track: SubtitleTrack) -> bytes:
             f"{display(track.file)} changed while it was being transcoded: add the video again",
         )
     return content
-
-
-def _beside(folder: int, stem: bytes) -> list[bytes]:
-    """The names of all subtitle files of a source, in order."""
-    # Compared as text, because there may be thousands; the dot makes that the same as to compare bytes.
-    begins = os.fsdecode(stem + b".")
-    return sorted(_own(stem, [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]))
-
-
-def _texts(own: list[bytes]) -> list[bytes]:
-    return [name for name in own if _extension(name) in _CODECS][:MOST]
 
 
 def _own(stem: bytes, beside: Collection[bytes]) -> list[bytes]:

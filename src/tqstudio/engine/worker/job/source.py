@@ -81,7 +81,10 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         source_file.identity_of(found),
         _content_id(job, path, check, unchanged=unchanged),
         sidecars.with_tracks(facts, beside.tracks),
-        beside.warnings,
+        (
+            *beside.warnings,
+            *(JobWarning(WarningCode(each["code"]), each["text"]) for each in job["source_warnings"]),
+        ),
     )
 
 

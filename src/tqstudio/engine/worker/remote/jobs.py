@@ -1,10 +1,10 @@
 """Runs the jobs of a worker on another machine than its studio: source in, segments out.
 
-    WORK/source/<video>/            the source of the last job, and the subtitles beside it
+    WORK/source/<video>-<version>/  the source of the last job, and the subtitles beside it
     WORK/.tqstudio/remote/segments/ its segment store, which `Mirror` keeps equal to the studio's
     WORK/logs/                      the log of the attempt
 
-Everything of the last job stays, so that a line that was cut costs nothing that is finished.
+All of it stays until the job is done, so that a line that was cut costs nothing that is finished.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import structlog
 
 from tqstudio import paths
 from tqstudio.engine.files import durable
+from tqstudio.engine.media.check import digests
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
@@ -61,7 +62,7 @@ class RemoteJobs:
         """Work on a job as `pipeline.run`, with copies of its files."""
         try:
             report.begin(Step.PROBE)
-            inputs = self._inputs(job, lease)
+            inputs = self._copy_inputs(job, lease)
             local = self._localise(job, inputs, lease)
             with self._mirror(local, inputs, lease) as mirror:
                 outcome = _as_of_worker(pipeline.run(local, config, lease, report))
@@ -97,22 +98,28 @@ class RemoteJobs:
         finally:
             mirror.abandon()
 
-    def _inputs(self, job: ClaimedJob, lease: Lease) -> JobInputs:
+    def _copy_inputs(self, job: ClaimedJob, lease: Lease) -> JobInputs:
         """Copy the source, and what the studio has stored of the ladder."""
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
         try:
             inputs: JobInputs = link.get("inputs", _INPUTS_TIMEOUT_S)
-            self._forget_others(job)
-            for file in inputs["files"]:
-                self._copy_source(link, self._source_folder(job), file)
+            source, *beside = inputs["files"]
+            folder = self._source_folder(job, inputs)
+            self._forget_others(folder, self._store(job))
+            self._copy_source(link, folder, source)
+            for path in folder.iterdir():
+                if path.name != _name(source):
+                    path.unlink()  # subtitles of an earlier attempt
+            for file in beside:
+                self._copy_source(link, folder, file)
             self._copy_store(link, self._store(job), inputs)
         finally:
             link.close()
         return inputs
 
-    def _forget_others(self, job: ClaimedJob) -> None:
-        """Remove the files of the job before."""
-        for kept in (self._source_folder(job), self._store(job)):
+    def _forget_others(self, *folders: Path) -> None:
+        """Remove the files of the job before, or of another version of the source."""
+        for kept in folders:
             kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in kept.parent.iterdir():
                 if folder != kept:
@@ -120,14 +127,11 @@ class RemoteJobs:
 
     def _copy_source(self, link: Link, folder: Path, file: SourceFile) -> None:
         """Copy a file of the source, from where an earlier attempt was interrupted."""
-        name, identity = os.fsdecode(paths.decode(file["name_b64"])), file["identity"]
+        name, identity = _name(file), file["identity"]
         folder.mkdir(exist_ok=True)
-        path = folder / name
-        with contextlib.suppress(FileNotFoundError):
-            found = path.stat()
-            if (found.st_size, found.st_mtime_ns) == (identity["size"], identity["mtime_ns"]):
-                return
-        begun = folder / f".{file['version']}.part"
+        path, begun = folder / name, folder / ".part"
+        if path.exists():
+            return
         with begun.open("ab") as part:
             offset = part.tell()
             free = shutil.disk_usage(folder).free
@@ -166,7 +170,7 @@ class RemoteJobs:
             target = store / path
             if not target.resolve().is_relative_to(store.resolve()):
                 raise TqError(ErrorCode.BAD_REQUEST, f"the studio names {path[:200]!r} in its store")
-            if target.is_file() and (target.stat().st_size, _digest(target)) == (size, digest):
+            if target.is_file() and (target.stat().st_size, digests.of_file(target)) == (size, digest):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             content = b""
@@ -179,8 +183,8 @@ class RemoteJobs:
 
     def _localise(self, job: ClaimedJob, inputs: JobInputs, lease: Lease) -> ClaimedJob:
         """The job with the paths of the copies. Ladders of other videos are not at hand to link from."""
-        folder = self._source_folder(job)
-        source = folder / os.fsdecode(paths.decode(inputs["files"][0]["name_b64"]))
+        folder = self._source_folder(job, inputs)
+        source = folder / _name(inputs["files"][0])
         return {
             **job,
             "source": {"kind": "file", "path_b64": encode(os.fsencode(source))},
@@ -188,6 +192,7 @@ class RemoteJobs:
             "drop_folder_b64": None,
             "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
             "twins": [],
+            "source_warnings": inputs["warnings"],
             "log": str(self.work / "logs" / f"{job['job']}-{lease.epoch}.log"),
         }
 
@@ -198,8 +203,8 @@ class RemoteJobs:
     def _store(self, job: ClaimedJob) -> Path:
         return self._sink / "segments" / str(job["video"])
 
-    def _source_folder(self, job: ClaimedJob) -> Path:
-        return self.work / "source" / str(job["video"])
+    def _source_folder(self, job: ClaimedJob, inputs: JobInputs) -> Path:
+        return self.work / "source" / f"{job['video']}-{os.path.basename(inputs['files'][0]['version'])}"
 
 
 def _is_continued(outcome: Outcome) -> bool:
@@ -209,10 +214,9 @@ def _is_continued(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed)
 
 
-def _digest(path: Path) -> str:
-    from blake3 import blake3
-
-    return blake3(path.read_bytes()).hexdigest()
+def _name(file: SourceFile) -> str:
+    """The name of a copy: never a path, whatever the studio answers."""
+    return os.path.basename(os.fsdecode(paths.decode(file["name_b64"]))).lstrip(".") or "source"
 
 
 def _as_of_worker(outcome: Outcome) -> Outcome:

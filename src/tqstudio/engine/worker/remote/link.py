@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPMessage
 from typing import IO, Any
 from urllib.parse import urlencode
 
@@ -14,7 +14,7 @@ from tqstudio.engine.worker.lease import Lease
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.protocol import content_digest
 from tqstudio.protocol.client import decode
-from tqstudio.protocol.remote import Remote
+from tqstudio.protocol.remote import Exchange, Remote
 
 PART_BYTES = 8 * 1024 * 1024
 """Largest part of a file in one request."""
@@ -26,8 +26,7 @@ _TIMEOUT_S = 60.0
 _MAX_DAMAGED = 3
 _Request = tuple[dict[str, Any], bytes | None]
 """Parameters and body."""
-_Answer = tuple[int, str, bytes, str]
-"""Status, reason, body and digest."""
+_Answer = tuple[int, str, bytes, HTTPMessage]
 _AGAIN = UNANSWERED | UNWRITTEN | {ErrorCode.DISK_SILENT, ErrorCode.DATABASE_BUSY}
 
 
@@ -42,9 +41,9 @@ class Link:
     def __init__(
         self, at: Remote, lease: Lease, instance: str, check: Callable[[], None], bytes_per_s: float = 0
     ) -> None:
-        self._at, self._lease, self.check, self._bytes_per_s = at, lease, check, bytes_per_s
+        self._exchange, self._lease = Exchange(at), lease
+        self.check, self._bytes_per_s = check, bytes_per_s
         self._params = {"epoch": lease.epoch, "instance": instance}
-        self._connection: HTTPConnection | None = None
         self.part_bytes = _FIRST_PART_BYTES
         """The size of parts that suits the line."""
 
@@ -60,10 +59,10 @@ class Link:
     def read(self, what: str, **params: Any) -> bytes:
         """Read a part of a file, again if it arrives damaged; empty at the end of the file."""
         for _ in range(_MAX_DAMAGED):
-            _, _, body, digest = self._repeat(
+            _, _, body, headers = self._repeat(
                 "GET", what, lambda: (params | {"length": self.part_bytes}, None)
             )
-            if digest == content_digest.of(body):
+            if headers[content_digest.HEADER] == content_digest.of(body):
                 return body
         raise TqError(ErrorCode.UPLOAD_DAMAGED, f"a part of the {what} arrived damaged several times")
 
@@ -78,9 +77,7 @@ class Link:
         return file.tell()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._exchange.close()
 
     def _repeat(
         self, method: str, what: str, request: Callable[[], _Request], timeout_s: float = _TIMEOUT_S
@@ -98,7 +95,7 @@ class Link:
             url = f"/v1/worker/jobs/{self._lease.job}/{what}?{urlencode(self._params | params)}"
             began = time.monotonic()
             try:
-                answer = self._ask(method, url, body, timeout_s)
+                answer = self._exchange.ask(method, url, body, _headers(method, body), timeout_s)
                 if answer[0] >= 400:
                     decode(*answer[:3])
                 self._pace(len(body or answer[2]), time.monotonic() - began)
@@ -110,28 +107,6 @@ class Link:
             time.sleep(retry_s)
             retry_s = retry_delay.after(retry_s)
 
-    def _ask(
-        self, method: str, url: str, body: bytes | None, timeout_s: float
-    ) -> tuple[int, str, bytes, str]:
-        headers = {"Authorization": f"Bearer {self._at.token}"}
-        if body is not None:
-            headers[content_digest.HEADER] = content_digest.of(body)
-            headers["Content-Type"] = "application/json" if method == "POST" else "application/octet-stream"
-        connection = self._connection = self._connection or self._at.connection()
-        connection.timeout = timeout_s
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(timeout_s)
-            connection.request(method, url, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-        except (HTTPException, OSError) as error:
-            self.close()
-            raise self._at.unreachable(getattr(error, "strerror", None) or str(error)) from None
-        if answer.will_close:
-            self.close()
-        return answer.status, answer.reason, content, answer.headers.get(content_digest.HEADER, "")
-
     def _pace(self, size: int, took_s: float) -> None:
         """Adapt the size of parts to the line, and keep to the rate."""
         if took_s > _SLOW_S:
@@ -140,3 +115,10 @@ class Link:
             self.part_bytes = min(PART_BYTES, self.part_bytes + _LEAST_PART_BYTES)
         if self._bytes_per_s:
             time.sleep(max(0.0, size / self._bytes_per_s - took_s))
+
+
+def _headers(method: str, body: bytes | None) -> dict[str, str]:
+    if body is None:
+        return {}
+    kind = "application/json" if method == "POST" else "application/octet-stream"
+    return {content_digest.HEADER: content_digest.of(body), "Content-Type": kind}

@@ -8,23 +8,23 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import structlog
-from blake3 import blake3
 
+from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost
-from tqstudio.engine.worker.remote.link import PART_BYTES, Link
+from tqstudio.engine.worker.remote.link import Link
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 _INTERVAL_S = 0.5
 _WAIT_S = 0.1
 _MAX_LOG_BYTES = 32 * 1024 * 1024
 _MAX_DAMAGED = 3
-"""Times that a file is sent again from its start."""
+"""Times that a file is sent."""
 
 _log = structlog.get_logger()
 _State = tuple[int, int, int]
@@ -116,27 +116,25 @@ class Mirror:
 
     def _send(self, path: str, state: _State) -> None:
         try:
+            # Of one open file: another may take its place meanwhile, which the next scan shows.
             with (self._store / path).open("rb") as file:
-                self._send_file(path, file)
+                size = os.fstat(file.fileno()).st_size
+                self._send_file(file, path=path, size=size, blake3=digests.of_open(file))
         except FileNotFoundError:
             return  # joined or discarded meanwhile
         self._known[path] = state
 
-    def _send_file(self, path: str, file: IO[bytes]) -> None:
-        hasher, size = blake3(), 0
-        while chunk := file.read(PART_BYTES):
-            hasher.update(chunk)
-            size += len(chunk)
-        about = {"path": path, "size": size, "blake3": hasher.hexdigest()}
-        offset, damaged = self._link.send("store", file, 0, **about), 0
-        while offset < size:
+    def _send_file(self, file: BinaryIO, *, size: int, **about: str) -> None:
+        """Send all parts of a file, an empty one for an empty file; from its start if it arrives damaged."""
+        for left in reversed(range(_MAX_DAMAGED)):
             try:
-                offset = self._link.send("store", file, offset, **about)
+                offset = self._link.send("store", file, 0, size=size, **about)
+                while offset < size:
+                    offset = self._link.send("store", file, offset, size=size, **about)
+                return
             except TqError as error:
-                damaged += 1
-                if error.code is not ErrorCode.UPLOAD_DAMAGED or damaged > _MAX_DAMAGED:
+                if error.code is not ErrorCode.UPLOAD_DAMAGED or not left:
                     raise
-                offset = 0
 
     def _send_log(self) -> None:
         """Send what was added to the log; errors of the log fail no job."""
