@@ -129,7 +129,7 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
     assert "finished: encoded 180p" in log.read_text()
     assert str(far.root) not in log.read_text()
     [view] = [each for each in studio.status()["workers"] if each["name"] == far.name]
-    assert view["note"] == f"on {socket.gethostname()}"
+    assert (view["type"], view["note"]) == ("remote", f"on {socket.gethostname()}")
     until(lambda: studio.worker(far.name)["status"] == "idle")
     said = far.end()
     assert "Traceback" not in said

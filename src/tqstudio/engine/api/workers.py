@@ -35,11 +35,13 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     if not sound and note is None:
         advice = f"check their logs, then: tqstudio worker enable {row.name}"
         note = f"in quarantine: {row.quarantine_reason}; {advice}"
-    if note is None and (host := row.metadata.get("host")):
+    host = row.metadata.get("host")
+    if note is None and host:
         note = f"on {host}"
     return fill(
         WorkerView,
         row,
+        type="remote" if host else row.type,
         status=status_of(studio, row).value,
         enabled=row.enabled and sound and (live is not None or not row.draining),
         draining=row.draining and live is not None,
