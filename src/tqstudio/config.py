@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     hours: str = Field(
         "",
         examples=["mon-fri 22:00-06:00; sat,sun"],
-        description="when jobs may start, by the local clock; empty: always",
+        description="when jobs may run, by the local clock; empty: always",
     )
     yield_to: str = Field(
         "", description="programs, separated by commas, while one of which runs no further job starts"

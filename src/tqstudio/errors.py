@@ -216,8 +216,8 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
         ErrorCode.OUTSIDE_HOURS: Meaning(
             _RESOURCE,
-            "no job of that drop folder may start now",
-            "nothing to do: the job starts in its hours; change them with: tqstudio folder edit --hours",
+            "no job of that drop folder may run now",
+            "nothing to do: the job runs in its hours; change them with: tqstudio folder edit --hours",
         ),
         ErrorCode.OUTPUT_GONE: Meaning(
             _RESOURCE,

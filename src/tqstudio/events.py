@@ -29,6 +29,7 @@ class EventKind(StrEnum):
 
     # The same, with a closer reason in place of RELEASE or WORKER_LOST.
     ABORTED_SHUTDOWN = "aborted:shutdown"
+    ABORTED_HOURS = "aborted:hours"
     REQUEUED_ABANDONED = "requeued:abandoned"
     REQUEUED_STALE = "requeued:stale"
     REQUEUED_SUPERVISOR = "requeued:supervisor"

@@ -48,7 +48,7 @@ def arrive(folder: Path, name: str) -> None:
 def test_hours_are_set_listed_and_taken_back(up: Program, drop: Path) -> None:
     added = up("folder", "add", str(drop), "--hours", "mon-fri 22:00-06:00; sat,sun", "--json")
     assert (added.code, added.json()["hours"]) == (0, "mon-fri 22:00-06:00; sat,sun")
-    assert "jobs start in these hours: mon-fri 22:00-06:00; sat,sun" in up("folder", "list").out
+    assert "jobs run in these hours: mon-fri 22:00-06:00; sat,sun" in up("folder", "list").out
     wrong = up("folder", "edit", str(drop), "--hours", "at night")
     assert wrong.code == 2
     assert "hours such as 22:00-06:00" in wrong.err

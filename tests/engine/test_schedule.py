@@ -17,11 +17,15 @@ from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine.gates import schedule
 from tqstudio.engine.gates.schedule import Schedule
+from tqstudio.engine.host.clock import RunningClock
+from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import GateKind
+from tqstudio.lifecycle import Control, GateKind
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -39,10 +43,11 @@ def in_seconds(seconds: float) -> str:
 
 
 def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = LiveBoard(Leases(1, 1, 1, RunningClock(1)))
     begin = datetime(2026, 11, 23, 21, 59, 58).astimezone()
     clock = begin
     monkeypatch.setattr(schedule, "now_us", lambda: int(clock.timestamp() * 1_000_000))
-    queue = Schedule(Settings(hours="22:00-06:00"), opened)
+    queue = Schedule(Settings(hours="22:00-06:00"), opened, board)
 
     def shut_at(after: timedelta) -> list[Any]:
         nonlocal clock
@@ -62,18 +67,20 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     assert triggers == ["gate_shut", "gate_opened", "gate_shut", "gate_opened", "gate_shut"]
 
     # The next supervisor has other hours, or none.
-    asyncio.run(Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened).tick())
+    asyncio.run(Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened, board).tick())
     assert opened.read_now(gates.listing) == [], "06:59:58 is in them"
     shut_at(timedelta(hours=10))
-    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened).tick())
+    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened, board).tick())
     [row] = opened.read_now(gates.listing)
     assert "sat 10:00-11:00" in row.reason
-    asyncio.run(Schedule(Settings(), opened).tick())
+    asyncio.run(Schedule(Settings(), opened, board).tick())
     assert opened.read_now(gates.listing) == []
 
 
 @pytest.mark.fault(
-    "It is outside of `hours`", "No job starts; running ones continue; the queue resumes then", area="workers"
+    "It is outside of `hours`",
+    "No job starts; running ones wait again, without an attempt; the queue resumes then",
+    area="workers",
 )
 def test_no_job_starts_outside_of_the_hours(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(TQSTUDIO_HOURS=now_closed()).start()
@@ -89,6 +96,22 @@ def test_no_job_starts_outside_of_the_hours(make_supervisor: MakeSupervisor, tmp
     assert f"{opens:%H:%M}" == now_closed()[:5]
     assert [reason["kind"] for reason in view["ready"]["reasons"]] == ["hours"]
     assert (desk.show(job)["status"], desk.show(job)["attempts"]) == ("pending", 0)
+
+
+def test_what_runs_is_asked_to_stop_when_the_hours_of_the_queue_end(
+    opened: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board, token = LiveBoard(Leases(1, 10**9, 10**9, RunningClock(10**9))), Token(1, 1, "one")
+    board.begin(token, "cpu-0", 1)
+    need = gates.Need(**dict.fromkeys(gates.Need.__dataclass_fields__) | {"job": 1})
+    monkeypatch.setattr(gates, "running_needs", lambda _: [need])
+    asyncio.run(Schedule(Settings(hours=now_closed()), opened, board).tick())
+    assert board.jobs[1].asked == "hours"
+    board.control(1, Control.PAUSE)
+    assert board.jobs[1].asked == "pause", "a person's request comes first"
+    board.control(1, Control.NONE)
+    asyncio.run(Schedule(Settings(), opened, board).tick())
+    assert board.jobs[1].asked == "none"
 
 
 def test_a_pause_ends_by_itself(desk: Desk) -> None:

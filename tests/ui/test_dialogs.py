@@ -203,7 +203,7 @@ async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, door: FakeSuperv
         await until(pilot, lambda: "type hours such as 22:00-06:00" in problem_of(app))
         await pilot.press("ctrl+u", *"22:00-06:00", "enter")
         await until(pilot, lambda: door.folders[0]["hours"] == "22:00-06:00", "they are set")
-        await until(pilot, lambda: "jobs start in these hours: 22:00-06:00" in pane_of(app, "#facts"))
+        await until(pilot, lambda: "jobs run in these hours: 22:00-06:00" in pane_of(app, "#facts"))
 
 
 async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:

@@ -99,7 +99,7 @@ Metadata = Annotated[
 Hours = Annotated[
     str | None,
     typer.Option(
-        "--hours", metavar="HOURS", help="When its jobs may start: 'mon-fri 22:00-06:00; sat,sun'; '' always."
+        "--hours", metavar="HOURS", help="When its jobs may run: 'mon-fri 22:00-06:00; sat,sun'; '' always."
     ),
 ]
 

@@ -66,7 +66,7 @@ class Maintenance:
         self._scheduler, self._studio = Scheduler(), studio
         self._settings, self._db = studio.settings, studio.db
         self._pressure = PressureGate(studio.settings, studio.db)
-        self._schedule = Schedule(studio.settings, studio.db)
+        self._schedule = Schedule(studio.settings, studio.db, studio.board)
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -143,7 +143,7 @@ class Maintenance:
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def keep_hours(self) -> None:
-        """Shuts and opens the queue by its hours, and ends pauses and waits for the hours of folders."""
+        """Shuts and opens the queue by its hours, ends pauses and waits, and stops jobs whose hours end."""
         if await self._schedule.tick():
             self._studio.dispatch.wake()
 

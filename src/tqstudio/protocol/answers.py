@@ -365,7 +365,7 @@ class FolderView(TypedDict):
     audio: str
     """encode or skip: what becomes of sound without video."""
     hours: str
-    """When its jobs may start; empty: always."""
+    """When its jobs may run; empty: always."""
     settle_s: float
     priority: int
     autorestart: int

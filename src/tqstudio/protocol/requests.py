@@ -180,7 +180,7 @@ class FolderRequest(Message):
     audio: Literal["encode", "skip"] = "skip"
     """What becomes of sound without video."""
     hours: Hours = ""
-    """When its jobs may start, such as `mon-fri 22:00-06:00; sat,sun`; empty: always."""
+    """When its jobs may run, such as `mon-fri 22:00-06:00; sat,sun`; empty: always."""
     settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
@@ -485,4 +485,4 @@ class FailRequest(Outcome):
 class ReleaseRequest(Outcome):
     """The worker stopped on request; its ffmpeg is dead."""
 
-    reason: Control | Literal["shutdown"]
+    reason: Control | Literal["shutdown", "hours"]

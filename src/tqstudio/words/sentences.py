@@ -51,6 +51,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.RELEASE: ("pending", "returned to the queue"),
     EventKind.PUT_OFF: ("pending", "waiting for its disk"),
     EventKind.ABORTED_SHUTDOWN: ("pending", "stopped by shutdown"),
+    EventKind.ABORTED_HOURS: ("pending", "stopped, its hours have ended"),
     EventKind.PRIORITY: ("pending", "priority changed"),
     EventKind.PROFILE: ("pending", "profile changed"),
     EventKind.FORCED: ("pending", "requested again"),
@@ -312,5 +313,5 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
     if folder["audio"] == "encode":
         rules.append("sound without video is encoded")
     if folder["hours"]:
-        rules.append(f"jobs start in these hours: {folder['hours']}")
+        rules.append(f"jobs run in these hours: {folder['hours']}")
     return rules

@@ -122,8 +122,7 @@ async def progress(
     job: int,
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
-    control = await studio.reports.progress(worker, job, body)
-    return {"control": control.value}
+    return {"control": await studio.reports.progress(worker, job, body)}
 
 
 @router.post("/jobs/{job}/complete")

@@ -1,7 +1,7 @@
-"""Keeps jobs from starting outside of hours: those of the queue, of a drop folder, and of a person's pause.
+"""Keeps jobs from running outside of hours: those of the queue and of a drop folder; ends a person's pause.
 
-Running jobs continue. The hours of the queue and the end of a pause are checked every few seconds; those of a
-folder when one of its jobs would start, and then the job waits alone until the folder is found open.
+Checked every few seconds; the hours of a folder also when one of its jobs would start, and then the job waits
+alone until the folder is found open. The worker of a job whose hours end releases it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tqstudio import hours
 from tqstudio.config import Settings
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import folder_hours
@@ -29,23 +30,28 @@ def closed(need: Need) -> Waits | None:
     if not need.hours or need.folder is None or hours.parse(need.hours).include(_now()):
         return None
     code = ErrorCode.OUTSIDE_HOURS
-    why = f"jobs of {display(need.folder)} start in its hours only: {need.hours}"
+    why = f"jobs of {display(need.folder)} run in its hours only: {need.hours}"
     return Waits(need.folder, code, why, MEANINGS[code].hint)
 
 
 class Schedule:
-    """Shuts and opens the gate of the queue's hours, ends pauses, and ends waits for folders' hours."""
+    """Shuts and opens the gate of the queue's hours, ends pauses, ends waits for folders' hours, and has
+    running jobs released whose hours have ended."""
 
-    def __init__(self, settings: Settings, db: Database) -> None:
-        self._hours, self._db = hours.parse(settings.hours), db
-        self._reason = f"jobs start in these hours only: {settings.hours}"
+    def __init__(self, settings: Settings, db: Database, board: LiveBoard) -> None:
+        self._hours, self._db, self._board = hours.parse(settings.hours), db, board
+        self._reason = f"jobs run in these hours only: {settings.hours}"
 
     async def tick(self) -> bool:
         """Compares hours and pauses with the clock; returns whether jobs may have become claimable."""
         now = _now()
-        closed, is_due = await self._db.read(self._look, now)
+        folders, is_due = await self._db.read(self._look, now)
         if is_due:
-            await self._db.write(self._settle, closed, now)
+            await self._db.write(self._settle, folders, now)
+        # Once the gate is shut, so that nothing is claimed again.
+        needs = await self._db.read(gates.running_needs) if self._board.jobs else []
+        is_open = self._hours.include(now)
+        self._board.end_hours({need.job for need in needs if not is_open or closed(need) is not None})
         return is_due
 
     def _look(self, db: Connection, now: datetime) -> tuple[set[int], bool]:

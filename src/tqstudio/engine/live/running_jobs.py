@@ -5,7 +5,7 @@ The database gets one flush of all heartbeats per tick, and at most one write pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.host.clock import MICROSECOND
@@ -49,10 +49,17 @@ class LiveJob:
     saved_at: int = 0
     unsaved: bool = False
     control: Control = Control.NONE
+    hours_over: bool = False
+    """Its hours have ended, so its worker has to release it."""
     quiet_s: float = 0.0
     """Seconds for which the worker's main thread was blocked."""
     prediction: Prediction | None = None
     """The prediction for this run when its encode began."""
+
+    @property
+    def asked(self) -> str:
+        """What its worker is asked to do: a person's request, else `hours` when its hours have ended."""
+        return "hours" if self.hours_over and self.control is Control.NONE else self.control.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,7 @@ class LiveBoard:
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,
             control=before.control,
+            hours_over=before.hours_over,
             prediction=before.prediction,
         )
         self.jobs[token.job] = merged
@@ -171,6 +179,10 @@ class LiveBoard:
         if (live := self.jobs.get(job)) is not None:
             self.jobs[job] = replace(live, control=control)
             self._touched_jobs.add(job)
+
+    def end_hours(self, over: Container[int]) -> None:
+        """Sets of which running jobs the hours have ended."""
+        self.jobs = {job: replace(live, hours_over=job in over) for job, live in self.jobs.items()}
 
     def set_prediction(self, token: Token, prediction: Prediction) -> None:
         live = self.jobs.get(token.job)

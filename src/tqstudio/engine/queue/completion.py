@@ -24,7 +24,7 @@ from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
-from tqstudio.lifecycle import Control, JobStatus
+from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequest
 
 
@@ -130,7 +130,7 @@ class Results:
         token = Token(job, request.epoch, request.instance)
         if not await self._may_end(token):
             return await self._answer(token, None)
-        reason = request.reason if isinstance(request.reason, Control) else None
+        reason = None if request.reason == "shutdown" else request.reason
 
         def write(db: Connection) -> JobStatus | None:
             return outcomes.release(db, token, reason, now=now_us(), worker=caller.name)

@@ -37,13 +37,13 @@ class Reports:
         )
         ours = self._board.leases.heartbeat(request.instance, named)
         return {
-            "controls": {str(token.job): self._board.jobs[token.job].control.value for token in ours},
+            "controls": {str(token.job): self._board.jobs[token.job].asked for token in ours},
             "lost": [token.job for token in named if token not in ours],
             "enabled": True,
         }
 
-    async def progress(self, caller: WorkerToken, job: int, request: ProgressRequest) -> Control:
-        """Records a progress report and answers with the job's control request.
+    async def progress(self, caller: WorkerToken, job: int, request: ProgressRequest) -> str:
+        """Records a progress report and answers with what the worker is asked to do.
 
         Raises:
             TqError: LOST_LEASE, NOT_FOUND.
@@ -85,7 +85,7 @@ class Reports:
             await self._forecasts.begin(merged)
         if self._board.due(now) and merged.unsaved:
             await self.save_progress()
-        return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
+        return self._board.jobs[job].asked if job in self._board.jobs else Control.NONE.value
 
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
         lease = claims.held(db, token)

@@ -62,7 +62,7 @@ class StuckWorkers:
     def _is_suspect(self, live: LiveJob) -> bool:
         if live.token in self._checked:
             return False
-        ignores_control = live.control is not Control.NONE and live.quiet_s >= CONTROL_S
+        ignores_control = live.asked != Control.NONE and live.quiet_s >= CONTROL_S
         return ignores_control or live.quiet_s >= self._limit_s
 
     async def _check(self, live: LiveJob) -> None:

@@ -25,6 +25,7 @@ _REASONS: dict[str, StopReason] = {
     Control.PAUSE.value: "pause",
     Control.CANCEL.value: "cancel",
     Control.RESTART.value: "restart",
+    "hours": "hours",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tqstudio.errors import ErrorCode
 
-StopReason = Literal["pause", "cancel", "restart", "shutdown"]
+StopReason = Literal["pause", "cancel", "restart", "shutdown", "hours"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ ACTIONS: tuple[Action, ...] = (
     _worker("worker_drain", ("d",), "drain", "finish the running job, then take no more", 11),
     _folder("folder_add", ("n",), "add folder", "watch another folder", 10),
     _folder("folder_switch", ("e",), "on/off", "start or stop watching the folder", 11),
-    _folder("folder_hours", ("h",), "hours…", "set the hours in which its jobs may start", 13),
+    _folder("folder_hours", ("h",), "hours…", "set the hours in which its jobs may run", 13),
     _folder("folder_remove", ("D",), "remove", "remove the drop folder; no file is touched", 12),
     _move("down", ("j", "down"), "down", "one line down"),
     _move("up", ("k", "up"), "up", "one line up"),

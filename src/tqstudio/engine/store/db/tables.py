@@ -136,7 +136,7 @@ class Folder(SQLModel, table=True):
     max_crashes: int = _int(optional=True)
     """Of its jobs; NULL: those of the settings."""
     hours: str = _text(default="")
-    """When its jobs may start; empty: always."""
+    """When its jobs may run; empty: always."""
 
 
 class Video(SQLModel, table=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import bindparam, case, func, select
 
@@ -122,13 +122,20 @@ def _failed(now: int, *, denied: bool) -> dict[str, Any]:
 
 
 def release(
-    db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
+    db: Connection,
+    token: Token,
+    reason: Control | Literal["hours"] | None,
+    *,
+    now: int,
+    worker: str,
 ) -> JobStatus | None:
-    """Ends the lease of a worker that stopped on request (`reason`) or for a shutdown (None)."""
+    """Ends the lease of a worker that stopped on request (`reason`), at the end of its hours, or for a
+    shutdown (None)."""
     lease = _ending(db, token, now=now, actor=worker)
     if not isinstance(lease, HeldLease):
         return lease
-    detail = None if reason is None else f"{reason.value} was withdrawn"
+    detail = f"{reason.value} was withdrawn" if isinstance(reason, Control) else None
+    aborted = EventKind.ABORTED_SHUTDOWN if reason is None else EventKind.ABORTED_HOURS
     move(
         db,
         lease.job,
@@ -138,7 +145,7 @@ def release(
         actor=worker,
         worker=worker,
         detail=detail,
-        event=EventKind.ABORTED_SHUTDOWN if reason is None else None,
+        event=None if isinstance(reason, Control) else aborted,
     )
     claims.end_attempt(db, lease, AttemptOutcome.RELEASED, now=now, answer=JobStatus.PENDING)
     return JobStatus.PENDING

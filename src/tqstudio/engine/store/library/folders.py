@@ -46,7 +46,7 @@ class FolderRow:
     audio: str = "skip"
     """Or `encode` sound without video."""
     hours: str = ""
-    """When its jobs may start; empty: always."""
+    """When its jobs may run; empty: always."""
     max_attempts: int | None = None
     max_crashes: int | None = None
     """Of its jobs; None means the settings."""

@@ -86,7 +86,7 @@ class Need:
     added_at: int
     """When the source was first seen, µs since 1970 in UTC."""
     hours: str | None = None
-    """When jobs of that folder may start; empty: always."""
+    """When jobs of that folder may run; empty: always."""
 
 
 def _of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
