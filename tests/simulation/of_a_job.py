@@ -277,6 +277,16 @@ def _waits_for_a_volume(row: Row) -> bool:
     return row["error_code"] in ("DISK_SILENT", "SOURCE_AWAY")
 
 
+def _early_us(change: JobChange, before: Row, at: int) -> int:
+    """How long before the end of a job's wait this moment lies, in µs; 0 where it does not.
+
+    A wait that is longer than the longest one was begun before the clock was set back, and is cut short.
+    """
+    early = max(0, before["not_before"] - at)
+    longest = longest_wait_s(change.audit.world.settings.backoff_max_s)
+    return 0 if early > longest * _US else early
+
+
 def a_backoff_is_waited_out(change: JobChange) -> None:
     """A job that waits for its next attempt is claimed when its time has come, not before."""
     before = change.before
@@ -285,11 +295,9 @@ def a_backoff_is_waited_out(change: JobChange) -> None:
     if _waits_for_a_volume(before):
         return
     if change.after["not_before"] is None and not any(event.target for event in change.events):
-        # By the clock that said so: another may have been set meanwhile. Longer than the longest, it was set
-        # before the clock was set back.
-        early = before["not_before"] - change.after["ready_at"]
-        longest = longest_wait_s(change.audit.world.settings.backoff_max_s)
-        change.require(early <= 0 or early > longest * _US, f"it was let go {early} µs early")
+        # By the clock that said so: another may have been set meanwhile.
+        early = _early_us(change, before, change.after["ready_at"])
+        change.require(early == 0, f"it was let go {early} µs early")
 
 
 def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
@@ -300,8 +308,9 @@ def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
     if first.trigger == EventKind.CLAIM:
         before = change.before
         # By the clock that said so: the wall's may have been set back since, and no one have noticed yet.
-        due = before["not_before"] is None or before["not_before"] <= first.at or _waits_for_a_volume(before)
-        change.require(due, "it was claimed in its backoff")
+        if before["not_before"] is not None and not _waits_for_a_volume(before):
+            early = _early_us(change, before, first.at)
+            change.require(early == 0, f"it was claimed {early} µs before the end of its backoff")
         change.require(before["deleted_at"] is None, "it was claimed though deleted")
 
 

@@ -210,7 +210,7 @@ class RemoteJobs:
 def _is_continued(outcome: Outcome) -> bool:
     """Whether a later attempt may use what this one has finished."""
     if isinstance(outcome, Stopped):
-        return outcome.reason in ("pause", "shutdown")
+        return outcome.reason in ("pause", "shutdown", "hours")
     return isinstance(outcome, Failed)
 
 
