@@ -10,7 +10,7 @@ from urllib.parse import quote
 from benchmarks.door import Line
 from benchmarks.options import Options
 from benchmarks.report import Section, at_most, count, percentile
-from benchmarks.seeding import COMMON, FAR, RARE, SCATTERED, SCATTERED_EVERY, seed
+from benchmarks.seeding import COMMON, FAR, FOLDER, OWNER, RARE, SCATTERED, SCATTERED_EVERY, seed
 from benchmarks.studio import studio
 from tqstudio.home import Home
 
@@ -69,6 +69,9 @@ def _cases(jobs: int) -> dict[str, str]:
         "newest first, around the middle": f"{FIRST}&sort=newest&around={waiting}",
         "newest first, the last page": f"{FIRST}&sort=newest&before=end",
         "only the failed": f"{FIRST}&status=failed",
+        f"a folder with one of {SCATTERED_EVERY}": f"{FIRST}&folder={FOLDER}",
+        "a kind and an owner of few": f"{FIRST}&kind=retranscode&owner={OWNER}",
+        "a kind with no match, newest first": f"{FIRST}&kind=changed&sort=newest",
         "text in every tenth name": f"{FIRST}&text={COMMON}",
         "text in every tenth name, around the middle": f"{FIRST}&text={COMMON}&around={waiting}",
         "text in few names": f"{FIRST}&text={RARE}",

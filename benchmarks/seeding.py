@@ -28,6 +28,10 @@ FAR = "archive"
 FAR_JOBS = 2_000
 COMMON = "beach"
 """A word in every tenth name."""
+OWNER = "anna"
+"""The owner of the jobs whose names have the rare word; they are retranscodes."""
+FOLDER = 1
+"""The id of the drop folder, which is off, of the videos whose names have the scattered word."""
 
 # Six in ten wait, three are done: a queue in use. By the last digits of the id, so that they are mixed.
 _STATUS = (
@@ -96,21 +100,29 @@ def _fill(db: sqlite3.Connection, output: Path, jobs: int, backoff: int) -> None
     }
     ids = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :all)"
     db.execute(
+        "INSERT INTO folder (id, path, output_root, profile, enabled, created_at)"
+        f" VALUES ({FOLDER}, CAST('/media/drop' AS BLOB), :output, 'fast', 0, :now)",
+        values,
+    )
+    db.execute(
         f"{ids}, named AS (SELECT i, {_WORD} || ' ' || printf('%07d', i) || ' take ' || (i % 7) AS name"
         " FROM n)"
-        " INSERT INTO video (id, source, output_root, name, name_lower, title, slug, size, mtime_ns,"
-        " quick_hash, facts, created_at)"
-        " SELECT i, CAST('/media/drop/' || name || '.mp4' AS BLOB), :output,"
+        " INSERT INTO video (id, folder_id, source, output_root, name, name_lower, title, slug, size,"
+        " mtime_ns, quick_hash, facts, created_at)"
+        f" SELECT i, iif(i % {SCATTERED_EVERY} = 3, {FOLDER}, NULL),"
+        " CAST('/media/drop/' || name || '.mp4' AS BLOB), :output,"
         " name || '.mp4', lower(name) || '.mp4', name, replace(name, ' ', '-'), 250000000 + i,"
         " 1700000000000000000 + i,"
         " printf('%064x', i), :facts, :begin + i FROM named",
         values,
     )
     db.execute(
-        f"{ids} INSERT INTO job (id, video_id, profile, profile_json, prefer_gpu, status, progress, priority,"
-        " not_before, ready_at, attempts, error_code, error_text, exhausted, created_at, started_at,"
-        " completed_at)"
-        " SELECT i, i, 'fast', :profile, :prefer_gpu, status, iif(status = 'done', 100, 0),"
+        f"{ids} INSERT INTO job (id, video_id, kind, owner, profile, profile_json, prefer_gpu, status,"
+        " progress, priority, not_before, ready_at, attempts, error_code, error_text, exhausted,"
+        " created_at, started_at, completed_at)"
+        f" SELECT i, i, iif(i % {RARE_EVERY} = 7, 'retranscode', 'new'),"
+        f" iif(i % {RARE_EVERY} = 7, '{OWNER}', 'user'), 'fast', :profile, :prefer_gpu, status,"
+        " iif(status = 'done', 100, 0),"
         " iif(waits, 100, i % 3), iif(waits, :later + i, NULL), iif(status = 'pending', :begin + i, NULL),"
         " iif(waits, 1, 0), iif(status = 'failed' OR waits, 'ENCODER_EXIT', NULL),"
         " iif(status = 'failed' OR waits, 'ffmpeg ended with status 1', NULL), 0,"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from engine.test_tcp import certificate
+from certificates import certificate
 from harness import Program
 from tqstudio.protocol import calls
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
+from certificates import certificate
 from harness import until_ended
 from store.conftest import SECOND, Queue
 from tqstudio.config import Settings
@@ -242,6 +243,47 @@ def test_an_endless_answer_is_not_read(office: Office) -> None:
 
         run(work)
     assert [row.error for row in alerts_seen] == [None]
+
+
+@pytest.mark.fault(
+    "A receiver of alerts shows a certificate of no known authority, or of another host",
+    "Nothing is sent there; the alert is retried",
+    area="security",
+)
+@pytest.mark.parametrize(
+    ("name", "is_known", "error"),
+    [
+        ("localhost", True, None),
+        ("localhost", False, "self-signed certificate"),
+        ("elsewhere.test", True, "certificate is not valid for 'localhost'"),
+    ],
+)
+def test_a_certificate_is_verified(
+    office: Office,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_known: bool,
+    error: str | None,
+) -> None:
+    cert, key = certificate(tmp_path, name)
+    if is_known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    with serving((cert, key)) as receiver:
+        alerts = office.alerts(alert_webhook=f"https://localhost:{receiver.port}/hook")
+
+        async def work() -> None:
+            await alerts.begin()
+            office.fails()
+            await settled(alerts)
+
+        run(work)
+    [row] = office.rows()
+    if error is None:
+        assert (row.error, len(receiver.received)) == (None, 1)
+    else:
+        assert error in (row.error or "")
+        assert (row.sent_at, receiver.received) == (None, [])
 
 
 def test_apprise_delivers(office: Office, receiver: Receiver) -> None:

@@ -9,7 +9,6 @@ import random
 import re
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -23,6 +22,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
+from certificates import certificate
 from harness import LiveSupervisor, Program
 from tqstudio.engine.door import callers, tcp
 from tqstudio.errors import ErrorCode, TqError
@@ -33,22 +33,6 @@ from tqstudio.protocol.roles import GRANTABLE, ROLE_OF, Role, allows
 from waiting import until
 
 from .conftest import Desk
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of `localhost` and its key."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-nodes", "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(cert)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
 
 
 class Studio:

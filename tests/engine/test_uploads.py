@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
+from certificates import certificate
 from harness import LiveSupervisor, Program
 from tqstudio.engine.uploads import part_file, uploads
 from tqstudio.engine.uploads.metadata import MAX_NAME_BYTES, safe_name
@@ -31,7 +32,7 @@ from tqstudio.protocol.uploads import Upload
 from waiting import until
 
 from .test_publish_trouble import fill, mount
-from .test_tcp import Studio, bearer, certificate
+from .test_tcp import Studio, bearer
 
 MB = 1_000_000
 

@@ -296,7 +296,7 @@ def source_path(video: answers.VideoView) -> str:
 
 
 def folder_rules(folder: answers.FolderView) -> list[str]:
-    """The rules of a drop folder that are off by default, one phrase each."""
+    """The rules of a drop folder that are off by default, one phrase each, and how often a job is tried."""
     rules = []
     if folder["exclude"]:
         rules.append(f"without {', '.join(map(readable, folder['exclude']))}")
@@ -314,4 +314,5 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
         rules.append("sound without video is encoded")
     if folder["hours"]:
         rules.append(f"jobs run in these hours: {folder['hours']}")
+    rules.append(f"attempts allowed: {folder['max_attempts']}, crashes: {folder['max_crashes']}")
     return rules

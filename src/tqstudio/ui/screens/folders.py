@@ -118,7 +118,6 @@ class FoldersScreen(ListScreen["FolderView"]):
         times = fmt.counted(again, "time")
         restarts = f"failed jobs restart automatically {times}, {delay} after the failure"
         rules.append(restarts if again else "no autorestart")
-        rules.append(f"attempts allowed: {folder['max_attempts']}, crashes: {folder['max_crashes']}")
         return paths.readable(folder["path"]), [
             ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
             ("output", paths.readable(folder["output_root"])),

@@ -161,8 +161,7 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         elastic=(7, 6),
     )
     for folder in folders:
-        if rules := folder_rules(folder):
-            printing.out(f"folder {folder['id']}: {', '.join(rules)}")
+        printing.out(f"folder {folder['id']}: {', '.join(folder_rules(folder))}")
         _print_problems(folder)
     return 0
 
