@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow corpus players vulkan mutants check docs simulate chaos powercut bench lock clean
+.PHONY: demo test test-slow corpus players vulkan mutants check docs simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -76,6 +76,11 @@ chaos: $(STAMP)
 # Needs root, for that it mounts one; ends with 2 where it may not.
 powercut: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m powercut $(if $(CUTS),--cuts $(CUTS)) $(if $(SEED),--seed $(SEED))
+
+# Install the service in a Debian that boots, and kill it there; needs root, debootstrap and systemd-nspawn.
+service: $(STAMP)
+	$(BIN)/python -m hatchling build -t wheel -d build
+	tests/machine/service.sh build/*.whl
 
 # Write the generated parts of the documentation, and count the words of the rest.
 docs: $(STAMP)
