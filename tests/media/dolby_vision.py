@@ -191,7 +191,12 @@ def with_metadata(source: Path, target: Path, add: Callable[[bytes, int], bytes]
 def with_record(source: Path, target: Path, profile: int, compatibility: int) -> Path:
     """The same MP4 (`moov` last) with a Dolby Vision configuration record in its first track."""
     record = struct.pack(">BBHB19x", 1, 0, profile << 9 | 1 << 3 | 0b101, compatibility << 4)
-    box = struct.pack(">I4s", 8 + len(record), b"dvcC" if profile <= 7 else b"dvvC") + record
+    return with_box(source, target, b"dvcC" if profile <= 7 else b"dvvC", record)
+
+
+def with_box(source: Path, target: Path, kind: bytes, content: bytes) -> Path:
+    """The same MP4 (`moov` last) with another box in the sample entry of its first track, the video."""
+    box = struct.pack(">I4s", 8 + len(content), kind) + content
     data = bytearray(source.read_bytes())
     at, around = 0, []
     for kinds in (*(((kind,)) for kind in (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd")), _PICTURES):
@@ -207,7 +212,7 @@ def with_record(source: Path, target: Path, profile: int, compatibility: int) ->
     return target
 
 
-_PICTURES = (b"hvc1", b"hev1", b"av01")
+_PICTURES = (b"avc1", b"hvc1", b"hev1", b"av01")
 
 
 def without_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from media.dolby_vision import with_box
 
 from . import chart
 
@@ -113,6 +116,11 @@ def _copied(*before: str, after: tuple[str, ...] = ()) -> Callable[[str], tuple[
     return lambda source: (*before, "-i", source, "-map", "0", "-c", "copy", *after)
 
 
+def _with_clean_aperture(path: Path) -> None:
+    """Hide a border of 40 pixels around 320×180."""
+    with_box(path, path, b"clap", struct.pack(">IIIIiIiI", 320, 1, 180, 1, 0, 1, 0, 1))
+
+
 def _late_sound(source: str) -> tuple[str, ...]:
     return ("-i", source, "-itsoffset", "0.6", "-i", source, "-map", "0:v", "-map", "1:a", "-c", "copy")
 
@@ -143,6 +151,7 @@ def _garbage(path: Path) -> None:
 _PCM = ("-c:a", "pcm_s16le")
 _OPUS = ("-c:a", "libopus")
 _MP2 = ("-c:a", "mp2")
+_SEI_ROTATION = ("-bsf:v", "h264_metadata=display_orientation=insert:rotate=90")
 CUES = ((0.4, 1.2, "Guten Tag"), (1.4, 2.2, "Tom & Anna"))
 _INTERLACED: dict[str, Any] = {"rate": "50", "published_rate": "25", "every": 2, "near": 1}
 
@@ -288,6 +297,14 @@ CASES = [
         remux=_copied("-display_rotation", "180"),
     ),
     Case("rotated-270.mp4", filters="transpose=cclock", remux=_copied("-display_rotation", "270")),
+    # Stated by key frames alone.
+    Case("rotated-by-sei.ts", filters="transpose=clock", remux=_copied(after=_SEI_ROTATION)),
+    Case(
+        "clean-aperture.mp4",
+        filters="pad=iw+80:ih+80:40:40:red",
+        harm=_with_clean_aperture,
+        quick=True,
+    ),
     Case("mirrored.mp4", filters="hflip", remux=_copied("-display_hflip")),
     Case("upside-down.mp4", filters="vflip", remux=_copied("-display_vflip")),
     Case("small.mp4", size="64x36", colours=25),

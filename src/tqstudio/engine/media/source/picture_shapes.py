@@ -34,6 +34,11 @@ _LONGEST_CANVAS = 4096
 # Segments of PGS (composition) and DVB (display definition), flag of a forced bitmap of PGS.
 _COMPOSITION, _DISPLAY, _FORCED = 0x16, 0x14, 0x40
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
+# Elements of Matroska, of one or two bytes: PixelWidth and PixelHeight, what may follow them, and then
+# PixelCropBottom, Top, Left and Right.
+_NUMBER = rb"(?:\x81.|\x82..)"
+_CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
+_PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
 
 
 class PictureShapes:
@@ -46,6 +51,7 @@ class PictureShapes:
         self._video = video
         self._base = stream.time_base or Fraction(1, 90_000)
         self._own_aspect = stream.sample_aspect_ratio
+        self._hidden = container_crop(stream)
         self._has_headers = container in _WITH_HEADERS
         self._head = b""
         self._next: Fraction | None = None
@@ -73,7 +79,10 @@ class PictureShapes:
             return video
         sizes = {
             (width, height, aspect): display_size(
-                width, height, aspect or self._own_aspect, self._video.rotation
+                max(1, width - self._hidden[0]),
+                max(1, height - self._hidden[1]),
+                aspect or self._own_aspect,
+                self._video.rotation,
             )
             for width, height, aspect in self._seen
         }
@@ -178,18 +187,34 @@ def dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
 
     PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
     """
-    header = io.BytesIO()
-    try:
-        with av.open(header, "w", format="mp4", options=_WITH_DOLBY_VISION) as copy:
-            copy.add_stream_from_template(stream, opaque=True)
-            copy.start_encoding()
-    except (ValueError, av.error.FFmpegError):
-        return None  # a codec that MP4 does not support
-    record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
+    record = re.search(rb"dv[cvw]C(.{5})", _header(stream, "mp4", _WITH_DOLBY_VISION), re.DOTALL)
     if record is None:
         return None
     _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
     return profile_and_level >> 9, compatibility >> 4
+
+
+def container_crop(stream: VideoStream) -> tuple[int, int]:
+    """Columns and rows that the container hides (`clap` of MP4, PixelCrop of Matroska), as ffmpeg does.
+
+    PyAV does not expose them, but ffmpeg's Matroska muxer writes them into its header.
+    """
+    picture = re.search(_PICTURE, _header(stream, "matroska", {}), re.DOTALL)
+    hidden = dict(re.findall(_CROP, picture[1], re.DOTALL)) if picture else {}
+    sides = {side: int.from_bytes(value[1:]) for side, value in hidden.items()}
+    return sides.get(b"\xcc", 0) + sides.get(b"\xdd", 0), sides.get(b"\xaa", 0) + sides.get(b"\xbb", 0)
+
+
+def _header(stream: VideoStream, muxer: str, options: dict[str, str]) -> bytes:
+    """The header that a muxer writes for a stream; empty if it does not support the codec."""
+    header = io.BytesIO()
+    try:
+        with av.open(header, "w", format=muxer, options=options) as copy:
+            copy.add_stream_from_template(stream, opaque=True)
+            copy.start_encoding()
+    except (ValueError, av.error.FFmpegError):
+        return b""
+    return header.getvalue()
 
 
 def dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:

@@ -30,7 +30,12 @@ from tqstudio.engine.media.source.facts import (
     title_of,
 )
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
-from tqstudio.engine.media.source.picture_shapes import display_size, dolby_vision, dolby_vision_of
+from tqstudio.engine.media.source.picture_shapes import (
+    container_crop,
+    display_size,
+    dolby_vision,
+    dolby_vision_of,
+)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -134,12 +139,13 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         raise TqError(ErrorCode.UNSUPPORTED, text)
     # The decoder overwrites the colour tags of the container.
     stated = _colours(stream)
-    frame, first_pts = _first_picture(path, container, stream)
+    frame, first_pts, turns = _first_picture(path, container, stream)
     # AVI has no presentation times: ffmpeg invents some, late by a delay that it assumes for the codec.
     reordered = facts.container == "avi" and bool(stream.codec_context.has_b_frames)
     if facts.container == "avi" and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
     video = _video_track(stream, frame, first_pts, facts, stated)
+    video = replace(video, varies=video.varies or turns)
     colour.require_mappable(video, frame.side_data, display(path))
     return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
 
@@ -176,21 +182,26 @@ def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoT
 
 def _first_picture(
     path: bytes, container: InputContainer, stream: VideoStream
-) -> tuple[VideoFrame, Fraction | None]:
-    """The first picture that can be decoded, and its presentation time; None if no early picture has one."""
+) -> tuple[VideoFrame, Fraction | None, bool]:
+    """The first picture that can be decoded, and its presentation time; None if no early picture has one.
+
+    Also whether only some pictures state a rotation, as by SEI messages of key frames; it holds for all.
+    """
     pictures = _frames(path, container, stream)
     first = next(pictures, None)
     if first is None:
         if container.format.name == "mpegts" and _is_scrambled(path):
             raise _encrypted(path, "a transport stream with conditional access")
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
+    seen = [first, *itertools.islice(pictures, 1)]
+    turns = seen[-1].rotation != first.rotation
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     # Some containers drop negative timestamps: count back from the first picture that has one.
     later = itertools.islice(pictures, _FIRST_TIME_PICTURES)
-    for number, picture in enumerate(itertools.chain([first], later)):
+    for number, picture in enumerate(itertools.chain(seen, later)):
         if picture.pts is not None and picture.time_base is not None:
-            return first, picture.pts * picture.time_base - number / rate
-    return first, None
+            return first, picture.pts * picture.time_base - number / rate, turns
+    return first, None, turns
 
 
 def _has_captions(path: bytes, index: int) -> bool:
@@ -238,7 +249,9 @@ def _video_track(
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
-    width, height = display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
+    hidden = container_crop(stream)
+    across, down = max(1, frame.width - hidden[0]), max(1, frame.height - hidden[1])
+    width, height = display_size(across, down, stream.sample_aspect_ratio, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     first_pts, length, own = _times(stream, first_pts, facts)
     colours = _colours(stream)
@@ -253,8 +266,10 @@ def _video_track(
         profile=str(stream.profile or ""),
         width=width,
         height=height,
-        coded_width=frame.width,
-        coded_height=frame.height,
+        coded_width=across,
+        coded_height=down,
+        # An older ffmpeg does not crop; the picture is fitted then.
+        varies=hidden != (0, 0),
         rotation=rotation,
         pix_fmt=colour.decoded_format(frame.format.name, stream.metadata),
         bit_depth=max((c.bits for c in frame.format.components), default=8),
