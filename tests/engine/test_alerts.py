@@ -115,6 +115,17 @@ async def settled(alerts: Alerts) -> None:
     await until_true(lambda: not alerts._tasks)
 
 
+def fail_and_send(office: Office, alerts: Alerts) -> None:
+    """Let a job fail, and send what is due."""
+
+    async def work() -> None:
+        await alerts.begin()
+        office.fails()
+        await settled(alerts)
+
+    run(work)
+
+
 # Delivery
 
 
@@ -271,13 +282,7 @@ def test_a_certificate_is_verified(
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
     with serving((cert, key)) as receiver:
         alerts = office.alerts(alert_webhook=f"https://localhost:{receiver.port}/hook")
-
-        async def work() -> None:
-            await alerts.begin()
-            office.fails()
-            await settled(alerts)
-
-        run(work)
+        fail_and_send(office, alerts)
     [row] = office.rows()
     if error is None:
         assert (row.error, len(receiver.received)) == (None, 1)
@@ -289,13 +294,7 @@ def test_a_certificate_is_verified(
 def test_apprise_delivers(office: Office, receiver: Receiver) -> None:
     secret = f"json://user:pa55word@127.0.0.1:{receiver.port}/notify"
     alerts = office.alerts(alert_apprise=f"{secret} nothing://known")
-
-    async def work() -> None:
-        await alerts.begin()
-        office.fails()
-        await settled(alerts)
-
-    run(work)
+    fail_and_send(office, alerts)
     [request] = receiver.received
     assert request.body["message"] == "clip 1.mp4 failed for good: NO_MEDIA: it has no video\nmend it"
     assert request.body["title"].endswith(": failed")
@@ -340,13 +339,7 @@ def test_no_redirect_is_followed(office: Office, receiver: Receiver, channel: st
         receiver.status, receiver.headers = lambda _: 307, {"Location": inner.url}
         scheme = "http" if channel == "alert_webhook" else "json"
         alerts = office.alerts(**{channel: f"{scheme}://127.0.0.1:{receiver.port}/"})
-
-        async def work() -> None:
-            await alerts.begin()
-            office.fails()
-            await settled(alerts)
-
-        run(work)
+        fail_and_send(office, alerts)
         assert len(receiver.received) == 1
         assert inner.received == []
     [row] = office.rows()
@@ -366,13 +359,7 @@ def test_private_addresses_are_refused(office: Office, receiver: Receiver, chann
     """`localhost` is a name that resolves to a private address."""
     scheme = "http" if channel == "alert_webhook" else "json"
     alerts = office.alerts(**{channel: f"{scheme}://{host}:{receiver.port}/"}, alert_private=False)
-
-    async def work() -> None:
-        await alerts.begin()
-        office.fails()
-        await settled(alerts)
-
-    run(work)
+    fail_and_send(office, alerts)
     assert receiver.received == []
     [row] = office.rows()
     assert row.sent_at is None
@@ -619,13 +606,7 @@ def test_what_waits_for_a_service_that_was_removed_is_given_up(office: Office, r
 def test_a_channel_that_fails_for_long_is_found(office: Office, receiver: Receiver) -> None:
     receiver.status = lambda _: 503
     alerts = office.alerts(alert_webhook=receiver.url)
-
-    async def work() -> None:
-        await alerts.begin()
-        office.fails()
-        await settled(alerts)
-
-    run(work)
+    fail_and_send(office, alerts)
     late = office.now + int(OVERDUE_S * SECOND) + 1
     [row] = office.db.read_now(outbox.overdue, before=late - int(OVERDUE_S * SECOND))
     assert row.error == "it answered 503"
@@ -721,11 +702,5 @@ def test_a_command_that_fails_is_not_repeated(office: Office, tmp_path: Path, te
 
 def test_a_command_that_does_not_exist(office: Office) -> None:
     alerts = office.alerts(on_failed="/no/such/program")
-
-    async def work() -> None:
-        await alerts.begin()
-        office.fails()
-        await settled(alerts)
-
-    run(work)
+    fail_and_send(office, alerts)
     assert "No such file" in (office.rows()[0].error or "")

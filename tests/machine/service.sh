@@ -3,7 +3,7 @@
 #
 # Debian boots in a container. The unit of a user has to start at boot, and again after a kill and after a hang of the
 # supervisor; the system unit has to encode. Needs root, debootstrap and systemd-nspawn; takes four minutes. PIP_* and
-# MIRROR choose where packages come from.
+# MIRROR (for debootstrap) choose where packages come from.
 set -euo pipefail
 wheel=$(realpath "$1")
 work=$(mktemp -d) root=$work/root
@@ -51,7 +51,7 @@ is_ready() { [ "$(pid)" != "${1:-0}" ] && as_user tqstudio service status; }
 is_done() { as_user tqstudio job list | grep "✓ done.*$1"; }
 
 debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,libpam-systemd,python3-venv,ca-certificates \
-  bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}" > "$work/log" 2>&1 || { tail "$work/log"; exit 1; }
+  bookworm "$root" ${MIRROR:+"$MIRROR"} > "$work/log" 2>&1 || { tail "$work/log"; exit 1; }
 cp /etc/resolv.conf "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp "$wheel" "$root/srv/"

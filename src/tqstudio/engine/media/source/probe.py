@@ -193,7 +193,9 @@ def _first_picture(
         if container.format.name == "mpegts" and _is_scrambled(path):
             raise _encrypted(path, "a transport stream with conditional access")
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
-    seen = [first, *itertools.islice(pictures, 1)]
+    seen = [first]
+    with contextlib.suppress(av.error.FFmpegError):  # damage after the first picture is measured later
+        seen += itertools.islice(pictures, 1)
     turns = seen[-1].rotation != first.rotation
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     # Some containers drop negative timestamps: count back from the first picture that has one.
