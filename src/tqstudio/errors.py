@@ -96,6 +96,7 @@ class WarningCode(StrEnum):
     Also why its source was kept.
     """
 
+    VIDEO_LEFT_OUT = "VIDEO_LEFT_OUT"
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
     SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
@@ -103,6 +104,7 @@ class WarningCode(StrEnum):
     CHAPTERS_LEFT_OUT = "CHAPTERS_LEFT_OUT"
     HDR_TONE_MAPPED = "HDR_TONE_MAPPED"
     ALPHA_LEFT_OUT = "ALPHA_LEFT_OUT"
+    COLOURS_CHANGE = "COLOURS_CHANGE"
     LOUDNESS_LIMITED = "LOUDNESS_LIMITED"
     SOURCE_DAMAGED = "SOURCE_DAMAGED"
     SOURCE_INCOMPLETE = "SOURCE_INCOMPLETE"
@@ -115,6 +117,7 @@ class WarningCode(StrEnum):
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
+        WarningCode.VIDEO_LEFT_OUT: "the source has several video streams, and only one is published",
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",
@@ -122,6 +125,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
+        WarningCode.COLOURS_CHANGE: "the colours change within the source, and only the first are converted",
         WarningCode.LOUDNESS_LIMITED: "sound is less loud than the profile asks for, to keep its peaks",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
         WarningCode.SOURCE_INCOMPLETE: "the source was cut off, and is published as far as it goes",

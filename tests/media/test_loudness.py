@@ -223,7 +223,7 @@ def test_a_track_that_cannot_be_measured_costs_no_other(
 ) -> None:
     inputs = [*tone(500), *tone(1000)]
     source = film(ffmpeg, tmp_path / "film.mkv", inputs, "-c:a", "aac", "-metadata:s:a:1", "language=ger")
-    case = "*-dec*) ;;\n*ebur128@audio-de=*) echo 'Error: no sound' >&2; exit 1;;"
+    case = "*index.m3u8*) ;;\n*ebur128@audio-de=*) echo 'Error: no sound' >&2; exit 1;;"
     broken = scripted(tmp_path / "ffmpeg", ffmpeg, case)
     made = encode(source, replace(one, audio_loudness=-16.0), ffmpeg=broken)
     states = done(made, WarningCode.RENDITION_LEFT_OUT.value)
@@ -234,7 +234,7 @@ def test_a_track_that_cannot_be_measured_costs_no_other(
     assert measured(ffmpeg, published(states["audio-und"], tmp_path))[0] == pytest.approx(-16, abs=0.5)
     # A summary that is missing is no loudness of zero.
     mute = scripted(
-        tmp_path / "mute", ffmpeg, f'*-dec*) ;;\n*ebur128@*) exec "{ffmpeg.path}" -v quiet "$@";;'
+        tmp_path / "mute", ffmpeg, f'*index.m3u8*) ;;\n*ebur128@*) exec "{ffmpeg.path}" -v quiet "$@";;'
     )
     failed = encode(source, replace(one, audio_loudness=-18.0), ffmpeg=mute)
     run_to_end(failed)

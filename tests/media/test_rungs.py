@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -116,3 +117,25 @@ def test_properties_of_every_ladder(width: int, height: int) -> None:
         assert 2 <= rung.height <= height
         # The aspect is kept as far as even numbers can.
         assert abs(rung.width * height - rung.height * width) <= 2 * max(width, height)
+
+
+@given(st.integers(2, 20_000), st.integers(2, 20_000))
+def test_no_rung_exceeds_the_levels_that_players_know(width: int, height: int) -> None:
+    for rung in made(build_ladder(sized(width, height), WEB)):
+        if min(rung.width, rung.height) > 2:
+            # H.264, level 5.2.
+            blocks = math.ceil(rung.width / 16), math.ceil(rung.height / 16)
+            assert math.prod(blocks) * 60 <= 2_073_600
+            assert max(blocks) ** 2 <= 8 * 36_864
+            assert rung.width / rung.height == pytest.approx(
+                width / height, rel=4 / min(rung.width, rung.height)
+            )
+
+
+@pytest.mark.parametrize(
+    ("source", "largest"),
+    [((4096, 2160), (4096, 2160)), ((5120, 2160), (4560, 1924)), ((2160, 7680), (1570, 5582))],
+)
+def test_very_wide_pictures_are_scaled_down(source: tuple[int, int], largest: tuple[int, int]) -> None:
+    rung = made(build_ladder(sized(*source), WEB))[0]
+    assert (rung.name, rung.width, rung.height) == ("2160p", *largest)

@@ -6,7 +6,6 @@ import pytest
 
 from tqstudio.engine.store.library import deletions, generations, publications, videos
 from tqstudio.engine.store.library.publications import PublicationRow
-from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import DeletionState, JobStatus, Operation
 
@@ -294,8 +293,3 @@ def test_a_replaced_ladder_that_was_removed_is_forgotten_too(queue: Queue) -> No
 def test_what_is_due_reads_no_other_videos(plan: Plan) -> None:
     steps = plan(deletions.DUE, before=1, limit=1)
     assert not [step for step in steps if step.startswith("SCAN video") or "B-TREE" in step], steps
-
-
-def test_earlier_supervisors_are_forgotten_without_a_scan_of_all_jobs(plan: Plan) -> None:
-    steps = plan(supervisors.FORGET, begun=1)
-    assert "SCAN job USING INDEX ix_job_instance" in steps, steps

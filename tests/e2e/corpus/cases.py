@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,10 @@ class Case:
     sounds: tuple[str, ...] = ("stereo",)
     """The layout of each audio track."""
     sound_rate: int = 48000
+    then: tuple[str, ...] = ()
+    """How the second half is encoded instead; the parts of a transport stream can be joined."""
+    jump_s: float = 0
+    """How far the clock jumps between them."""
     remux: Callable[[str], tuple[str, ...]] | None = None
     """Inputs and options of a second run of ffmpeg, whose source is the first one's file."""
     harm: Callable[[Path], None] | None = None
@@ -76,7 +80,11 @@ class Case:
         command = [word for source in inputs for word in ("-f", "lavfi", "-i", source)]
         command += [word for at in range(len(inputs)) for word in ("-map", str(at))]
         filtered = ("-vf", self.filters) if self.pictures else ()
-        _run(ffmpeg, *command, *filtered, *self.options, f"file:{whole}")
+        command += filtered
+        if self.then:
+            self._join(ffmpeg, command, path)
+        else:
+            _run(ffmpeg, *command, *self.options, f"file:{whole}")
         if self.text:
             subtitles = path.with_name(f"{path.name}.srt")
             subtitles.write_text(
@@ -92,6 +100,17 @@ class Case:
             _run(ffmpeg, *self.remux(str(whole)), f"file:{path}")
         if self.harm:
             self.harm(path)
+
+    def _join(self, ffmpeg: str, command: Sequence[str], path: Path) -> None:
+        half = f"{self.seconds / 2}"
+        flags = ("-mpegts_flags", "initial_discontinuity", "-muxdelay", "0", "-muxpreload", "0")
+        # Not from zero: the muxer would delay all by what comes before it.
+        clocks = 10, 10 + self.seconds / 2 + self.jump_s
+        parts = [path.with_name(f"{number}-{path.name}") for number in range(2)]
+        sides = ((*self.options, "-t", half), (*self.then, "-ss", half))
+        for options, clock, part in zip(sides, clocks, parts, strict=True):
+            _run(ffmpeg, *command, *options, *flags, "-output_ts_offset", f"{clock}", f"file:{part}")
+        path.write_bytes(b"".join(part.read_bytes() for part in parts))
 
 
 def video(name: str, codec: str, *more: str, sound: tuple[str, ...] = AAC, **others: Any) -> Case:
@@ -151,6 +170,12 @@ def _garbage(path: Path) -> None:
 _PCM = ("-c:a", "pcm_s16le")
 _OPUS = ("-c:a", "libopus")
 _MP2 = ("-c:a", "mp2")
+_AC3 = ("-c:a", "ac3")
+_AS_BT709 = (*X264, *_TAGS, "-vf", BT709, *AAC)
+_BT601 = ("-color_primaries", "smpte170m", "-color_trc", "smpte170m", "-colorspace", "smpte170m")
+_AS_BT601 = (*X264, *_BT601, "-vf", "scale=out_color_matrix=smpte170m:out_range=limited", *AAC)
+_AS_PQ = (*X264, "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", *AAC)
+_LATE = ("-af", "asetpts=PTS+0.6/TB")
 _SEI_ROTATION = ("-bsf:v", "h264_metadata=display_orientation=insert:rotate=90")
 CUES = ((0.4, 1.2, "Guten Tag"), (1.4, 2.2, "Tom & Anna"))
 _INTERLACED: dict[str, Any] = {"rate": "50", "published_rate": "25", "every": 2, "near": 1}
@@ -340,9 +365,22 @@ CASES = [
     Case("late-sound.mp4", remux=_late_sound, sound_late_s=0.6),
     Case("late-sound.mkv", remux=_late_sound, sound_late_s=0.6),
     Case("late-pictures.mkv", remux=_late_pictures, sound_late_s=-0.6, held=15),
+    # What changes midway
+    Case("layout-changes.ts", (*X264, *_AC3), then=(*X264, *_AC3, "-ac", "6")),
+    Case(
+        "layout-changes-late.ts",
+        (*X264, *_AC3, *_LATE),
+        then=(*X264, *_AC3, "-ac", "6", *_LATE),
+        sound_late_s=0.6,
+    ),
+    Case("tags-change.ts", _AS_BT709, then=_AS_BT601, quick=True),
+    Case("tags-jump.ts", _AS_BT709, then=_AS_BT601, jump_s=100),
+    Case("hdr-later.ts", _AS_BT709, then=_AS_PQ, warnings=frozenset({"COLOURS_CHANGE"}), colours=0),
+    Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
+    Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
     # Other streams
     Case("cover.mp4", remux=_with_cover),
-    Case("two-videos.mkv", remux=_with_second_video),
+    Case("two-videos.mkv", remux=_with_second_video, warnings=frozenset({"VIDEO_LEFT_OUT"})),
     Case("timecode.mov", (*X264, *AAC, "-timecode", "01:00:00:00")),
     Case("text.mkv", text="srt", quick=True),
     Case("text-ass.mkv", text="ass"),

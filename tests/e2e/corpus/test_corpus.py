@@ -128,8 +128,8 @@ def _look(index: Path, case: Case) -> None:
     expected += expected[-1:] * min(len(numbers) - len(expected), 2 + round(case.sound_late_s * rate))
     assert len(numbers) == len(expected)
     assert all(abs(seen - meant) <= case.near for seen, meant in zip(numbers, expected, strict=True)), numbers
-    if case.colours:
-        for seen, meant in zip(chart.colours_of(pictures[len(pictures) // 2]), chart.COLOURS, strict=True):
+    for picture in (pictures[0], pictures[len(pictures) // 2], pictures[-1]) if case.colours else ():
+        for seen, meant in zip(chart.colours_of(picture), chart.COLOURS, strict=True):
             assert all(abs(one - other) <= case.colours for one, other in zip(seen, meant, strict=True)), (
                 f"{seen} instead of {meant}"
             )

@@ -286,6 +286,7 @@ def _one_size(stream: Any, facts: SourceFacts) -> Any:
             f"max(2,2*round(min({height},{width}/({aspect}))/2))",
             eval="frame",
             interl=-1,
+            **colour.first_tags(video),
         )
         .filter("pad", width, height, "(ow-iw)/2", "(oh-ih)/2", eval="frame")
         .filter("setsar", 1)

@@ -98,9 +98,16 @@ def compile_command(
         options += ["-progress", "pipe:1", "-stats_period", "0.5"]
     if threads:
         options += ["-filter_complex_threads", str(threads)]
-    merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
-    compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
+    compiled = compile_outputs(outputs)
     if source is not None:
         compiled[compiled.index(SOURCE)] = sources.url(source)
     # Global options first, for readability; the compiler would put them last.
-    return [compiled[0], *options, *compiled[1:]]
+    return [ffmpeg.path, *options, *compiled]
+
+
+def compile_outputs(outputs: Sequence[Any]) -> list[str]:
+    """Compile a graph to inputs, filters and outputs."""
+    compiled: list[str] = compiler.get_args(
+        compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
+    )
+    return compiled

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,6 +18,7 @@ from tqstudio.engine.media.ffmpeg.command_line import (
     CAP_UNDECLARED_S,
     MAX_REPAIRED_S,
     compile_command,
+    compile_outputs,
     open_input,
     read_all_streams,
     start_of,
@@ -37,6 +39,7 @@ SUBTITLE_OFFSET_S = 1000
 CAPTIONS_SOURCE = "source"
 SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
 _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
+_DECODED = "decoded-"
 _MEASURE = {"peak": "true", "framelog": "verbose"}
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 """ffmpeg's default layout by number of channels."""
@@ -61,28 +64,30 @@ def audio_command(
         gains: in dB, by name of the rendition.
     """
     rate, limit = profile.audio_sample_rate, _limit(facts, grid, renditions)
-    sounds = _sounds(facts, grid, profile, renditions)
-    outputs = [
-        _amplified(stream, gains[rendition.name]).output(
-            str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
-            **{
-                "c:a": rendition.codec,
-                "b:a": f"{rendition.bitrate_kbps}k",
-                "ac": rendition.channels,
-                "ar": rate,
-                **limit,
-            },
-            **hls_options(
-                rendition.name,
-                SEGMENT_PATTERN,
-                str(profile.segment_s),
-                TIMELINE_START_S - grid.zero + _zero(facts),
-                0,
-            ),
-        )
-        for stream, rendition in zip(sounds, renditions, strict=True)
-    ]
-    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=1)
+
+    def encoded(sounds: Sequence[Any]) -> list[Any]:
+        return [
+            _amplified(stream, gains[rendition.name]).output(
+                str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
+                **{
+                    "c:a": rendition.codec,
+                    "b:a": f"{rendition.bitrate_kbps}k",
+                    "ac": rendition.channels,
+                    "ar": rate,
+                    **limit,
+                },
+                **hls_options(
+                    rendition.name,
+                    SEGMENT_PATTERN,
+                    str(profile.segment_s),
+                    TIMELINE_START_S - grid.zero + _zero(facts),
+                    0,
+                ),
+            )
+            for stream, rendition in zip(sounds, renditions, strict=True)
+        ]
+
+    argv = _compile(ffmpeg, source, facts, grid, profile, renditions, encoded)
     if profile.target_lufs is not None and ffmpeg.has_loopback:
         argv += _measured_outputs(argv, renditions)
     return argv + read_all_streams(facts)
@@ -101,14 +106,17 @@ def loudness_command(
     Its log has loudness and true peak of each rendition, in the summary of the filter `ebur128@NAME`.
     """
     limit = _limit(facts, grid, renditions)
-    outputs = [
-        # The encoder gets this layout too.
-        stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
-        .filter(f"ebur128@{rendition.name}", **_MEASURE)
-        .output("-", f="null", **limit)
-        for stream, rendition in zip(_sounds(facts, grid, profile, renditions), renditions, strict=True)
-    ]
-    return compile_command(ffmpeg, source, outputs, progress=True, threads=1) + read_all_streams(facts)
+
+    def measured(sounds: Sequence[Any]) -> list[Any]:
+        return [
+            # The encoder gets this layout too.
+            stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
+            .filter(f"ebur128@{rendition.name}", **_MEASURE)
+            .output("-", f="null", **limit)
+            for stream, rendition in zip(sounds, renditions, strict=True)
+        ]
+
+    return _compile(ffmpeg, source, facts, grid, profile, renditions, measured) + read_all_streams(facts)
 
 
 def _measured_outputs(argv: Sequence[str], renditions: Sequence[AudioRendition]) -> list[str]:
@@ -117,23 +125,68 @@ def _measured_outputs(argv: Sequence[str], renditions: Sequence[AudioRendition])
     names = [paths[word] for word in argv if word in paths]
     options = ":".join(f"{key}={value}" for key, value in _MEASURE.items())
     words: list[str] = []
-    for number, name in enumerate(names):
+    # As many outputs come before these as there are decoders.
+    for number, name in enumerate(names, argv.count("-dec")):
         graph = f"[dec:{number}]ebur128@{name}={options}[measured{number}]"
         words += ["-dec", f"{number}:0", "-filter_complex", graph]
         words += ["-map", f"[measured{number}]", "-f", "null", "-"]
     return words
 
 
-def _sounds(
-    facts: SourceFacts, grid: Grid, profile: Profile, renditions: Sequence[AudioRendition]
-) -> list[Any]:
-    """Open the source, and return the stream of each rendition on the timeline of the video."""
+def _compile(
+    ffmpeg: FFmpeg,
+    source: bytes,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    renditions: Sequence[AudioRendition],
+    outputs: Callable[[Sequence[Any]], list[Any]],
+) -> list[str]:
+    """Compile a command that opens the source, and puts its sound on the timeline of the video.
+
+    Where the layout of a track changes, ffmpeg builds the filters behind the decoder again: they lose their
+    state and would fill the start a second time. So a second graph fits the sound to the grid, which comes
+    from a loopback decoder, always in one layout. Older versions of ffmpeg have no such decoder.
+
+    Args:
+        outputs: receives the stream of each rendition.
+    """
     rate = profile.audio_sample_rate
     decoded = _decoded(open_input(1, facts), renditions, rate)
-    return [
-        _fitted(stream, rendition, grid, _zero(facts), rate)
-        for stream, rendition in zip(decoded, renditions, strict=True)
+
+    def fitted(streams: Sequence[Any]) -> list[Any]:
+        pairs = zip(streams, renditions, strict=True)
+        return outputs([_fitted(stream, each, grid, _zero(facts), rate) for stream, each in pairs])
+
+    if not ffmpeg.has_loopback:
+        return compile_command(ffmpeg, source, fitted(decoded), progress=True, threads=1)
+    limit = _limit(facts, grid, renditions)
+    as_pcm = {"c:a": "pcm_f32le", "f": "null", **limit}
+    names = [f"{_DECODED}{number}" for number in range(len(renditions))]
+    # ffmpeg drops what a loopback decoder gives for times before zero.
+    start = start_of(facts)
+    early = _samples(1 - start, rate) if start < 0 and not facts.linear else 0
+    parts = [
+        _moved(stream.filter("aformat", channel_layouts=_LAYOUTS[each.channels]), early).output(
+            name, **as_pcm
+        )
+        for stream, each, name in zip(decoded, renditions, names, strict=True)
     ]
+    argv = compile_command(ffmpeg, source, parts, progress=True, threads=1)
+    written = [word for word in argv if word in names]
+    argv += [word for number in range(len(written)) for word in ("-dec", f"{number}:0")]
+    # The names of inputs stand for the decoders.
+    rest = compile_outputs(fitted([_moved(compiler.input(name), -early) for name in names]))
+    read = [written.index(word) for word in rest if word in names]
+
+    def named(label: re.Match[str]) -> str:
+        return f"[fitted{label[2]}]" if label[1] else f"[dec:{read[int(label[2])]}]"
+
+    return argv + [re.sub(r"\[(s?)(\d+)\]", named, word) for word in rest[2 * len(names) :]]
+
+
+def _moved(stream: Any, samples: int) -> Any:
+    return stream.filter("asetpts", f"PTS{samples:+d}") if samples else stream
 
 
 def _zero(facts: SourceFacts) -> Fraction:
@@ -184,11 +237,11 @@ def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, 
         stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
         stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
     first_s, end_s, begins = rendition.track.first_s, rendition.track.end_s, grid.zero
-    if first_s is None or first_s > begins:
-        # The only remaining gap is at the start; the second filter fills it to the sample.
-        first = _samples(begins - zero, rate)
-        stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
-    elif first_s < begins - UNEVEN_S:
+    is_late = first_s is None or first_s > begins
+    first = {"first_pts": _samples(begins - zero, rate)} if is_late else {}
+    # Fill what is left of gaps to the sample: at the start, and where the filters before were built again.
+    stream = stream.filter("aresample", rate, min_hard_comp=1e-4, **{"async": 1}, **first)
+    if first_s is not None and first_s < begins - UNEVEN_S:
         stream = stream.filter("atrim", start_pts=_samples(begins - zero, rate))
     if end_s is None:
         return stream

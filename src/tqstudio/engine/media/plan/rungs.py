@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,8 @@ _KEEPS_SIZE_PERCENT = 101
 # The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
 _RATE_EXPONENT = 0.75
 _LEAST_MAXRATE_KBPS = 64
+# What level 5.2 of H.264 and 5.1 of HEVC and AV1 allow at 60 frames per second; players need no higher one.
+_MOST_BLOCKS, _MOST_SIDE = 34_560, 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
         sdr = [spec for spec in profile.rungs if not spec.hdr]
         lowest = ([spec for spec in sdr if profile.codec_of(spec) == profile.codec] or sdr)[-1]
         scale = (short / lowest.short_side) ** (2 * _RATE_EXPONENT)
-        own_width, own_height = _even(width), _even(height)
+        own_width, own_height = _allowed(_even(width), _even(height))
         name = f"{min(own_width, own_height)}p"
         rungs.append(
             Rung(
@@ -131,11 +134,22 @@ def _rung(
     else:
         size = spec.short_side, _scaled(height, spec.short_side, short)
     reason = _unless_requested(name, requested)
+    size = _allowed(*size)
     return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding, spec.hdr)
 
 
 def _unless_requested(name: str, requested: Set[str] | None) -> str | None:
     return None if requested is None or name in requested else NOT_REQUESTED
+
+
+def _allowed(width: int, height: int) -> tuple[int, int]:
+    """Scale an even size down to what the levels of the codecs allow: 5120×2160 becomes 4560×1924."""
+    short, long = sorted((width, height))
+    for side in range(short, 0, -2):
+        size = side, long if side == short else _scaled(long, side, short)
+        if size[1] <= _MOST_SIDE and math.prod(math.ceil(each / 16) for each in size) <= _MOST_BLOCKS:
+            break
+    return size if width < height else (size[1], size[0])
 
 
 def _even(pixels: int) -> int:

@@ -45,6 +45,11 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if len(within(parts, grid.zero, grid.length)) < len(parts):
         left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
+    if others := facts.other_videos:
+        plural, verb = ("", "is") if len(others) == 1 else ("s", "are")
+        named = _listed([f"stream {index}" for index in others])
+        text = f"{len(others)} more video stream{plural} {verb} left out: {named}"
+        found.insert(0, JobWarning(WarningCode.VIDEO_LEFT_OUT, text))
     colours = [] if facts.video.still else _of_colours(facts.video, profile)
     return [*map(of_damage, facts.damage), *found, *colours]
 
@@ -87,6 +92,10 @@ def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
     if colour.has_alpha(video):
         text = f"transparency is left out: the pictures are shown over {profile.background}"
         found.append(JobWarning(WarningCode.ALPHA_LEFT_OUT, text))
+    if video.retagged_s is not None:
+        at = clock_of(video.retagged_s - float(video.first_pts_s))
+        text = f"the colours of the source change at {at}; from there they are shown as if they did not"
+        found.append(JobWarning(WarningCode.COLOURS_CHANGE, text))
     return found
 
 
@@ -107,7 +116,7 @@ def _left_out(
 def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
     """`stream 2 (fr, ac3, "Commentary"), film.de.srt (…) and 4 more`."""
     names = []
-    for track in tracks[:_MOST_NAMED]:
+    for track in tracks:
         language = "" if track.language == "und" else track.language
         title = f'"{track.title}"' if track.title else ""
         about = ", ".join(filter(None, (language, track.codec, title)))
@@ -115,5 +124,9 @@ def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
         if isinstance(track, SubtitleTrack) and track.sidecar:
             where = display(track.file)
         names.append(f"{where}{f' ({about})' if about else ''}")
-    more = len(tracks) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+    return _listed(names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

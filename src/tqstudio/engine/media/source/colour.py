@@ -21,6 +21,8 @@ Filters = tuple[tuple[str, dict[str, Any]], ...]
 RGB, BT709, UNSPECIFIED, BT601_625, BT601_525, SMPTE240M, BT2020, BT2020_CL = 0, 1, 2, 5, 6, 7, 9, 10
 PQ, HLG = 16, 18
 
+BT601 = frozenset({BT601_625, BT601_525})
+
 _MATRICES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, BT2020_CL, 12, 13, 14})
 # SMPTE 2085, Dolby Vision IPT and reversible YCgCo: zscale cannot convert them to RGB.
 _MATRICES_WITHOUT_FILTER = frozenset({11, 15, 16, 17})
@@ -92,6 +94,11 @@ class Colour:
     def wide(self) -> bool:
         """Whether gamut or transfer differ from SDR, so that it has to be converted in linear light."""
         return self.primaries not in _NARROW_PRIMARIES or self.transfer in _CONVERTED_TRANSFERS
+
+    @property
+    def light(self) -> tuple[int, int] | None:
+        """What has to be converted in linear light; None for SDR."""
+        return (self.primaries, self.transfer) if self.wide else None
 
 
 def colour_of(video: VideoTrack) -> Colour:
@@ -304,6 +311,16 @@ def _described(read: Colour) -> tuple[str, dict[str, Any]]:
     if read.matrix != RGB:
         tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
     return ("setparams", tags)
+
+
+def first_tags(video: VideoTrack) -> dict[str, Any]:
+    """The options of `scale` that convert pictures whose tags change to those of the first picture."""
+    read = colour_of(video)
+    if not video.follows_tags or read.matrix == RGB:
+        return {}
+    # It knows constant luminance by no name, and both systems of BT.601 by one.
+    matrix = {BT601_525: BT601_625, BT2020_CL: BT2020}.get(read.matrix, read.matrix)
+    return {"out_color_matrix": matrix, "out_range": "full" if read.full_range else "limited"}
 
 
 def to_jpeg(width: int, height: int) -> Filters:

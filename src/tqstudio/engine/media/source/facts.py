@@ -61,9 +61,13 @@ class VideoTrack:
     end_s: float | None = None
     """End of the last picture in source time (seconds)."""
     varies: bool = False
-    """Size or shape of the picture changes within the source; all fit into `width` and `height`."""
+    """Size, shape, format or colour tags change within the source; all fit into `width` and `height`."""
     aspects: tuple[tuple[float, float], ...] = ()
     """Changes of the sample aspect ratio: (source time in seconds, width ÷ height), in order of time."""
+    follows_tags: bool = False
+    """The colour tags change, and each picture is converted from its own to those of the first one."""
+    retagged_s: float | None = None
+    """Source time (seconds) of the first change of the colour tags that cannot be followed."""
     peak_nits: int = 0
     """Luminance of the brightest pixel (MaxCLL), else the most of the mastering display; 0 if not stated."""
     still: bool = False
@@ -181,6 +185,8 @@ class SourceFacts:
     """Of sound alone its cover, see `VideoTrack.still`."""
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
+    other_videos: tuple[int, ...] = ()
+    """Stream indices of videos that are not transcoded, attached pictures aside."""
     chapters: tuple[Chapter, ...] | None = ()
     """In the order of their starts; None if they were only counted, by an earlier version."""
     captions: bool = False
@@ -222,6 +228,7 @@ class SourceFacts:
                 SubtitleTrack(**track | {"canvas": tuple(track.get("canvas", (0, 0)))})
                 for track in data["subtitles"]
             ),
+            "other_videos": tuple(data.get("other_videos", ())),
             "damage": tuple(Damage(**each) for each in data["damage"]),
             "chapters": () if listed == 0 else chapters,
         }

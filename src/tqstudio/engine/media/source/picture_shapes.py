@@ -22,6 +22,7 @@ from av.subtitles.subtitle import BitmapSubtitle
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import SubtitleTrack, VideoTrack
 
 # Seconds between decoded key frames: costs at most 1 % of the time of a ladder.
@@ -42,7 +43,7 @@ _PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b
 
 
 class PictureShapes:
-    """Sizes, sample aspects and interlacing of the pictures, sampled from key frames."""
+    """Sizes, sample aspects, formats, colours and interlacing of the pictures, sampled from key frames."""
 
     def __init__(self, stream: VideoStream, video: VideoTrack, container: str) -> None:
         self._context = stream.codec_context
@@ -58,6 +59,7 @@ class PictureShapes:
         self._aspects: list[tuple[Fraction, Fraction]] = []
         self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
         self._interlaced = video.interlaced
+        self._looks: dict[tuple[str, int, colour.Colour], float] = {}
 
     def add(self, packet: Packet[Stream]) -> None:
         """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
@@ -74,7 +76,7 @@ class PictureShapes:
 
     def apply(self, video: VideoTrack) -> VideoTrack:
         """The track corrected for the whole source; call after the last packet."""
-        video = replace(video, interlaced=self._interlaced)
+        video = self._coloured(replace(video, interlaced=self._interlaced))
         if len(self._seen) < 2:
             return video
         sizes = {
@@ -99,6 +101,27 @@ class PictureShapes:
             video, width=width, height=height, varies=True, aspects=aspects if len(aspects) > 1 else ()
         )
 
+    def _coloured(self, video: VideoTrack) -> VideoTrack:
+        """The track with how its formats and colours change, if they do."""
+        if len(self._looks) < 2:
+            return video
+        (_, _, first), *_ = self._looks
+        changes = {at_s: look for (_, _, look), at_s in self._looks.items() if look != first}
+        # ffmpeg reads untagged pictures as BT.601, and only converts between matrices and ranges.
+        untagged = any(
+            tag == colour.UNSPECIFIED and look.matrix not in colour.BT601 for _, tag, look in self._looks
+        )
+        matrices = len({look.matrix for _, _, look in self._looks}) > 1
+        other = [
+            at_s for at_s, look in changes.items() if look.light != first.light or (matrices and untagged)
+        ]
+        return replace(
+            video,
+            varies=True,
+            follows_tags=bool(changes) and not other,
+            retagged_s=min(other, default=None),
+        )
+
     def _decode(self, packet: Packet[Stream]) -> None:
         # Ignore damaged pictures here: the transcode reports them.
         with contextlib.suppress(av.error.FFmpegError):
@@ -112,7 +135,21 @@ class PictureShapes:
                     if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
                         self._aspects.append((frame.pts * self._base, aspect))
                     self._interlaced = self._interlaced or bool(frame.interlaced_frame)
+                    self._add_look(frame)
         self._context.flush_buffers()
+
+    def _add_look(self, frame: VideoFrame) -> None:
+        """Note the format of a picture and its colours, with missing tags completed."""
+        described = replace(
+            self._video,
+            pix_fmt=colour.decoded_format(frame.format.name, {}),
+            color_primaries=int(frame.color_primaries),
+            color_transfer=int(frame.color_trc),
+            color_space=int(frame.colorspace),
+            color_range=int(frame.color_range),
+        )
+        look = described.pix_fmt, described.color_space, colour.colour_of(described)
+        self._looks.setdefault(look, float((frame.pts or 0) * self._base))
 
 
 class Bitmaps:

@@ -19,7 +19,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.source import chapters, colour, languages, source_file
+from tqstudio.engine.media.source import chapters, colour, languages, picture_shapes, source_file
 from tqstudio.engine.media.source.cut import mp3_length_s
 from tqstudio.engine.media.source.facts import (
     NO_PICTURE,
@@ -30,12 +30,6 @@ from tqstudio.engine.media.source.facts import (
     title_of,
 )
 from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
-from tqstudio.engine.media.source.picture_shapes import (
-    container_crop,
-    display_size,
-    dolby_vision,
-    dolby_vision_of,
-)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -132,8 +126,9 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
         chapters=chapters.read(container),
     )
-    if (stream := _main_video(container)) is None:
+    if not (videos := _videos(container)):
         return replace(facts, video=_cover(path, container, facts))
+    stream, *others = videos
     if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
         text = f"the video codec of {display(path)} cannot be decoded by this build"
         raise TqError(ErrorCode.UNSUPPORTED, text)
@@ -147,13 +142,19 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     video = _video_track(stream, frame, first_pts, facts, stated)
     video = replace(video, varies=video.varies or turns)
     colour.require_mappable(video, frame.side_data, display(path))
-    return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
+    return replace(
+        facts,
+        video=video,
+        other_videos=tuple(other.index for other in others),
+        linear=reordered,
+        captions=_has_captions(path, stream.index),
+    )
 
 
-def _main_video(container: InputContainer) -> VideoStream | None:
-    """The default video stream, else the first one; attached cover pictures do not count."""
+def _videos(container: InputContainer) -> list[VideoStream]:
+    """The video streams, the default one first; attached cover pictures do not count."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-    return next((s for s in streams if _default(s)), streams[0] if streams else None)
+    return sorted(streams, key=lambda stream: not _default(stream))
 
 
 def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:
@@ -251,9 +252,9 @@ def _video_track(
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
-    hidden = container_crop(stream)
+    hidden = picture_shapes.container_crop(stream)
     across, down = max(1, frame.width - hidden[0]), max(1, frame.height - hidden[1])
-    width, height = display_size(across, down, stream.sample_aspect_ratio, rotation)
+    width, height = picture_shapes.display_size(across, down, stream.sample_aspect_ratio, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     first_pts, length, own = _times(stream, first_pts, facts)
     colours = _colours(stream)
@@ -261,7 +262,9 @@ def _video_track(
         # VP8 does not carry them; ffmpeg's decoder always sets limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
         colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
-    dv_profile, dv_compatibility = dolby_vision(stream) or dolby_vision_of(frame) or (0, 0)
+    dv_profile, dv_compatibility = (
+        picture_shapes.dolby_vision(stream) or picture_shapes.dolby_vision_of(frame) or (0, 0)
+    )
     return VideoTrack(
         index=stream.index,
         codec=_codec(stream),

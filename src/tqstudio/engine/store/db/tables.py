@@ -504,7 +504,7 @@ class Worker(SQLModel, table=True):
 
 
 class Supervisor(SQLModel, table=True):
-    """A run of a supervisor. Its row is kept while jobs are in progress under it."""
+    """A run of a supervisor. Its row stays: a deletion would look for it in all jobs."""
 
     __table_args__ = (AUTOINCREMENT,)
     id: int | None = _id()

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.sqlite import upsert
-from tqstudio.engine.store.db.tables import const, idempotency, job, supervisor
-from tqstudio.lifecycle import JobStatus
-
-_RUNNING = select(job.c.supervisor_id).where(job.c.status == const(JobStatus.IN_PROGRESS))
-FORGET = delete(supervisor).where(supervisor.c.id != bindparam("begun"), supervisor.c.id.not_in(_RUNNING))
-"""Deletes earlier supervisors without running jobs."""
+from tqstudio.engine.store.db.tables import idempotency, supervisor
 
 
 def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) -> tuple[int, str]:
@@ -28,7 +23,6 @@ def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) ->
         .values(store_uuid=store, pid=pid, version=version, started_at=now, expires_at=now + lease_us)
         .returning(supervisor.c.id)
     ).scalar_one()
-    db.execute(FORGET, {"begun": begun})
     return begun, store
 
 
