@@ -1,9 +1,9 @@
-"""The hours of a drop folder end while ffmpeg works on one of its jobs."""
+"""The hours of a drop folder, or of the whole queue, end while ffmpeg works on a job."""
 
 from __future__ import annotations
 
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -46,3 +46,23 @@ def test_a_job_whose_hours_end_waits_for_the_next(studio: Studio, clip: MakeClip
     assert (done["attempts"], done["crashes"]) == (0, 0)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["released", "done"]
     assert kept <= published_marks(done)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_hours_of_the_queue_end(tmp_path: Path, ffmpeg: str, clip: MakeClip) -> None:
+    # At the full minute, at least 20 s from now.
+    end = (datetime.now() + timedelta(seconds=80)).replace(second=0)
+    begin = end - timedelta(hours=2)
+    studio = Studio(tmp_path / "studio", ffmpeg, hours=f"{begin:%H:%M}-{end:%H:%M}").up()
+    try:
+        with studio.paced(0.1):
+            job = studio.add(clip(seconds=12))
+            encoders = studio.running(job)
+            until(lambda: studio.job(job)["status"] == "pending", "its hours have ended", 150)
+        assert not [pid for pid in encoders if lives(pid)]
+        (gate,) = studio.status()["gates"]
+        assert gate["kind"] == "hours"
+        assert [attempt["outcome"] for attempt in studio.job(job)["attempts_log"]] == ["released"]
+    finally:
+        studio.down()
