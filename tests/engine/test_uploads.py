@@ -194,7 +194,7 @@ def test_what_is_supported_is_answered(site: Site) -> None:
     status, headers, _ = site.tus("OPTIONS", "/v1/uploads")
     assert (status, headers["tus-version"], headers["tus-max-size"]) == (204, "1.0.0", str(50 * MB))
     assert headers["tus-extension"] == "creation,checksum,expiration,termination"
-    assert headers["tus-checksum-algorithm"] == "sha256,sha1"
+    assert headers["tus-checksum-algorithm"] == "blake3,sha256,sha1"
     about = metadata(filename="a.mp4")
     status, headers, _ = site.raw(
         "POST", "/v1/uploads", b"", **bearer(site.secret), Upload_Length="1", Upload_Metadata=about
@@ -272,10 +272,12 @@ def test_a_checksum_that_cannot_be_is_refused(site: Site, header: str) -> None:
     assert site.offset(url) == 0
 
 
-def test_sha1_is_a_checksum_too(site: Site) -> None:
+@pytest.mark.parametrize(("algorithm", "hasher"), [("sha1", hashlib.sha1), ("blake3", blake3)])
+def test_other_checksums(site: Site, algorithm: str, hasher: Any) -> None:
     url = site.begin(10)
-    digest = base64.b64encode(hashlib.sha1(b"12345").digest()).decode()
-    assert site.patch(url, 0, b"12345", Upload_Checksum=f"sha1 {digest}")[0] == 204
+    right, wrong = (base64.b64encode(hasher(each).digest()).decode() for each in (b"12345", b"12346"))
+    assert site.patch(url, 0, b"12345", Upload_Checksum=f"{algorithm} {wrong}")[0] == 460
+    assert site.patch(url, 0, b"12345", Upload_Checksum=f"{algorithm} {right}")[0] == 204
 
 
 def test_a_wrong_hash_of_the_whole_file_keeps_nothing(site: Site) -> None:

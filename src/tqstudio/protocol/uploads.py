@@ -168,6 +168,8 @@ class Upload:
 
     def _send_part(self, file: FileIO, found: os.stat_result, memo: Path, state: UploadView) -> UploadView:
         """Send the next part; an empty one at the end, when only the result is missing."""
+        from blake3 import blake3
+
         now = os.fstat(file.fileno())
         if (now.st_size, now.st_mtime_ns) != (found.st_size, found.st_mtime_ns):
             memo.unlink(missing_ok=True)
@@ -178,10 +180,11 @@ class Upload:
             )
         offset = state["offset"]
         part = os.pread(file.fileno(), self._part_bytes, offset)
+        digest = base64.b64encode(blake3(part).digest()).decode()
         headers = {
             "Content-Type": "application/offset+octet-stream",
             "Upload-Offset": str(offset),
-            "Upload-Checksum": f"sha256 {base64.b64encode(hashlib.sha256(part).digest()).decode()}",
+            "Upload-Checksum": f"blake3 {digest}",
         }
         is_last = offset + len(part) == found.st_size
         began = time.monotonic()

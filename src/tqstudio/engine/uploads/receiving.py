@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from blake3 import blake3
 
 from tqstudio.engine.uploads.part_file import PartFile
 from tqstudio.errors import ErrorCode, TqError
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 _BLOCK_BYTES = 2 * 1024 * 1024
 """Written at a time; a request holds two blocks in memory."""
@@ -23,10 +20,18 @@ class Interrupted(ConnectionError):
     """Raised by the body of a request: the client is gone before all of it has arrived."""
 
 
+class Hasher(Protocol):
+    """A hash of `hashlib`, or BLAKE3."""
+
+    def update(self, data: bytearray, /) -> object: ...
+
+    def digest(self) -> bytes: ...
+
+
 class Checksum:
     """What the bytes of one request must hash to."""
 
-    def __init__(self, hasher: _Hash, expected: bytes) -> None:
+    def __init__(self, hasher: Hasher, expected: bytes) -> None:
         self._hasher, self._expected = hasher, expected
 
     def update(self, block: bytearray) -> None:

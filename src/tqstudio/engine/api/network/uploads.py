@@ -11,8 +11,10 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import partial
 from typing import Annotated, Any
 
+from blake3 import blake3
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -25,13 +27,17 @@ from tqstudio.engine.api.views import iso_time
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import parse
-from tqstudio.engine.uploads.receiving import Checksum, Interrupted
+from tqstudio.engine.uploads.receiving import Checksum, Hasher, Interrupted
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import UploadView
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,checksum,expiration,termination"
-ALGORITHMS = ("sha256", "sha1")
+ALGORITHMS: dict[str, Callable[[], Hasher]] = {
+    "blake3": blake3,  # at a third of the processor time of the others
+    "sha256": hashlib.sha256,
+    "sha1": partial(hashlib.sha1, usedforsecurity=False),
+}
 """Of checksums; the protocol demands SHA-1."""
 CONTENT_TYPE = "application/offset+octet-stream"
 
@@ -156,13 +162,13 @@ def _checksum(header: str) -> Checksum:
     algorithm, _, encoded = header.partition(" ")
     if algorithm not in ALGORITHMS:
         raise TqError(
-            ErrorCode.BAD_REQUEST, "the header Upload-Checksum has another algorithm than sha256 and sha1"
+            ErrorCode.BAD_REQUEST, f"the algorithm of Upload-Checksum is none of {', '.join(ALGORITHMS)}"
         )
     try:
         expected = base64.b64decode(encoded, validate=True)
     except ValueError:
         raise TqError(ErrorCode.BAD_REQUEST, "the header Upload-Checksum is not base64") from None
-    return Checksum(hashlib.new(algorithm, usedforsecurity=False), expected)
+    return Checksum(ALGORITHMS[algorithm](), expected)
 
 
 def _progress(row: UploadRow) -> dict[str, str]:
