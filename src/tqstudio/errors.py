@@ -96,7 +96,7 @@ class WarningCode(StrEnum):
     Also why its source was kept.
     """
 
-    VIDEO_LEFT_OUT = "VIDEO_LEFT_OUT"
+    STREAMS_LEFT_OUT = "STREAMS_LEFT_OUT"
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
     SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
@@ -117,7 +117,7 @@ class WarningCode(StrEnum):
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
-        WarningCode.VIDEO_LEFT_OUT: "the source has several video streams, and only one is published",
+        WarningCode.STREAMS_LEFT_OUT: "other videos, other programmes, and streams that begin late",
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",

@@ -29,8 +29,8 @@ _AUDIO_EXTENSIONS = frozenset(
 _COMPANIONS = frozenset(
     (
         b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
-        b" .jpg .jpeg .png .gif .webp .bmp .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2 .torrent"
-        b" .m3u8 .m4s .mpd .thm .lrv"
+        b" .jpg .jpeg .png .gif .webp .bmp .avif .heic .heif .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2"
+        b" .torrent .m3u8 .m4s .mpd .thm .lrv"
     ).split()
 )
 """Extensions of files that are skipped silently: subtitles, notes, pictures, checksums."""

@@ -116,6 +116,13 @@ def _frozen(corpus: Corpus, path: Path) -> None:
     Path(corpus.clip(path.name, *_B_FRAMES, "-fps_mode", "vfr", filters=filters)).touch()
 
 
+def _pause(corpus: Corpus, path: Path) -> None:
+    """The pictures pause for longer than ffmpeg allows a clock to; the sound does not."""
+    filters = "select='lt(t,2.5)+gt(t,15.1)'"
+    film = corpus.clip("pause.mp4", *_B_FRAMES, "-fps_mode", "vfr", filters=filters, sound=True)
+    corpus.copy(film, path)
+
+
 def _edit_list(corpus: Corpus, path: Path) -> None:
     corpus.copy(corpus.with_b_frames(), path, before=("-ss", "1.3"))
 
@@ -176,6 +183,7 @@ CORPUS = (
     Nasty("jump-back.ts", _jump_back, linear="probed"),
     Nasty("hole.ts", _hole, linear="probed", lost=80),
     Nasty("frozen.mp4", _frozen, lost=315),
+    Nasty("pause.ts", _pause, linear="probed", lost=315),
     Nasty("edit-list.mp4", _edit_list, shown=(33, 435)),
     Nasty("negative.mkv", _negative, linear="found"),
     Nasty("late.mkv", _late, late_s=3.7),

@@ -148,6 +148,10 @@ def _is_the_source(shown: list[tuple[int, int]], nasty: Nasty) -> None:
     assert (numbers[0], numbers[-1] + 1) == (first, end)
     assert numbers == sorted(numbers)
     assert len(set(numbers)) == end - first - nasty.lost
+    held = numbers.count(first) - 1
+    assert all(numbers.index(number) == number - first + held for number in {*numbers} - {first}), (
+        "at its time"
+    )
 
 
 def _seconds(shown: list[tuple[int, int]], encode: LadderEncode) -> float:

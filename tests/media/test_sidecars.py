@@ -11,6 +11,7 @@ import av
 import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.text_encoding import decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.keys import settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
@@ -18,7 +19,6 @@ from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.segments.webvtt import Cue
 from tqstudio.engine.media.source import sidecars, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.media.source.text_encoding import decode
 from tqstudio.errors import WarningCode
 
 from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end

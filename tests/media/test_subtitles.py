@@ -149,19 +149,19 @@ def test_times_that_begin_before_zero_are_not_shifted(
 def test_no_line_of_odd_text_is_lost(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
-    """Empty lines in ASS, drawings, which are no text, and bytes that are no UTF-8."""
+    """Empty lines and hard spaces in ASS, drawings, which are no text, and bytes that are no UTF-8."""
     script = tmp_path / "words.ass"
     script.write_bytes(
         b"[Script Info]\nScriptType: v4.00+\n\n[Events]\n"
         b"Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
         b"Dialogue: 0,0:00:00.50,0:00:01.50,Default,,0,0,0,,top\\N\\Nbottom\n"
         b"Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\p1}m 0 0 l 100 0 100 100{\\p0}\n"
-        b"Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,last\n"
+        b"Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,at\\hlast\n"
     )
     made = encode(film(ffmpeg, tmp_path / "a.mkv", script, "-c:s", "copy"), one)
     run_to_end(made)
     [state] = subtitles_of(made).values()
-    assert [cue.text for cue in cues_of(state)] == ["top\nbottom", "last"]
+    assert [cue.text for cue in cues_of(state)] == ["top\nbottom", "at\xa0last"]
     # The bytes of the file are changed where they stand: its sizes stay.
     source = tmp_path / "latin.mkv"
     plain = tmp_path / "words.srt"

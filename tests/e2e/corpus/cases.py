@@ -159,6 +159,12 @@ def _with_second_video(source: str) -> tuple[str, ...]:
     return ("-i", source, *other, "-map", "0", "-map", "1", "-c", "copy", "-c:v:1", *X264[1:])
 
 
+def _after_radio(source: str) -> tuple[str, ...]:
+    """The second programme of a transport stream."""
+    radio = ("-f", "lavfi", "-i", chart.sound(1, 2.4), "-i", source, "-map", "0", "-map", "1")
+    return (*radio, "-c", "copy", "-c:a:0", "aac", "-program", "st=0", "-program", "st=1:st=2")
+
+
 def _half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -377,10 +383,12 @@ CASES = [
     Case("tags-jump.ts", _AS_BT709, then=_AS_BT601, jump_s=100),
     Case("hdr-later.ts", _AS_BT709, then=_AS_PQ, warnings=frozenset({"COLOURS_CHANGE"}), colours=0),
     Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
+    Case("pids-change.ts", then=(*X264, *AAC, "-streamid", "1:0x180")),
     Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
     # Other streams
     Case("cover.mp4", remux=_with_cover),
-    Case("two-videos.mkv", remux=_with_second_video, warnings=frozenset({"VIDEO_LEFT_OUT"})),
+    Case("two-videos.mkv", remux=_with_second_video, warnings=frozenset({"STREAMS_LEFT_OUT"})),
+    Case("programmes.ts", remux=_after_radio, warnings=frozenset({"STREAMS_LEFT_OUT"})),
     Case("timecode.mov", (*X264, *AAC, "-timecode", "01:00:00:00")),
     Case("text.mkv", text="srt", quick=True),
     Case("text-ass.mkv", text="ass"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tqstudio.engine.media.encode import text_encoding
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, RunRecord
 from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.burn import bitmaps_command
@@ -34,7 +35,7 @@ from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.segments.storyboard import Storyboard
-from tqstudio.engine.media.source import source_file, text_encoding
+from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorCode, TqError
 

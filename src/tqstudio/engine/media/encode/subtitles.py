@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
@@ -55,6 +56,9 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear:
         if file.stat().st_size > _LARGEST:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"it has more than {_LARGEST} bytes of text")
         cues = webvtt.parse(file.read_text(encoding="utf-8", errors="replace"))
+        if _track(spec, file.stem).codec in ("ass", "ssa"):
+            # Its hard space, which ffmpeg writes as it is.
+            cues = [replace(cue, text=cue.text.replace(r"\h", "\N{NO-BREAK SPACE}")) for cue in cues]
         cues = [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
         segments.mkdir()
         # Players count the times of a file from the start of the source, wherever its clock is then.

@@ -16,6 +16,11 @@ from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
 
 _MOST_NAMED = 4
+_OMITTED = {
+    "other": "another {}",
+    "programme": "{} of another programme",
+    "late": "{} that begins after the first seconds",
+}
 
 
 def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
@@ -45,11 +50,11 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if len(within(parts, grid.zero, grid.length)) < len(parts):
         left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
-    if others := facts.other_videos:
-        plural, verb = ("", "is") if len(others) == 1 else ("s", "are")
-        named = _listed([f"stream {index}" for index in others])
-        text = f"{len(others)} more video stream{plural} {verb} left out: {named}"
-        found.insert(0, JobWarning(WarningCode.VIDEO_LEFT_OUT, text))
+    if facts.omitted:
+        named = _listed(
+            [f"stream {each.index} ({_OMITTED[each.why].format(each.kind)})" for each in facts.omitted]
+        )
+        found.insert(0, JobWarning(WarningCode.STREAMS_LEFT_OUT, f"left out: {named}"))
     colours = [] if facts.video.still else _of_colours(facts.video, profile)
     return [*map(of_damage, facts.damage), *found, *colours]
 
@@ -60,6 +65,8 @@ def of_damage(damage: Damage) -> JobWarning:
     match damage.kind:
         case "hole":
             text = f"the source has a gap at {at}: {damage.length_s:.1f} s are missing"
+        case "restart":
+            text = f"the clock of the source goes back at {at}: what follows may be missing"
         case "corrupt":
             text = f"the source has packets with errors, the first at {at}"
         case "pictures":

@@ -159,12 +159,25 @@ class Chapter:
 class Damage:
     """One kind of damage in the data of a source."""
 
-    kind: Literal["hole", "corrupt", "cut", "pictures", "sound"]
-    """A gap without packets, packets with errors, a truncated file, decoding errors in video or in audio."""
+    kind: Literal["hole", "corrupt", "restart", "cut", "pictures", "sound"]
+    """A gap without packets, packets with errors, a clock that goes back where ffmpeg does not correct it, a
+    truncated file, decoding errors in video or in audio."""
     at_s: float
     """Its start in seconds from the first picture; for decoding errors accurate to about a second."""
     length_s: float = 0.0
     """Of a hole, or of what a truncated file lacks of the length it declares, in seconds; 0 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedStream:
+    """One stream of which nothing is published."""
+
+    index: int
+    kind: str
+    """As ffmpeg names it, in lower case: `audio`."""
+    why: Literal["other", "programme", "late"]
+    """It is not the default video, belongs to another programme than that, or begins after the first seconds,
+    in which ffmpeg looks for streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +198,16 @@ class SourceFacts:
     """Of sound alone its cover, see `VideoTrack.still`."""
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
-    other_videos: tuple[int, ...] = ()
-    """Stream indices of videos that are not transcoded, attached pictures aside."""
+    omitted: tuple[OmittedStream, ...] = ()
+    """Streams that are not looked at."""
     chapters: tuple[Chapter, ...] | None = ()
     """In the order of their starts; None if they were only counted, by an earlier version."""
     captions: bool = False
     """The video carries closed captions (CEA-608 or 708)."""
     linear: bool = False
     """It has to be decoded from its start: its timestamps jump, or seeking is inaccurate."""
+    pause_s: float = 0.0
+    """The longest pause of the pictures in seconds that ffmpeg would take for a jump of the clock."""
     damage: tuple[Damage, ...] = ()
     """The first of each kind."""
     measured: bool = False
@@ -228,7 +243,7 @@ class SourceFacts:
                 SubtitleTrack(**track | {"canvas": tuple(track.get("canvas", (0, 0)))})
                 for track in data["subtitles"]
             ),
-            "other_videos": tuple(data.get("other_videos", ())),
+            "omitted": tuple(OmittedStream(**each) for each in data.get("omitted", ())),
             "damage": tuple(Damage(**each) for each in data["damage"]),
             "chapters": () if listed == 0 else chapters,
         }

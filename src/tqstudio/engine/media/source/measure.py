@@ -17,6 +17,7 @@ from fractions import Fraction
 import av.error
 from av.audio.codeccontext import AudioCodecContext
 from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
@@ -26,6 +27,7 @@ from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, 
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
+from tqstudio.engine.media.source.streams import late, packets
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -46,8 +48,8 @@ _OTHER_RATE = Fraction(1002, 1000)
 # With a variable rate, the 10th percentile of the gaps decides: only a few outliers are dropped.
 _SHORT_GAPS = 0.1
 
-_JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg"})
-"""Formats whose clock may restart anywhere; in others, times come from an index."""
+_JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg", "ogg"})
+"""Formats whose clock may restart anywhere, which ffmpeg corrects; in others, times come from an index."""
 _CHECK_EVERY = 1000
 
 _END_TOLERANCE_S = 0.5
@@ -70,19 +72,20 @@ def measure(
         TqError: as `require_readable` if the file cannot be read to its end.
     """
     pictures = next((s for s in container.streams.video if s.index == facts.leading), None)
-    streams = (*([pictures] if pictures else []), *container.streams.audio)
+    known = {track.index for track in facts.audio}
+    streams = (*([pictures] if pictures else []), *(s for s in container.streams.audio if s.index in known))
     times = {s.index: PacketTimes(s, reordered=facts.container == "avi") for s in streams}
     # Sound of an unknown codec has no context; the header does not describe sound that begins late.
-    sounds = [s for s in container.streams.audio if s.codec_context is not None]
+    sounds = [s for s in streams if isinstance(s, AudioStream) and s.codec_context is not None]
     unknown = {s.index: s for s in sounds if not s.codec_context.sample_rate}
     clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
-    clock = clocks[facts.leading]
+    clock, others = clocks[facts.leading], [clocks[track.index] for track in facts.audio]
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
-    faults = PacketFaults(facts)
+    faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
     bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
-    reached = Fraction(0)
-    with contextlib.suppress(av.error.FFmpegError):
-        for number, packet in enumerate(container.demux()):
+    reached, breaks_off = Fraction(0), False
+    try:
+        for number, packet in enumerate(packets(container)):
             if number % _CHECK_EVERY == 0:
                 check()
             if not packet.size:
@@ -94,17 +97,21 @@ def measure(
             if packet.is_discard or packet.stream_index not in times:
                 continue
             times[packet.stream_index].add(packet)
-            clocks[packet.stream_index].add(packet)
+            is_leading = packet.stream_index == facts.leading
+            clocks[packet.stream_index].add(packet, others if is_leading else ())
             faults.add(packet)
-            if shapes and packet.stream_index == facts.leading:
+            if shapes and is_leading:
                 shapes.add(packet)
             elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
+    except av.error.FFmpegError:
+        breaks_off = True
     leading = times[facts.leading]
     leading.close()
     # Where it jumps, only the playing time says how long the source is.
     jumps = facts.container in _JUMPY_CONTAINERS and clock.jumps
     missing = () if jumps else _missing(path, facts, leading, reached)
+    cut = not missing and (breaks_off or is_cut(path, facts.container))
     rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
     video = facts.video
     if pictures and shapes:
@@ -130,10 +137,12 @@ def measure(
             bitmaps[track.index].apply(track) if track.index in bitmaps and not jumps else track
             for track in facts.subtitles
         ),
+        omitted=(*facts.omitted, *late(container)),
         linear=facts.linear or jumps,
+        pause_s=clock.pause_s if jumps else 0.0,
         damage=(
             *missing,
-            *faults.damage(steady=not video.vfr, cut=not missing and is_cut(path, facts.container)),
+            *faults.damage(steady=not video.vfr, cut=cut),
         ),
         measured=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 
 from av.packet import Packet
@@ -21,6 +22,8 @@ _OTHER_CLOCK_S = 10
 # Longer gaps between packets count as lost data.
 _HOLE_S = 0.5
 _HOLE_FRAMES = 4
+# From the pictures after a pause to the sound beside them in the file.
+_INTERLEAVED_S = 5
 
 
 class PacketTimes:
@@ -94,37 +97,59 @@ class StreamClock:
         self._other = round(_OTHER_CLOCK_S * self._ticks)
         self._last: int | None = None
         self._played = 0
+        self._jumped = Fraction(-1 << 40)
         self.jumps = False
         """Whether decode times went back, or ahead by more than a second."""
+        self.pause_s = 0.0
+        """The longest step in seconds that ffmpeg would take for a change of the clock, but is a pause."""
 
     @property
     def played_s(self) -> float:
         """Playing time in seconds if ffmpeg decodes it from the start and corrects the jumps."""
         return float(self._played / self._ticks)
 
-    def add(self, packet: Packet[Stream]) -> None:
-        """Record the decode time of the next packet."""
+    def add(self, packet: Packet[Stream], others: Iterable[StreamClock] = ()) -> None:
+        """Record the decode time of the next packet.
+
+        Args:
+            others: clocks that show, when this one is far ahead, whether that is a pause.
+        """
         length = packet.duration or self._frame
         if packet.dts is None or self._last is None:
             self._played += length
         else:
-            step = packet.dts - self._last
+            step, now = packet.dts - self._last, packet.dts / self._ticks
             # Some muxers write times that are a frame too early.
-            self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
-            self._played += step if 0 <= step <= self._other else length
+            if not -_JUMP_FRAMES * self._frame <= step <= self._jump:
+                self.jumps, self._jumped = True, now
+            if step > self._other and any(other._ran(self._last / self._ticks, now) for other in others):
+                self.pause_s = max(self.pause_s, float(step / self._ticks))
+                self._played += step
+            else:
+                self._played += step if 0 <= step <= self._other else length
         self._last = self._last if packet.dts is None else packet.dts
+
+    def _ran(self, begin: Fraction, end: Fraction) -> bool:
+        """Whether it went on without a jump between two times, in seconds."""
+        return (
+            self._last is not None
+            and self._last / self._ticks > end - _INTERLEAVED_S
+            and self._jumped < begin
+        )
 
 
 class PacketFaults:
     """Collects damage that shows in the packets: errors, holes between them, truncation within one."""
 
-    def __init__(self, facts: SourceFacts) -> None:
-        self._facts = facts
+    def __init__(self, facts: SourceFacts, *, restarts: bool) -> None:
+        """With `restarts`, a clock that goes back is no damage."""
+        self._facts, self._restarts = facts, restarts
         self._video = facts.video.index
         self._hole = {self._video: max(_HOLE_S, _HOLE_FRAMES / float(facts.video.fps))}
         self._last: dict[int, float] = {}
         self._holes: dict[int, Damage] = {}
         self._corrupt: Damage | None = None
+        self._restart: Damage | None = None
 
     def add(self, packet: Packet[Stream]) -> None:
         """Check the next packet in decode order."""
@@ -139,6 +164,8 @@ class PacketFaults:
             missing_s = at_s - last_s
             if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
                 self._holes[index] = Damage("hole", last_s, missing_s)
+        if last_s is not None and at_s < last_s - _HOLE_S and not self._restarts:
+            self._restart = self._restart or Damage("restart", last_s)
         self._last[index] = at_s + float((packet.duration or 0) * packet.time_base)
         if packet.is_corrupt and self._corrupt is None:
             self._corrupt = Damage("corrupt", at_s)
@@ -153,6 +180,8 @@ class PacketFaults:
         end_s = max(self._last.values(), default=0.0)
         holes = [hole for index, hole in self._holes.items() if steady or index != self._video]
         found = [min(holes, key=lambda hole: hole.at_s)] if holes else []
+        if self._restart:
+            found.append(self._restart)
         # The truncated last packet is marked corrupt too: do not report it twice.
         if self._corrupt and not (cut and self._corrupt.at_s > end_s - _HOLE_S):
             found.append(self._corrupt)

@@ -19,7 +19,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.source import chapters, colour, languages, picture_shapes, source_file
+from tqstudio.engine.media.source import chapters, colour, languages, picture_shapes, source_file, streams
 from tqstudio.engine.media.source.cut import mp3_length_s
 from tqstudio.engine.media.source.facts import (
     NO_PICTURE,
@@ -33,6 +33,12 @@ from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
+# As of every ffmpeg command. Formats without an option ignore it.
+_OPTIONS = {
+    "protocol_whitelist": source_file.PROTOCOLS,
+    "format_whitelist": source_file.FORMATS,
+    "merge_pmt_versions": "1",
+}
 # Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
 # Captions are in all pictures or in none; some begin with the programme, after a few seconds.
@@ -76,7 +82,7 @@ def open_source(path: bytes) -> InputContainer:
     try:
         return av.open(
             source_file.url(source_file.to_open(path)),
-            options={"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": source_file.FORMATS},
+            options=_OPTIONS,
             metadata_errors="replace",
         )
     except av.error.FFmpegError as error:
@@ -114,6 +120,9 @@ def probe_head(path: bytes) -> SourceFacts:
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
+    videos = streams.videos(container)
+    omitted = streams.beside(container, videos)
+    left_out = {stream.index for stream in omitted}
     duration_s = (container.duration or 0) / 1_000_000
     facts = SourceFacts(
         container=container.format.name,
@@ -122,13 +131,14 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
         size=size,
         video=NO_PICTURE,
-        audio=tuple(_audio_track(audio) for audio in container.streams.audio),
-        subtitles=tuple(_subtitle_track(sub) for sub in container.streams.subtitles),
+        audio=tuple(_audio_track(s) for s in container.streams.audio if s.index not in left_out),
+        subtitles=tuple(_subtitle_track(s) for s in container.streams.subtitles if s.index not in left_out),
+        omitted=omitted,
         chapters=chapters.read(container),
     )
-    if not (videos := _videos(container)):
+    if not videos:
         return replace(facts, video=_cover(path, container, facts))
-    stream, *others = videos
+    stream = videos[0]
     if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
         text = f"the video codec of {display(path)} cannot be decoded by this build"
         raise TqError(ErrorCode.UNSUPPORTED, text)
@@ -145,16 +155,9 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     return replace(
         facts,
         video=video,
-        other_videos=tuple(other.index for other in others),
         linear=reordered,
         captions=_has_captions(path, stream.index),
     )
-
-
-def _videos(container: InputContainer) -> list[VideoStream]:
-    """The video streams, the default one first; attached cover pictures do not count."""
-    streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-    return sorted(streams, key=lambda stream: not _default(stream))
 
 
 def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:
@@ -210,8 +213,8 @@ def _first_picture(
 def _has_captions(path: bytes, index: int) -> bool:
     """Whether the first packets of a video stream carry closed captions (ATSC A/53 part 4)."""
     with open_source(path) as container:
-        packets = itertools.islice(container.demux(container.streams[index]), _CAPTION_PACKETS)
-        return any(_CAPTIONS in bytes(packet) for packet in packets)
+        first = itertools.islice(streams.packets(container, container.streams[index]), _CAPTION_PACKETS)
+        return any(_CAPTIONS in bytes(packet) for packet in first)
 
 
 def _is_scrambled(path: bytes) -> bool:
@@ -233,7 +236,7 @@ def _encrypted(path: bytes, scheme: str) -> TqError:
 
 def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any]:
     """Decode a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
-    for number, packet in enumerate(container.demux(stream)):
+    for number, packet in enumerate(streams.packets(container, stream)):
         if packet.has_sidedata("encryption_info"):
             # Decoding would at best give noise. The data begin with the scheme, such as `cenc`.
             scheme = bytes(packet.get_sidedata("encryption_info"))[:4]

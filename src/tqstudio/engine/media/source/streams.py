@@ -1,0 +1,86 @@
+"""Lists the streams of a source and demuxes them: which belong together, and which begin later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import av.logging
+from av.container import InputContainer
+from av.packet import Packet
+from av.stream import Disposition, Stream
+from av.video.stream import VideoStream
+
+from tqstudio.engine.media.source.facts import OmittedStream
+
+_PRINTED = re.compile(r"^  (?:Program (\d+)|No Program|Stream #0:(\d+)[^:]*: (\w+))", re.MULTILINE)
+_PUBLISHED = ("video", "audio", "subtitle")
+
+
+class _Printed(NamedTuple):
+    kind: str
+    programmes: frozenset[str]
+    """Of an MPEG-TS; empty for a stream of none."""
+
+
+def videos(container: InputContainer) -> list[VideoStream]:
+    """The video streams, the default one first; attached cover pictures do not count."""
+    streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+    return sorted(streams, key=lambda stream: not stream.disposition & Disposition.default)
+
+
+def beside(container: InputContainer, found: Sequence[VideoStream]) -> tuple[OmittedStream, ...]:
+    """The videos but the first one, and what belongs to other programmes than that."""
+    omitted = [OmittedStream(video.index, "video", "other") for video in found[1:]]
+    streams = _printed(container)
+    if found and (own := streams[found[0].index].programmes):
+        omitted += [
+            OmittedStream(index, stream.kind, "programme")
+            for index, stream in streams.items()
+            if stream.kind in _PUBLISHED[1:] and stream.programmes and not stream.programmes & own
+        ]
+    return tuple(omitted)
+
+
+def late(container: InputContainer) -> tuple[OmittedStream, ...]:
+    """The streams that were found after the container was opened; call after the last packet."""
+    known = {stream.index for stream in container.streams}
+    return tuple(
+        OmittedStream(index, stream.kind, "late")
+        for index, stream in _printed(container).items()
+        if index not in known and stream.kind in _PUBLISHED
+    )
+
+
+def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[Stream]]:
+    """Demux the given streams, by default all that were found when the container was opened.
+
+    PyAV 18.1 reads beyond its own array at the end if more have been found, and may raise IndexError.
+    """
+    demuxed = container.demux(streams)
+    while True:
+        try:
+            packet = next(demuxed)
+        except (StopIteration, IndexError):
+            return
+        yield packet
+
+
+def _printed(container: InputContainer) -> dict[int, _Printed]:
+    """The streams by their index as ffmpeg prints them: PyAV exposes neither programmes nor late streams."""
+    av.logging.set_level(av.logging.INFO)
+    try:
+        text = container.dumps_format()  # type: ignore[attr-defined]
+    finally:
+        av.logging.set_level(None)
+    found: dict[int, _Printed] = {}
+    programme = frozenset[str]()
+    for number, index, kind in _PRINTED.findall(text):
+        if not index:
+            programme = frozenset((number,)) if number else frozenset()
+        elif int(index) in found:
+            found[int(index)] = _Printed(kind.lower(), programme | found[int(index)].programmes)
+        else:
+            found[int(index)] = _Printed(kind.lower(), programme)
+    return found

@@ -1,0 +1,111 @@
+"""Which streams of a source are found, and how long they are when the clock restarts within them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.warnings import of_source
+from tqstudio.engine.media.source.facts import OmittedStream, SourceFacts
+from tqstudio.engine.media.source.probe import probe, probe_head
+
+from .conftest import run_ffmpeg
+
+_PICTURES = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=3")
+_X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
+
+
+def _tone(pitch: int, seconds: int = 3, layout: str = "stereo", rate: int = 48000) -> tuple[str, ...]:
+    tone = "|".join([f"0.3*sin(2*PI*{pitch}*t)"] * (2 if layout == "stereo" else 1))
+    return "-f", "lavfi", "-i", f"aevalsrc='{tone}':c={layout}:s={rate}:d={seconds}"
+
+
+def _part(ffmpeg: FFmpeg, path: Path, *arguments: str) -> bytes:
+    run_ffmpeg(ffmpeg, *arguments, str(path))
+    return path.read_bytes()
+
+
+def _probed(path: Path) -> SourceFacts:
+    facts = probe(os.fsencode(path))
+    assert SourceFacts.from_json(facts.to_json()) == facts
+    return facts
+
+
+def _warned(facts: SourceFacts) -> list[str]:
+    return [warning.text for warning in of_source(facts, profiles.load("web"))]
+
+
+def test_tracks_of_another_programme_are_left_out(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "two.ts"
+    run_ffmpeg(
+        ffmpeg,
+        *(*_tone(400), *_PICTURES, *_tone(500), *_PICTURES, *_tone(600)),
+        *("-map", "0", "-map", "1", "-map", "2", "-map", "3", "-map", "4", *_X264, "-c:a", "aac"),
+        *("-program", "st=0", "-program", "st=1:st=2", "-program", "st=3:st=4", str(path)),
+    )
+    facts = probe_head(os.fsencode(path))
+    assert (facts.video.index, [track.index for track in facts.audio]) == (1, [2])
+    assert set(facts.omitted) == {
+        OmittedStream(0, "audio", "programme"),
+        OmittedStream(3, "video", "other"),
+        OmittedStream(4, "audio", "programme"),
+    }
+    [text] = _warned(facts)
+    assert "stream 3 (another video)" in text
+    assert "stream 0 (audio of another programme)" in text
+
+
+def test_a_track_that_begins_late_is_left_out(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    """After the 5 MB in which ffmpeg looks for streams; it also reads the end of the file."""
+    noise = ("-f", "lavfi", "-i", "color=s=640x360:r=25:d=3,noise=alls=100:allf=t")
+    dense = ("-c:v", "mpeg2video", "-q:v", "1", "-c:a", "aac", "-muxdelay", "0", "-output_ts_offset")
+    one = (*noise, *_tone(500))
+    first, last = (_part(ffmpeg, tmp_path / f"{at_s}.ts", *one, *dense, f"{at_s}") for at_s in (10, 16))
+    assert len(first) > 6_000_000
+    two = (*one, *_tone(600), "-map", "0", "-map", "1", "-map", "2")
+    path = tmp_path / "late.ts"
+    path.write_bytes(first + _part(ffmpeg, tmp_path / "13.ts", *two, *dense, "13") + last)
+    facts = _probed(path)
+    assert [track.index for track in facts.audio] == [1]
+    assert facts.omitted == (OmittedStream(2, "audio", "late"),)
+    assert facts.duration_s == pytest.approx(9, abs=0.2)
+    assert "begins after the first seconds" in _warned(facts)[0]
+
+
+@pytest.mark.parametrize("codec", ["libopus", "libvorbis", "flac"])
+def test_sound_whose_clock_restarts_is_published_whole(ffmpeg: FFmpeg, tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "chained.ogg"
+    parts = [_part(ffmpeg, tmp_path / f"{pitch}.ogg", *_tone(pitch), "-c:a", codec) for pitch in (500, 600)]
+    path.write_bytes(b"".join(parts))
+    facts = _probed(path)
+    assert facts.linear
+    assert facts.duration_s == pytest.approx(6, abs=0.1)
+    assert not facts.damage
+
+
+def test_sound_that_ffmpeg_cannot_follow_breaks_off(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "chained.ogg"
+    parts = [
+        _part(ffmpeg, tmp_path / f"{layout}.ogg", *_tone(500, layout=layout), "-c:a", "libvorbis")
+        for layout in ("stereo", "mono")
+    ]
+    path.write_bytes(b"".join(parts))
+    [damage] = _probed(path).damage
+    assert (damage.kind, damage.at_s) == ("cut", pytest.approx(3, abs=0.1))
+
+
+@pytest.mark.parametrize(("ending", "header"), [("mkv", 0), ("flv", 13)])
+def test_a_clock_that_goes_back_is_damage_where_nothing_corrects_it(
+    ffmpeg: FFmpeg, tmp_path: Path, ending: str, header: int
+) -> None:
+    path = tmp_path / f"twice.{ending}"
+    part = _part(ffmpeg, tmp_path / f"once.{ending}", *_PICTURES, *_tone(500), *_X264, "-c:a", "aac")
+    path.write_bytes(part + part[header:])
+    facts = _probed(path)
+    [damage] = [each for each in facts.damage if each.kind == "restart"]
+    assert damage.at_s == pytest.approx(3, abs=0.2)
+    assert "goes back at 0:0" in _warned(facts)[0]
