@@ -189,6 +189,45 @@ def test_surround_is_kept_beside_its_downmix(
     assert mixed.loud(1, centre, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("layout", "heard"),
+    [("3.0", {0: 300, 1: 600, 2: 900}), ("quad", {0: 300, 1: 600, 4: 900, 5: 1200})],
+)
+def test_other_layouts_become_five_one(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, layout: str, heard: dict[int, int]
+) -> None:
+    mix = "|".join(f"0.3*sin(2*PI*{hertz}*t)" for hertz in heard.values())
+    inputs = ["-f", "lavfi", "-i", f"aevalsrc={mix}:s={RATE}:d={SECONDS}:c={layout}"]
+    source = film(ffmpeg, tmp_path / "film.mkv", inputs, "-c:a", "flac")
+    made = encode(source, replace(one, audio_surround="aac"))
+    run_to_end(made)
+    assert made.state == "done", made.error
+    kept = hear(audio_of(made)["audio-und-surround"])
+    assert len(kept.samples) == 6
+    for channel, hertz in heard.items():
+        assert kept.loud(channel, hertz, 2.0)
+
+
+def test_mono_tracks_of_a_mov_file_that_are_named_left_and_right_are_joined(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    sides = [f"-filter:a:{number}" for number in range(3)], ["pan=FL|c0=c0", "pan=FR|c0=c0", "pan=mono|c0=c0"]
+    source = film(
+        ffmpeg,
+        tmp_path / "pair.mov",
+        [*tone(500), *tone(1000), *tone(1500)],
+        *(word for pair in zip(*sides, strict=True) for word in pair),
+        *("-c:a", "pcm_s16le"),
+    )
+    made = encode(source, one)
+    run_to_end(made)
+    pair, alone = (hear(state) for state in audio_of(made).values())
+    assert (len(pair.samples), len(alone.samples)) == (2, 1)
+    assert pair.loud(0, 500, 2.0)
+    assert pair.loud(1, 1000, 2.0)
+    assert not pair.loud(0, 1000, 2.0)
+
+
 def test_mono_pairs_of_an_mxf_file_are_joined(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -109,3 +109,19 @@ def test_a_clock_that_goes_back_is_damage_where_nothing_corrects_it(
     [damage] = [each for each in facts.damage if each.kind == "restart"]
     assert damage.at_s == pytest.approx(3, abs=0.2)
     assert "goes back at 0:0" in _warned(facts)[0]
+
+
+def test_pictures_that_are_shown_much_later_than_decoded_are_no_damage(
+    ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    """The first packets of Matroska have presentation times alone."""
+    path = tmp_path / "slow.mkv"
+    slow = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=5:d=20", "-c:v", "libx265", "-x265-params")
+    run_ffmpeg(ffmpeg, *slow, "log-level=error", str(path))
+    assert _probed(path).damage == ()
+
+
+def test_a_language_that_looks_like_a_stream_is_none(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "odd.mkv"
+    run_ffmpeg(ffmpeg, *_PICTURES, *_X264, "-metadata:s:v:0", "language=en:GB", str(path))
+    assert _probed(path).omitted == ()

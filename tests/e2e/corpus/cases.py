@@ -380,10 +380,11 @@ CASES = [
         sound_late_s=0.6,
     ),
     Case("tags-change.ts", _AS_BT709, then=_AS_BT601, quick=True),
+    Case("tagged-later.ts", (*X264, "-vf", BT709, *AAC), then=_AS_BT709, size="1280x720", seconds=1.6),
+    Case("range-tagged-later.ts", then=(*X264, "-color_range", "tv", *AAC)),
     Case("tags-jump.ts", _AS_BT709, then=_AS_BT601, jump_s=100),
     Case("hdr-later.ts", _AS_BT709, then=_AS_PQ, warnings=frozenset({"COLOURS_CHANGE"}), colours=0),
     Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
-    Case("pids-change.ts", then=(*X264, *AAC, "-streamid", "1:0x180")),
     Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
     # Other streams
     Case("cover.mp4", remux=_with_cover),

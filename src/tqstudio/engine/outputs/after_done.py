@@ -52,6 +52,7 @@ _FINAL = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 """Errors of sources that stay where they are; after any other it is tried again."""
 _LACKING = frozenset(
     (
+        WarningCode.STREAMS_LEFT_OUT,
         WarningCode.RENDITION_LEFT_OUT,
         WarningCode.AUDIO_UNREADABLE,
         WarningCode.SOURCE_DAMAGED,

@@ -229,5 +229,5 @@ def _media(group: Element, folder: Path, row: PublishedRow, more: dict[str, str]
     )
     listed = SubElement(template, "SegmentTimeline")
     durations = [file.duration_s for file in row.files]
-    for entry in dash.timeline(durations, init.timescale, first.first_pts):
+    for entry in dash.timeline(durations, init.timescale, first.tfdt):
         SubElement(listed, "S", entry)

@@ -7,7 +7,6 @@ options; it sorts the options of each file, which makes no difference to ffmpeg.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -42,15 +41,12 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
     # The filters accept a change of size; if ffmpeg rebuilt them, they would lose their state.
     keep = {"reinit_filter": 0} if facts.video.varies else {}
     # What ffmpeg takes for a change of the clock.
-    pauses = {"dts_delta_threshold": math.ceil(facts.pause_s) + 1} if facts.linear and facts.pause_s else {}
-    # New PIDs of a programme continue its streams.
-    joined = {"merge_pmt_versions": 1} if facts.container == "mpegts" else {}
+    pauses = {"dts_delta_threshold": facts.pause_s} if facts.linear and facts.pause_s else {}
     return compiler.input(
         SOURCE,
         **clock,
         **keep,
         **pauses,
-        **joined,
         **input_options(threads),
         **more,
         # An accurate seek starts at the wrong frame if the frame rate of the source varies.

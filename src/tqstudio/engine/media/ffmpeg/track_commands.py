@@ -41,8 +41,8 @@ SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidec
 _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
 _DECODED = "decoded-"
 _MEASURE = {"peak": "true", "framelog": "verbose"}
-_LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
-"""ffmpeg's default layout by number of channels."""
+_LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
+"""ffmpeg's name of the layout by number of channels."""
 
 
 def audio_command(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
@@ -19,6 +18,8 @@ DOWNMIX_PEAK = 0.84
 _EAC3_CHANNELS = 6
 """Channels that ffmpeg's E-AC-3 encoder supports."""
 _AAC_CHANNELS = 8
+_LAYOUTS = (1, 2, 6, 8)
+"""Channels of the layouts that players know: mono, stereo, 5.1, 7.1."""
 _QUALITIES_KBPS = (192, 128, 64)
 """Of sound alone."""
 _LEAST_KBPS = 32
@@ -39,7 +40,7 @@ class AudioRendition:
     `128k`, and `audio-de-128k` of other tracks."""
     track: AudioTrack
     channels: int
-    """Published channels: those of the track, at most those of the profile."""
+    """Published channels: those of a layout that has all of the track, at most those of the profile."""
     codec: Codec = "aac"
     bitrate_kbps: int = 128
     default: bool = True
@@ -91,7 +92,7 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
         mixed = AudioRendition(
             name=name,
             track=track,
-            channels=min(channels, profile.audio_channels),
+            channels=_published(channels, profile.audio_channels),
             bitrate_kbps=profile.audio_bitrate_kbps,
             default=not found,
             right=right,
@@ -121,7 +122,7 @@ def _qualities(
             rates.append(rate)
     found: list[AudioRendition] = []
     for name, (track, right) in zip(names, sounds, strict=True):
-        channels = min(track.channels if right is None else 2, profile.audio_channels)
+        channels = _published(track.channels if right is None else 2, profile.audio_channels)
         default, prefix = not found, f"{name}-" if found else ""
         found += [
             AudioRendition(f"{prefix}{rate}k", track, channels, "aac", rate, default, right)
@@ -137,7 +138,7 @@ def is_readable(track: AudioTrack) -> bool:
 
 def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
     codec: Codec = "eac3" if profile.audio_surround == "eac3" else "aac"
-    channels = min(mixed.track.channels, _EAC3_CHANNELS if codec == "eac3" else _AAC_CHANNELS)
+    channels = _published(mixed.track.channels, _EAC3_CHANNELS if codec == "eac3" else _AAC_CHANNELS)
     return AudioRendition(
         name=f"{mixed.name}{SURROUND}",
         track=mixed.track,
@@ -149,19 +150,32 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
     )
 
 
-def _joined(facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]) -> list[_Sound]:
-    """List the usable tracks, and join the mono tracks of an MXF file to stereo pairs, in their order.
+def _published(channels: int, most: int) -> int:
+    """The channels as which a sound is published, of at most so many: 3.0 and 4.0 as 5.1."""
+    allowed = [each for each in _LAYOUTS if each <= most]
+    return next((each for each in allowed if each >= channels), allowed[-1])
 
-    Broadcasters store the channels of a pair apart. One channel of a pair alone is published as it is.
+
+def _joined(facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]) -> list[_Sound]:
+    """List the usable tracks, and join mono tracks to stereo pairs.
+
+    Broadcasters store the channels of a pair apart: in MXF and GXF two after each other if all are mono, in
+    MOV two that are named so. One channel of a pair alone is published as it is.
     """
-    tracks = facts.audio
-    if not (facts.container.startswith("mxf") and all(track.channels == 1 for track in tracks)):
-        return [(track, None) for track in tracks if is_usable(track)]
+    in_order = facts.container in ("mxf", "mxf_opatom", "gxf") and all(
+        track.channels == 1 for track in facts.audio
+    )
     found: list[_Sound] = []
-    for left, right in zip_longest(tracks[::2], tracks[1::2]):
-        is_pair = right is not None and (left.language, left.role) == (right.language, right.role)
+    rest = list(facts.audio)
+    while rest:
+        left, right = rest.pop(0), rest[0] if rest else None
+        if right is None or not (in_order or (left.side, right.side) == ("FL", "FR")):
+            found += [(left, None)] if is_usable(left) else []
+            continue
+        del rest[0]
+        is_pair = (left.language, left.role) == (right.language, right.role)
         if is_pair and is_usable(left) and is_usable(right):
             found.append((left, right))
         else:
-            found += [(track, None) for track in (left, right) if track is not None and is_usable(track)]
+            found += [(track, None) for track in (left, right) if is_usable(track)]
     return found

@@ -314,13 +314,18 @@ def _described(read: Colour) -> tuple[str, dict[str, Any]]:
 
 
 def first_tags(video: VideoTrack) -> dict[str, Any]:
-    """The options of `scale` that convert pictures whose tags change to those of the first picture."""
+    """The options of `scale` by which pictures whose tags change get those of the first picture.
+
+    They are converted if they follow their tags; others keep their values.
+    """
     read = colour_of(video)
-    if not video.follows_tags or read.matrix == RGB:
+    if read.matrix == RGB:
         return {}
     # It knows constant luminance by no name, and both systems of BT.601 by one.
     matrix = {BT601_525: BT601_625, BT2020_CL: BT2020}.get(read.matrix, read.matrix)
-    return {"out_color_matrix": matrix, "out_range": "full" if read.full_range else "limited"}
+    tags = {"color_matrix": matrix, "range": "full" if read.full_range else "limited"}
+    ends = ("out",) if video.follows_tags else ("in", "out")
+    return {f"{end}_{name}": value for end in ends for name, value in tags.items()}
 
 
 def to_jpeg(width: int, height: int) -> Filters:

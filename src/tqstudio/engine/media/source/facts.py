@@ -108,6 +108,8 @@ class AudioTrack:
     """End of the last sample in source time (seconds)."""
     bitrate: int = 0
     """Bits per second; 0 if not measured."""
+    side: str = ""
+    """Of a mono track, what the file states: `FL` and `FR` are the channels of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,8 @@ class SourceFacts:
     """The video carries closed captions (CEA-608 or 708)."""
     linear: bool = False
     """It has to be decoded from its start: its timestamps jump, or seeking is inaccurate."""
-    pause_s: float = 0.0
-    """The longest pause of the pictures in seconds that ffmpeg would take for a jump of the clock."""
+    pause_s: int = 0
+    """Steps of the clock up to this are pauses of the pictures, in seconds; 0 for ffmpeg's own limit."""
     damage: tuple[Damage, ...] = ()
     """The first of each kind."""
     measured: bool = False

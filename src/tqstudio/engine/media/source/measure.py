@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -104,8 +105,10 @@ def measure(
                 shapes.add(packet)
             elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
+    except av.error.PatchWelcomeError:
+        breaks_off = True  # such as sound whose channels change in Ogg
     except av.error.FFmpegError:
-        breaks_off = True
+        pass
     leading = times[facts.leading]
     leading.close()
     # Where it jumps, only the playing time says how long the source is.
@@ -116,20 +119,20 @@ def measure(
     video = facts.video
     if pictures and shapes:
         if jumps:
-            video = replace(video, duration_s=clock.played_s, own_duration=True)
+            video = replace(video, duration_s=clock.played_s(clock.pause_s), own_duration=True)
         elif leading.end is not None:
             video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
         video = shapes.apply(video)
     return replace(
         facts,
-        duration_s=clock.played_s if jumps else _length_s(times),
+        duration_s=clock.played_s(clock.pause_s) if jumps else _length_s(times),
         video=video,
         audio=tuple(
             _audio(
                 track,
                 times[track.index],
                 rates.get(track.index, (0, 0)),
-                clocks[track.index].played_s if jumps else None,
+                clocks[track.index].played_s(clock.pause_s) if jumps else None,
             )
             for track in facts.audio
         ),
@@ -139,7 +142,7 @@ def measure(
         ),
         omitted=(*facts.omitted, *late(container)),
         linear=facts.linear or jumps,
-        pause_s=clock.pause_s if jumps else 0.0,
+        pause_s=clock.pause_s if jumps else 0,
         damage=(
             *missing,
             *faults.damage(steady=not video.vfr, cut=cut),
@@ -228,6 +231,14 @@ def channels_of(described: AudioCodecContext | AudioFrame) -> int:
     layout = described.layout
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
     return int(layout.nb_channels)
+
+
+def side_of(described: AudioCodecContext) -> str:
+    """The name of the only channel of a mono codec, such as `FL`; empty for any other layout."""
+    layout = described.layout
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    named = re.fullmatch(r"1 channels \((\w+)\)", str(layout.name))
+    return named[1] if named else ""
 
 
 def tolerance_s(seconds: float, linear: bool) -> float:

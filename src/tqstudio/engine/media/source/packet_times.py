@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import struct
 from collections import Counter
 from collections.abc import Iterable
@@ -95,18 +96,22 @@ class StreamClock:
         self._frame = max(1, round(self._ticks / fps))
         self._jump = max(round(_JUMP_S * self._ticks), _JUMP_FRAMES * self._frame)
         self._other = round(_OTHER_CLOCK_S * self._ticks)
+        self._ahead: list[tuple[int, int]] = []
+        """Steps ahead by more than that, and what is played of them if the clock has changed."""
         self._last: int | None = None
         self._played = 0
         self._jumped = Fraction(-1 << 40)
         self.jumps = False
         """Whether decode times went back, or ahead by more than a second."""
-        self.pause_s = 0.0
-        """The longest step in seconds that ffmpeg would take for a change of the clock, but is a pause."""
+        self.pause_s = 0
+        """Seconds: steps ahead up to this are pauses, although ffmpeg takes them for changes of the clock."""
 
-    @property
-    def played_s(self) -> float:
-        """Playing time in seconds if ffmpeg decodes it from the start and corrects the jumps."""
-        return float(self._played / self._ticks)
+    def played_s(self, pause_s: int) -> float:
+        """Playing time in seconds if ffmpeg decodes it from the start and corrects jumps above `pause_s`."""
+        most = pause_s * self._ticks
+        return float(
+            (self._played + sum(step if step <= most else own for step, own in self._ahead)) / self._ticks
+        )
 
     def add(self, packet: Packet[Stream], others: Iterable[StreamClock] = ()) -> None:
         """Record the decode time of the next packet.
@@ -120,13 +125,14 @@ class StreamClock:
         else:
             step, now = packet.dts - self._last, packet.dts / self._ticks
             # Some muxers write times that are a frame too early.
-            if not -_JUMP_FRAMES * self._frame <= step <= self._jump:
-                self.jumps, self._jumped = True, now
-            if step > self._other and any(other._ran(self._last / self._ticks, now) for other in others):
-                self.pause_s = max(self.pause_s, float(step / self._ticks))
+            self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
+            if 0 <= step <= self._other:
                 self._played += step
             else:
-                self._played += step if 0 <= step <= self._other else length
+                self._jumped = now
+                self._ahead.append((step, length) if step > 0 else (length, length))
+            if step > self._other and any(other._ran(self._last / self._ticks, now) for other in others):
+                self.pause_s = max(self.pause_s, math.ceil(step / self._ticks) + 1)
         self._last = self._last if packet.dts is None else packet.dts
 
     def _ran(self, begin: Fraction, end: Fraction) -> bool:
@@ -146,10 +152,11 @@ class PacketFaults:
         self._facts, self._restarts = facts, restarts
         self._video = facts.video.index
         self._hole = {self._video: max(_HOLE_S, _HOLE_FRAMES / float(facts.video.fps))}
-        self._last: dict[int, float] = {}
+        self._last: dict[tuple[int, bool], float] = {}
         self._holes: dict[int, Damage] = {}
         self._corrupt: Damage | None = None
         self._restart: Damage | None = None
+        self._decoded: dict[int, float] = {}
 
     def add(self, packet: Packet[Stream]) -> None:
         """Check the next packet in decode order."""
@@ -159,14 +166,19 @@ class PacketFaults:
         if ticks is None or packet.time_base is None:
             return
         at_s = float(ticks * packet.time_base - self._facts.video.first_pts_s)
-        last_s = self._last.get(index)
+        # The first packets of some files have presentation times alone, which are later.
+        clock = index, packet.dts is None
+        last_s = self._last.get(clock)
         if last_s is not None and index not in self._holes:
             missing_s = at_s - last_s
             if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
                 self._holes[index] = Damage("hole", last_s, missing_s)
-        if last_s is not None and at_s < last_s - _HOLE_S and not self._restarts:
-            self._restart = self._restart or Damage("restart", last_s)
-        self._last[index] = at_s + float((packet.duration or 0) * packet.time_base)
+        if packet.dts is not None and not self._restarts:
+            before_s = self._decoded.get(index, at_s)
+            if at_s < before_s - _HOLE_S:
+                self._restart = self._restart or Damage("restart", before_s)
+            self._decoded[index] = at_s
+        self._last[clock] = at_s + float((packet.duration or 0) * packet.time_base)
         if packet.is_corrupt and self._corrupt is None:
             self._corrupt = Damage("corrupt", at_s)
 

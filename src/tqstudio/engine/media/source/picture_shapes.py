@@ -59,7 +59,7 @@ class PictureShapes:
         self._aspects: list[tuple[Fraction, Fraction]] = []
         self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
         self._interlaced = video.interlaced
-        self._looks: dict[tuple[str, int, colour.Colour], float] = {}
+        self._looks: dict[tuple[str, int, int, colour.Colour], float] = {}
 
     def add(self, packet: Packet[Stream]) -> None:
         """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
@@ -105,13 +105,14 @@ class PictureShapes:
         """The track with how its formats and colours change, if they do."""
         if len(self._looks) < 2:
             return video
-        (_, _, first), *_ = self._looks
-        changes = {at_s: look for (_, _, look), at_s in self._looks.items() if look != first}
+        (*_, first), *_ = self._looks
+        changes = {at_s: look for (*_, look), at_s in self._looks.items() if look != first}
         # ffmpeg reads untagged pictures as BT.601, and only converts between matrices and ranges.
+        as_601 = {*colour.BT601, colour.RGB}
         untagged = any(
-            tag == colour.UNSPECIFIED and look.matrix not in colour.BT601 for _, tag, look in self._looks
+            tag == colour.UNSPECIFIED and look.matrix not in as_601 for _, tag, _, look in self._looks
         )
-        matrices = len({look.matrix for _, _, look in self._looks}) > 1
+        matrices = len({look.matrix for *_, look in self._looks}) > 1
         other = [
             at_s for at_s, look in changes.items() if look.light != first.light or (matrices and untagged)
         ]
@@ -148,7 +149,8 @@ class PictureShapes:
             color_space=int(frame.colorspace),
             color_range=int(frame.color_range),
         )
-        look = described.pix_fmt, described.color_space, colour.colour_of(described)
+        tags = described.color_space, described.color_range
+        look = described.pix_fmt, *tags, colour.colour_of(described)
         self._looks.setdefault(look, float((frame.pts or 0) * self._base))
 
 

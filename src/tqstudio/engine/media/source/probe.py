@@ -29,16 +29,10 @@ from tqstudio.engine.media.source.facts import (
     VideoTrack,
     title_of,
 )
-from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
+from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure, side_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
-# As of every ffmpeg command. Formats without an option ignore it.
-_OPTIONS = {
-    "protocol_whitelist": source_file.PROTOCOLS,
-    "format_whitelist": source_file.FORMATS,
-    "merge_pmt_versions": "1",
-}
 # Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
 # Captions are in all pictures or in none; some begin with the programme, after a few seconds.
@@ -82,7 +76,7 @@ def open_source(path: bytes) -> InputContainer:
     try:
         return av.open(
             source_file.url(source_file.to_open(path)),
-            options=_OPTIONS,
+            options={"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": source_file.FORMATS},
             metadata_errors="replace",
         )
     except av.error.FFmpegError as error:
@@ -328,6 +322,7 @@ def _audio_track(stream: Any) -> AudioTrack:
     return AudioTrack(
         **_described(stream),
         channels=channels_of(context) if context else 0,
+        side=side_of(context) if context else "",
         sample_rate=(context.sample_rate or 0) if context else 0,
         role=role,
     )

@@ -14,7 +14,9 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.media.source.facts import OmittedStream
 
-_PRINTED = re.compile(r"^  (?:Program (\d+)|No Program|Stream #0:(\d+)[^:]*: (\w+))", re.MULTILINE)
+_PRINTED = re.compile(
+    r"^  (?:Program (\d+)|No Program|Stream #0:(\d+)(?:\[0x\w+\])?(?:\(.*?\))?: (\w+))", re.MULTILINE
+)
 _PUBLISHED = ("video", "audio", "subtitle")
 
 
@@ -22,6 +24,9 @@ class _Printed(NamedTuple):
     kind: str
     programmes: frozenset[str]
     """Of an MPEG-TS; empty for a stream of none."""
+
+
+_NONE = _Printed("", frozenset())
 
 
 def videos(container: InputContainer) -> list[VideoStream]:
@@ -34,7 +39,7 @@ def beside(container: InputContainer, found: Sequence[VideoStream]) -> tuple[Omi
     """The videos but the first one, and what belongs to other programmes than that."""
     omitted = [OmittedStream(video.index, "video", "other") for video in found[1:]]
     streams = _printed(container)
-    if found and (own := streams[found[0].index].programmes):
+    if found and (own := streams.get(found[0].index, _NONE).programmes):
         omitted += [
             OmittedStream(index, stream.kind, "programme")
             for index, stream in streams.items()
