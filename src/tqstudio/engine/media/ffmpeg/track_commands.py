@@ -144,7 +144,7 @@ def _compile(
 ) -> list[str]:
     """Compile a command that opens the source, and puts its sound on the timeline of the video.
 
-    Where the layout of a track changes, ffmpeg builds the filters behind the decoder again: they lose their
+    Where the layout of a track changes, ffmpeg builds the filters after the decoder again: they lose their
     state and would fill the start a second time. So a second graph fits the sound to the grid, which comes
     from a loopback decoder, always in one layout. Older versions of ffmpeg have no such decoder.
 

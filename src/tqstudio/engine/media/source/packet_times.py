@@ -136,7 +136,7 @@ class StreamClock:
         self._last = self._last if packet.dts is None else packet.dts
 
     def _ran(self, begin: Fraction, end: Fraction) -> bool:
-        """Whether it went on without a jump between two times, in seconds."""
+        """Whether it continued without a jump between two times, in seconds."""
         return (
             self._last is not None
             and self._last / self._ticks > end - _INTERLEAVED_S

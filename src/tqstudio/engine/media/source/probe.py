@@ -146,12 +146,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     video = _video_track(stream, frame, first_pts, facts, stated)
     video = replace(video, varies=video.varies or turns)
     colour.require_mappable(video, frame.side_data, display(path))
-    return replace(
-        facts,
-        video=video,
-        linear=reordered,
-        captions=_has_captions(path, stream.index),
-    )
+    return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
 
 
 def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:
