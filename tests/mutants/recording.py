@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 from sqlalchemy import event
 
 from tqstudio.engine import store
-from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.dialects import sqlite
 
 _STORE = str(Path(inspect.getfile(store)).parent)
 _NO_STATEMENTS = ("backup.py", "connection.py", "schema.py", "sqlite.py")

@@ -21,8 +21,8 @@ from tqstudio.engine.outputs import publisher, retention
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.store import events
-from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.tables import job
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.machine import quarantine, supervisors

@@ -22,7 +22,7 @@ from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.sqlite import engine_of
+from tqstudio.engine.store.dialects.sqlite import engine_of
 from tqstudio.errors import ErrorCode, TqError
 
 from .timekeeping import patched

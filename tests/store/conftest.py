@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import URL, ClauseElement, make_url
 
 from tqstudio.engine.retry import RetryRules
-from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import migrate
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.jobs import NewJob

@@ -14,8 +14,9 @@ from sqlalchemy.exc import OperationalError
 
 from damage import forget_in_indexes, forget_rows
 from databases import committed
-from tqstudio.engine.store.db import backup, connection, integrity, opening, sqlite
+from tqstudio.engine.store.db import backup, connection, integrity, opening
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode, TqError

@@ -19,11 +19,12 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from databases import committed
-from tqstudio.engine.store.db import schema, sqlite
+from tqstudio.engine.store.db import schema
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.db.tables import Job
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqstudio import path_checks
 from tqstudio.engine.store.db import errors, opening
-from tqstudio.engine.store.db.sqlite import open_raw
+from tqstudio.engine.store.dialects.sqlite import open_raw
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import CursorResult, Engine, Executable, text
 
-from tqstudio.engine.store.db import sqlite
+from tqstudio.engine.store.dialects import sqlite
 
 Row = tuple[Any, ...]
 Rows = CursorResult[*tuple[Any, ...]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.files.volumes import volume_of
-from tqstudio.engine.store.db.sqlite import BUSY_TIMEOUT_S
+from tqstudio.engine.store.dialects.sqlite import BUSY_TIMEOUT_S
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.units import size
 

@@ -6,10 +6,11 @@ import re
 
 from sqlalchemy import column, func, select, table, update
 
-from tqstudio.engine.store.db import sqlite, tables
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import NOT_INDEXED, indexed_by
 from tqstudio.engine.store.db.tables import const, job_count
+from tqstudio.engine.store.dialects import sqlite
+from tqstudio.engine.store.dialects.expressions import NOT_INDEXED, indexed_by
 from tqstudio.lifecycle import JobStatus
 
 

@@ -9,8 +9,9 @@ from sqlalchemy import insert
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
-from tqstudio.engine.store.db import backup, errors, sqlite, tables
+from tqstudio.engine.store.db import backup, errors, tables
 from tqstudio.engine.store.db.connection import connect
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.store.db import opening, sqlite
+from tqstudio.engine.store.db import opening
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import TqError
 
 FIRST_S = 3600.0

@@ -15,8 +15,8 @@ from sqlalchemy import bindparam, case, exists, func, or_, select, update
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import greatest, indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job
+from tqstudio.engine.store.dialects.expressions import greatest, indexed_by
 from tqstudio.engine.store.jobs.transitions import assignments_of, move
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import Autorestart, AutorestartRule, JobStatus

@@ -15,9 +15,9 @@ from sqlalchemy import Select, and_, bindparam, func, insert, literal_column, se
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import attempt, const, gate, job, worker
 from tqstudio.engine.store.db.tables import supervisor as supervisors
+from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.engine.store.machine import statistics
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus

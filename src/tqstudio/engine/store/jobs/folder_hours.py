@@ -11,8 +11,8 @@ from collections.abc import Collection
 from sqlalchemy import Select, or_, select, update
 
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import const, folder, job, video
+from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.lifecycle import JobStatus
 
 FOREVER = 253_402_300_799_000_000

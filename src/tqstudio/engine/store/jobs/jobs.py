@@ -12,8 +12,8 @@ from sqlalchemy import and_, bindparam, exists, func, insert, literal, or_, sele
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import greatest, indexed_by
 from tqstudio.engine.store.db.tables import const, is_open, job, video
+from tqstudio.engine.store.dialects.expressions import greatest, indexed_by
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import NO_ESTIMATE

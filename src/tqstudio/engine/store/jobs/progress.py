@@ -11,9 +11,9 @@ from sqlalchemy import and_, bindparam, case, delete, func, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import greatest, upsert
 from tqstudio.engine.store.db.tables import attempt, const, rendition
 from tqstudio.engine.store.db.tables import job as job_table
+from tqstudio.engine.store.dialects.expressions import greatest, upsert
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import indexed_by
 from tqstudio.engine.store.db.tables import const, job, video
+from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.engine.store.machine.gates import NEED, Need
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind

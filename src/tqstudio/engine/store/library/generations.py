@@ -14,7 +14,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import indexed_by
+from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.events import EventKind
 
 

@@ -14,8 +14,8 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import indexed_by, json_value
 from tqstudio.engine.store.db.tables import const
+from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus

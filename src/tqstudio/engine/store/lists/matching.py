@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, FromClause, select, union_all
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import indexed_by
+from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.engine.store.lists.orders import JOB, Key, PageQuery, sections
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import readable

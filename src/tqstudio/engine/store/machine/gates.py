@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, or_, select, update
 
 from tqstudio.engine.store import events
-from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, folder, gate, job, video
+from tqstudio.engine.store.dialects.expressions import indexed_by, upsert
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import GateKind, JobStatus
 
@@ -40,7 +40,7 @@ def shut(
 ) -> bool:
     """Closes a gate; False if it is closed already."""
     values = {"kind": kind, "reason": reason, "path": path, "since": now, "until": until}
-    made = db.execute(sqlite.upsert(gate).on_conflict_do_nothing(), values).rowcount
+    made = db.execute(upsert(gate).on_conflict_do_nothing(), values).rowcount
     if made:
         events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
     return bool(made)
@@ -104,7 +104,7 @@ NEED = Rows(
 ).columns
 """The columns of a `Need`, in order."""
 _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
-_BY_INSTANCE = sqlite.indexed_by("ix_job_instance")
+_BY_INSTANCE = indexed_by("ix_job_instance")
 _NEEDS = select(*NEED).join_from(job, video)
 _NEED_OF = _NEEDS.where(job.c.id == bindparam("number"))
 _RUNNING_NEEDS = _NEEDS.with_hint(job, _BY_INSTANCE, "sqlite").where(

@@ -11,8 +11,8 @@ from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, func, liter
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import greatest, indexed_by, least, upsert
 from tqstudio.engine.store.db.tables import const
+from tqstudio.engine.store.dialects.expressions import greatest, indexed_by, least, upsert
 from tqstudio.lifecycle import JobStatus
 
 LAST_JOBS = 50

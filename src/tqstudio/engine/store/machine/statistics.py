@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from sqlalchemy import RowMapping, Select, and_, bindparam, func, insert, select
+from sqlalchemy import Float, RowMapping, Select, and_, bindparam, cast, func, insert, select
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import json_value
 from tqstudio.engine.store.db.tables import attempt, const, job, statistic, video
+from tqstudio.engine.store.dialects.expressions import json_value
 from tqstudio.lifecycle import JobStatus
 
 _ROW = statistic.c
@@ -21,7 +21,7 @@ _ENDED = (
         *attempt.c["worker", "started_at", "last_progress_at", "cpu_s"],
         *job.c["batch", "predicted_s", "actual_s"],
         video.c.size,
-        json_value(video.c.facts, "duration_s").label("duration_s"),
+        cast(json_value(video.c.facts, "duration_s"), Float).label("duration_s"),
     )
     .join_from(attempt, job)
     .join(video)

@@ -7,8 +7,8 @@ import uuid
 from sqlalchemy import delete, insert, select, update
 
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.engine.store.db.tables import idempotency, supervisor
+from tqstudio.engine.store.dialects.expressions import upsert
 
 
 def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) -> tuple[int, str]:

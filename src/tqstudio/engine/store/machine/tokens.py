@@ -10,7 +10,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.sqlite import upsert
+from tqstudio.engine.store.dialects.expressions import upsert
 from tqstudio.events import EventKind
 from tqstudio.protocol.roles import Role
 

@@ -1,8 +1,4 @@
-"""Holds everything that is particular to SQLite: settings of connections, and triggers.
-
-Statements are SQLAlchemy expressions on the tables of `tables`; the few parts of them that only SQLite
-understands are functions at the end.
-"""
+"""Holds what is particular to SQLite: settings of connections, pragmas, and the triggers of its schema."""
 
 from __future__ import annotations
 
@@ -12,16 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import ColumnElement, Engine, Select, column, create_engine, event, func, select, table
-from sqlalchemy.dialects import sqlite as dialect
+from sqlalchemy import Engine, Select, column, create_engine, event, select, table
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import NullPool
 
 BUSY_TIMEOUT_S = 10
 _CACHED_STATEMENTS = 512
-
-upsert = dialect.insert
-"""INSERT with ON CONFLICT."""
 
 
 class _Compiler(SQLiteCompiler):
@@ -31,16 +23,6 @@ class _Compiler(SQLiteCompiler):
         return text
 
 
-def indexed_by(index: str) -> str:
-    """Returns the hint that names an index, for `with_hint`.
-
-    Without statistics SQLite chooses among the indexes of `job` by their columns alone, often wrongly.
-    """
-    return f"INDEXED BY {index}"
-
-
-NOT_INDEXED = "NOT INDEXED"
-"""The hint that makes a statement read the table alone."""
 OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master"))
 """The names of all tables, indexes and triggers."""
 PAGES = "PRAGMA page_count"
@@ -57,21 +39,6 @@ def free_pages(raw: sqlite3.Connection, count: int) -> None:
     for _ in range(count):
         # The driver runs one step of a statement without result rows, so larger numbers free one page too.
         raw.execute("PRAGMA incremental_vacuum(1)")
-
-
-def json_value(column: ColumnElement[str], key: str) -> ColumnElement[Any]:
-    """Returns the value of a key of a column that holds a JSON object."""
-    return func.json_extract(column, f"$.{key}")
-
-
-def greatest(*values: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Returns the largest of several values, none of them NULL."""
-    return func.max(*values)
-
-
-def least(*values: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Returns the smallest of several values, none of them NULL."""
-    return func.min(*values)
 
 
 @lru_cache(maxsize=8)

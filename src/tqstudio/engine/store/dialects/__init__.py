@@ -1,0 +1,1 @@
+"""What is particular to SQLite or to PostgreSQL: connections, triggers, and parts of statements."""
