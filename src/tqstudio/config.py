@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 GB = 1_000_000_000
 STOP_MARGIN_S = 60.0
 """How long a shutdown may take after `drain_s`: a fragment is stored, the last reports are written."""
-SECRETS = ("alert_webhook", "alert_secret", "alert_apprise")
+SECRETS = ("alert_webhook", "alert_secret", "alert_apprise", "database")
 """Settings that no other program may see."""
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
@@ -126,6 +126,12 @@ class Settings(BaseSettings):
     ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg")
     profile: str = Field("web", description="default profile of files and folders")
     output: str = Field("", description="default output folder; empty: the folder output in the home")
+
+    database: str = Field(
+        "",
+        examples=["postgresql://tqstudio@db.example/tqstudio"],
+        description="URL of a database of PostgreSQL; empty: the file tqstudio.db in the home",
+    )
 
     allow_shared_output: bool = Field(False, description="use output folders that other users may write to")
 

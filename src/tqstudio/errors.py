@@ -45,6 +45,7 @@ class ErrorCode(StrEnum):
 
     DISK_LOW = "DISK_LOW"
     DATABASE_UNWRITABLE = "DATABASE_UNWRITABLE"
+    DATABASE_UNREACHABLE = "DATABASE_UNREACHABLE"
     DISK_SILENT = "DISK_SILENT"
     GPU_SESSION = "GPU_SESSION"
     SOURCE_AWAY = "SOURCE_AWAY"
@@ -207,6 +208,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             "the disk of the database cannot be written",
             "check its quota, its mount and the kernel log; the queue resumes automatically",
         ),
+        ErrorCode.DATABASE_UNREACHABLE: Meaning(
+            _RESOURCE, "PostgreSQL does not answer", "start it, or check its address and the network"
+        ),
         ErrorCode.DISK_SILENT: Meaning(
             _RESOURCE, "a disk does not respond", "check the disk; the job resumes automatically"
         ),
@@ -338,7 +342,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
 UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
 """Codes of a request without an answer: it may have been processed, and may be sent again."""
 
-UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE))
+UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_UNREACHABLE))
 """Codes of a change that the database cannot store for now: it may be requested again."""
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, ClauseElement, make_url
+from sqlalchemy import ClauseElement
 
+import postgres
 from tqstudio.engine.retry import RetryRules
-from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.connection import Address, Connection, connect
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
@@ -26,8 +28,8 @@ from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
-ADDRESSES = ["sqlite:///{folder}/tqstudio.db"]
-"""The databases that the store is tested on. A test that needs `database`, the file, runs on SQLite alone."""
+DATABASES = ["sqlite", "postgresql"]
+"""What the store is tested on. A test that needs `database`, the file, runs on SQLite alone."""
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 
@@ -176,31 +178,37 @@ def token(lease: HeldLease) -> Token:
     return Token(lease.job, lease.epoch, lease.instance)
 
 
-@pytest.fixture(scope="session", params=ADDRESSES, ids=lambda address: address.partition(":")[0])
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> URL:
-    """The address of a migrated database; use it through `rolled_back`."""
-    url = make_url(request.param.format(folder=tmp_path_factory.mktemp("store")))
-    migrate(_file(url))
-    return url
+def migrated(program: str, folder: Path) -> Address:
+    """A new database of one of `DATABASES`; that of SQLite is in this folder."""
+    made = postgres.empty_database() if program == "postgresql" else folder / "tqstudio.db"
+    migrate(made)
+    return made
+
+
+@pytest.fixture(scope="session", params=DATABASES)
+def program(request: pytest.FixtureRequest) -> str:
+    """The program whose database is tested."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def database(address: URL) -> Path:
+def address(program: str, tmp_path_factory: pytest.TempPathFactory) -> Address:
+    """The address of a migrated database; use it through `rolled_back`."""
+    return migrated(program, tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def database(address: Address) -> Path:
     """The file of the migrated database, for what only SQLite has."""
-    if address.get_backend_name() != "sqlite":
+    if not isinstance(address, Path):
         pytest.skip("is about SQLite's file")
-    return _file(address)
-
-
-def _file(url: URL) -> Path:
-    assert url.database is not None
-    return Path(url.database)
+    return address
 
 
 @contextmanager
-def rolled_back(address: URL | Path) -> Iterator[Queue]:
+def rolled_back(address: Address) -> Iterator[Queue]:
     """A queue in one transaction that leaves nothing behind."""
-    connection = connect(_file(address) if isinstance(address, URL) else address)
+    connection = connect(address)
     connection.begin()
     try:
         yield Queue(connection)
@@ -210,7 +218,7 @@ def rolled_back(address: URL | Path) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def queue(address: URL) -> Iterator[Queue]:
+def queue(address: Address) -> Iterator[Queue]:
     with rolled_back(address) as queue:
         yield queue
 
@@ -218,6 +226,18 @@ def queue(address: URL) -> Iterator[Queue]:
 @pytest.fixture
 def db(queue: Queue) -> Connection:
     return queue.db
+
+
+@pytest.fixture
+def opened(program: str, tmp_path: Path) -> Iterator[Database]:
+    """A database of its own, which keeps what is written."""
+    folder = tmp_path / "it's 100%?"
+    folder.mkdir()
+    opened = Database(migrated(program, folder))
+    opened.open()
+    yield opened
+    opened.close()
+    opened.close()
 
 
 Plan = Callable[..., list[str]]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -159,11 +157,7 @@ def test_the_store_keeps_its_name(queue: Queue) -> None:
     assert list(leases)[-2:] == [0, NOW + 60 * SECOND], "the lease of the first has run out"
 
 
-def test_watchers_hear_of_committed_events_alone_and_in_order(database: Path, tmp_path: Path) -> None:
-    path = tmp_path / "tqstudio.db"
-    shutil.copyfile(database, path)
-    db = Database(path)
-    db.open()
+def test_watchers_hear_of_committed_events_alone_and_in_order(opened: Database) -> None:
     heard: list[EventRow] = []
 
     def write(connection: Connection, detail: str, *, fails: bool = False) -> None:
@@ -173,38 +167,31 @@ def test_watchers_hear_of_committed_events_alone_and_in_order(database: Path, tm
             raise RuntimeError(detail)
 
     async def main() -> None:
-        db.bind(asyncio.get_running_loop())
-        db.on_events = heard.extend
-        writes = [db.write(write, str(n), fails=n == 1) for n in range(4)]
+        opened.bind(asyncio.get_running_loop())
+        opened.on_events = heard.extend
+        writes = [opened.write(write, str(n), fails=n == 1) for n in range(4)]
         answers = await asyncio.gather(*writes, return_exceptions=True)
         assert [type(a).__name__ for a in answers] == ["NoneType", "RuntimeError", "NoneType", "NoneType"]
 
     asyncio.run(main())
     assert [event.detail for event in heard] == ["0a", "0b", "2a", "2b", "3a", "3b"]
-    stored = db.read_now(lambda c: events.after(c, 0, limit=99))
+    stored = opened.read_now(lambda c: events.after(c, 0, limit=99))
     assert stored == heard
-    db.close()
 
 
-def test_a_write_outlives_the_one_who_asked(database: Path, tmp_path: Path) -> None:
-    path = tmp_path / "tqstudio.db"
-    shutil.copyfile(database, path)
-    db = Database(path)
-    db.open()
-
+def test_a_write_outlives_the_one_who_asked(opened: Database) -> None:
     async def main() -> None:
         asked = asyncio.create_task(
-            db.write(lambda c: events.append(c, "noted", now=NOW, actor="test", detail="kept"))
+            opened.write(lambda c: events.append(c, "noted", now=NOW, actor="test", detail="kept"))
         )
         await asyncio.sleep(0)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
-        await db.read(events.bounds)
-        await db.write(events.bounds)
+        await opened.read(events.bounds)
+        await opened.write(events.bounds)
 
     asyncio.run(main())
-    assert [e.detail for e in db.read_now(lambda c: events.newest(c, limit=9))] == ["kept"]
-    db.close()
+    assert [e.detail for e in opened.read_now(lambda c: events.newest(c, limit=9))] == ["kept"]
 
 
 def test_the_newest_events_of_one_job(queue: Queue) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
 from tqstudio.engine.store.jobs.claims import HeldLease
@@ -25,20 +27,9 @@ from tqstudio.protocol.requests import SourceIdentity
 from .conftest import NOW, Queue, token
 
 TABLES = (
-    *(
-        "folder",
-        "video",
-        "generation",
-        "published",
-        "publication",
-        "removal",
-        "deletion",
-        "speed",
-        "job",
-        "rendition",
-        "attempt",
-    ),
-    *("worker", "supervisor", "gate", "idempotency"),
+    *(tables.folder, tables.video, tables.generation, tables.published, tables.publication),
+    *(tables.removal, tables.deletion, tables.speed, tables.job, tables.rendition, tables.attempt),
+    *(tables.worker, tables.supervisor, tables.gate, tables.idempotency),
 )
 
 FOLDER: dict[str, Any] = {
@@ -61,11 +52,11 @@ FOLDER: dict[str, Any] = {
 
 
 def rows(db: Connection) -> dict[str, Any]:
-    """Every row: `job 3` → its values."""
+    """Every row by its table and key: `rendition 3 360p` → its values."""
     return {
-        f"{table} {row[0]}": row
+        " ".join(str(each) for each in (table, *row[: len(table.primary_key)])): row[len(table.primary_key) :]
         for table in TABLES
-        for row in db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid")
+        for row in db.execute(select(*table.primary_key, table))
     }
 
 
@@ -117,12 +108,18 @@ class Street:
         return Removal(*at, None, None, frozenset(), b"/in", None, None, None, None, None)
 
     def attempt(self, lease: HeldLease) -> str:
-        [row] = self.db.execute("SELECT rowid FROM attempt WHERE job_id = :job", {"job": lease.job})
+        [row] = self.db.execute("SELECT id FROM attempt WHERE job_id = :job", {"job": lease.job})
         return f"attempt {row[0]}"
 
-    def generations(self, video: int) -> list[str]:
-        found = self.db.execute("SELECT id FROM generation WHERE video_id = :id ORDER BY id", {"id": video})
-        return [f"generation {row[0]}" for row in found]
+    @property
+    def rendition(self) -> str:
+        return f"rendition {self.lease.job} {RENDITION.name}"
+
+    @property
+    def generations(self) -> list[int]:
+        of_video = {"id": self.video}
+        found = self.db.execute("SELECT id FROM generation WHERE video_id = :id ORDER BY id", of_video)
+        return [row[0] for row in found]
 
 
 RENDITION = RenditionRow(
@@ -255,7 +252,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "a worker reports": (
         report,
-        lambda s: job_and_attempt(s) | {"rendition 1"},
+        lambda s: job_and_attempt(s) | {s.rendition},
     ),
     "a step is lengthened": (
         lambda s: progress.lengthen(s.db, token(s.lease), Step.FINALIZE, 1.0),
@@ -263,11 +260,11 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "renditions settle": (
         lambda s: progress.settle_renditions(s.db, s.lease.job, running_becomes="pending", now=NOW),
-        lambda _: {"rendition 1"},
+        lambda s: {s.rendition},
     ),
     "renditions are forgotten": (
         lambda s: progress.reset_renditions(s.db, s.lease.job),
-        lambda _: {"rendition 1"},
+        lambda s: {s.rendition},
     ),
     "a rule is set": (lambda s: autorestart.set_rule(s.db, s.failed[0], RULE), failed),
     "a batch is joined": (lambda s: jobs.join_batch(s.db, s.waiting[0], "batch"), waiting),
@@ -302,15 +299,15 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "a gate opens": (
         lambda s: gates.reopen(s.db, GateKind.USER, now=NOW, actor="test"),
-        lambda _: {"gate 1"},
+        lambda _: {"gate user"},
     ),
     "a generation replaces another": (
         lambda s: s.publish(s.video, 3),
-        lambda s: {*video(s), *s.generations(s.video)[1:]},
+        lambda s: {*video(s), *(f"generation {number}" for number in s.generations[1:])},
     ),
     "a generation is removed": (
-        lambda s: generations.removed(s.db, 1, s.video, 1, now=NOW),
-        lambda _: {"generation 1"},
+        lambda s: generations.removed(s.db, s.generations[0], s.video, 1, now=NOW),
+        lambda s: {f"generation {s.generations[0]}"},
     ),
     "a removal ends": (
         lambda s: removals.forget(s.db, s.removal),

@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import URL
 
+from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
@@ -343,7 +343,7 @@ class Lives(RuleBasedStateMachine):
 
     job_ids = Bundle("job_ids")
     leases = Bundle("leases")
-    address: URL
+    address: Address
 
     def __init__(self) -> None:
         super().__init__()
@@ -436,7 +436,7 @@ def assert_counts_are_true(queue: Queue) -> None:
     assert {row[0]: row[1] for row in kept} == real
 
 
-def test_lives(address: URL) -> None:
+def test_lives(address: Address) -> None:
     machine = type("TheLives", (Lives,), {"address": address})
     run_state_machine_as_test(
         machine,

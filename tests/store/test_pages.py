@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import insert
 
-from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db import tables
+from tqstudio.engine.store.db.connection import Address, Connection
 from tqstudio.engine.store.lists import matching, orders
 from tqstudio.engine.store.lists import pages as listing
 from tqstudio.engine.store.lists import records as jobviews
@@ -21,7 +21,7 @@ from tqstudio.engine.store.lists.pages import Page
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 from tqstudio.paths import readable
 
-from .conftest import Queue, rolled_back
+from .conftest import Queue, migrated, rolled_back
 
 JOBS = 3_000
 _WORDS = (
@@ -47,10 +47,9 @@ _WORDS = (
 
 
 @pytest.fixture(scope="module")
-def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
+def stored(program: str, tmp_path_factory: pytest.TempPathFactory) -> Address:
     """Thousands of jobs in every status, with equal priorities and equal times among them."""
-    own = tmp_path_factory.mktemp("many") / "tqstudio.db"
-    shutil.copyfile(database, own)
+    own = migrated(program, tmp_path_factory.mktemp("many"))
     with rolled_back(own) as queue:
         rng = random.Random(7)
         worker = queue.worker()
@@ -60,10 +59,15 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
             videos.append(
                 {
                     "id": number,
+                    "source": f"/in/{number}".encode(),
+                    "output_root": b"/o",
                     "name": name,
                     "name_lower": name.lower(),
-                    "source": f"/in/{number}".encode(),
+                    "title": "",
                     "slug": f"v{number}",
+                    "size": 1,
+                    "mtime_ns": 1,
+                    "created_at": 1,
                 }
             )
             status = rng.choice(list(JobStatus))
@@ -71,31 +75,31 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
             rows.append(
                 {
                     "id": number,
+                    "video_id": number,
+                    "profile": "web",
+                    "profile_json": "{}",
                     "status": status.value,
                     "priority": rng.choice([-5, 0, 0, 0, 7]),
-                    "created": queue.now + rng.randrange(50),
-                    "completed": queue.now + rng.randrange(50) if status in TERMINAL else None,
-                    "worker": worker.id if running else None,
+                    "created_at": queue.now + rng.randrange(50),
+                    "completed_at": queue.now + rng.randrange(50) if status in TERMINAL else None,
+                    "worker_id": worker.id if running else None,
                     "instance": f"i{number}" if running else None,
-                    "supervisor": queue.supervisor if running else None,
-                    "deleted": None if running or rng.random() > 0.1 else 5,
+                    "supervisor_id": queue.supervisor if running else None,
+                    "deleted_at": None if running or rng.random() > 0.1 else 5,
                     "batch": rng.choice([None, "first", "second"]),
                     "kind": "changed" if number % 50 == 0 else rng.choice(["new", "retranscode"]),
                     "owner": rng.choice(["user", "folder", "token:ana", "token:user"]),
                 }
             )
-        queue.db.raw.executemany(
-            "INSERT INTO video (id, source, output_root, name, name_lower, title, slug, size, mtime_ns,"
-            " created_at) VALUES (:id, :source, x'2f6f', :name, :name_lower, '', :slug, 1, 1, 1)",
-            videos,
-        )
-        queue.db.raw.executemany(
-            "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
-            " completed_at, worker_id, instance, supervisor_id, deleted_at, batch, kind, owner)"
-            " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
-            " :instance, :supervisor, :deleted, :batch, :kind, :owner)",
-            rows,
-        )
+        queue.db.execute(insert(tables.video), videos)
+        queue.db.execute(insert(tables.job), rows)
+        queue.db.commit()
+    return own
+
+
+@pytest.fixture
+def many(stored: Address) -> Iterator[Queue]:
+    with rolled_back(stored) as queue:
         yield queue
 
 
@@ -262,10 +266,8 @@ def test_a_page_follows_its_cursor_when_its_row_is_gone(many: Queue) -> None:
     query = Query(statuses=(JobStatus.PENDING,))
     wanted = expected(many, query)
     page = listing.page(many.db, query, limit=10)
-    many.db.execute("SAVEPOINT before")
     many.db.execute("UPDATE job SET deleted_at = 1 WHERE id = :id", {"id": page.ids[-1]})
     after = listing.page(many.db, query, limit=10, after=page.after)
-    many.db.execute("ROLLBACK TO before")
     assert after.ids == wanted[10:20]
 
 
@@ -365,6 +367,7 @@ def statements(many: Queue) -> Iterator[list[str]]:
     many.db.raw.set_trace_callback(None)
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     "query",
     [
@@ -445,12 +448,11 @@ def test_records_come_in_the_order_asked_for(many: Queue) -> None:
 @pytest.mark.parametrize("sort", ["order", "newest"])
 def test_the_jobs_of_a_drop_folder(queue: Queue, sort: str) -> None:
     jobs = [queue.job() for _ in range(6)]
-    now = {"now": queue.now}
     for folder in (1, 2):
         queue.db.execute(
             "INSERT INTO folder (id, path, output_root, profile, watch, created_at)"
-            f" VALUES ({folder}, x'2f0{folder}', x'2f6f', 'web', 'inotify', :now)",
-            now,
+            " VALUES (:id, :path, :output, 'web', 'inotify', :now)",
+            {"id": folder, "path": b"/%d" % folder, "output": b"/o", "now": queue.now},
         )
     for job, folder in zip(jobs, (1, 2, 1, 2, 1), strict=False):
         queue.db.execute(

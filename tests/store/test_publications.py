@@ -94,16 +94,16 @@ def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queu
 
 
 def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queue) -> None:
-    for name in ("waits.mp4", "c.mp4", "a.mp4", "b.mp4"):
-        queue.job(video=queue.video(name, out=b"/out"))
+    names = ("waits.mp4", "c.mp4", "a.mp4", "b.mp4")
+    first, *_ = [queue.job(video=queue.video(name, out=b"/out")) for name in names]
     elsewhere = queue.job(video=queue.video("begun.mp4", out=b"/begun"))
     queue.db.execute("UPDATE job SET progress = 1 WHERE id = :id", {"id": elsewhere})
     assert gates.work_at(queue.db, b"/out") == (False, [])
-    queue.db.execute("UPDATE job SET progress = 1 WHERE id = 1")
+    queue.db.execute("UPDATE job SET progress = 1 WHERE id = :id", {"id": first})
     assert gates.work_at(queue.db, b"/out") == (True, [])
-    queue.db.execute("UPDATE job SET status = 'done' WHERE id = 1")
+    queue.db.execute("UPDATE job SET status = 'done' WHERE id = :id", {"id": first})
     assert gates.work_at(queue.db, b"/out") == (False, []), "its ladder is looked for, if it has one"
-    queue.db.execute("UPDATE job SET status = 'pending' WHERE id = 1")
+    queue.db.execute("UPDATE job SET status = 'pending' WHERE id = :id", {"id": first})
     assert gates.work_at(queue.db, b"/other") == (False, [])
     queue.db.execute("UPDATE job SET progress = 0")
     plays = "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"

@@ -7,7 +7,9 @@ import os
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
+from tqstudio.engine.store.db.tables import job
 from tqstudio.engine.store.library import folders, removals, videos
 from tqstudio.engine.store.library.removals import MAX_INODE, Removal
 from tqstudio.lifecycle import JobStatus, Operation
@@ -115,10 +117,7 @@ def test_a_failed_job_needs_it_unless_a_later_one_replaced_it(
     assert before < failed < later
     queue.do(later, Operation.CANCEL)
     queue.in_status(JobStatus.DONE)
-    of_video = {"video": video, "ids": f"{before},{failed},{later}"}
-    queue.db.execute(
-        "UPDATE job SET video_id = :video WHERE instr(',' || :ids || ',', ',' || id || ',')", of_video
-    )
+    queue.db.execute(update(job).where(job.c.id.in_([before, failed, later])).values(video_id=video))
     queue.db.execute(
         "UPDATE job SET status = :status, deleted_at = :deleted WHERE id = :job",
         {"status": status.value, "deleted": 1 if deleted else None, "job": later},

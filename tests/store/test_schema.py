@@ -6,7 +6,6 @@ import gc
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -15,12 +14,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from databases import committed
 from tqstudio.engine.store.db import schema
-from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.connection import Address, Connection, engine_of
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.db.tables import Job
@@ -66,12 +64,12 @@ def test_a_running_job_has_its_whole_lease(queue: Queue, column: str) -> None:
         ("autorestart = 'maybe'", "ck_job_autorestart"),
         ("attempts = max_attempts + 1", "ck_job_counters"),
         ("crashes = max_crashes + 1", "ck_job_counters"),
-        ("video_id = 4711", "FOREIGN KEY"),
-        ("profile = NULL", "NOT NULL"),
+        ("video_id = 4711", "foreign key"),
+        ("profile = NULL", "not.null"),
     ],
 )
 def test_what_a_job_may_not_be(queue: Queue, assignment: str, constraint: str) -> None:
-    with pytest.raises(IntegrityError, match=constraint):
+    with pytest.raises(IntegrityError, match=f"(?i){constraint}"):
         alter(queue.db, queue.job(), assignment)
 
 
@@ -87,7 +85,7 @@ def test_what_a_job_may_not_be(queue: Queue, assignment: str, constraint: str) -
 )
 def test_what_other_rows_may_not_be(queue: Queue, statement: str) -> None:
     queue.claimed()
-    with pytest.raises(IntegrityError, match="CHECK"):
+    with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
         queue.db.execute(statement)
 
 
@@ -103,17 +101,17 @@ def test_a_job_that_comes_deleted_is_not_counted(queue: Queue) -> None:
 def test_a_video_has_one_open_job(queue: Queue) -> None:
     job = queue.in_status(JobStatus.DONE)
     other = queue.job(video=queue.row(job)["video_id"])
-    third = queue.job()
-    with pytest.raises(IntegrityError, match="UNIQUE"):
-        alter(queue.db, third, f"video_id = {queue.row(job)['video_id']}")
+    third, fourth = queue.job(), queue.job()
     queue.do(other, Operation.CANCEL)
     alter(queue.db, third, f"video_id = {queue.row(job)['video_id']}")
+    with pytest.raises(IntegrityError, match=r"(?i)unique constraint"):
+        alter(queue.db, fourth, f"video_id = {queue.row(job)['video_id']}")
 
 
 def test_a_source_is_known_once_per_output(queue: Queue) -> None:
     new = videos.NewVideo(b"/in/a.mp4", b"/out", "a.mp4", "a", "a", 1, 1, None)
     videos.create(queue.db, new, now=queue.now)
-    with pytest.raises(IntegrityError, match="UNIQUE"):
+    with pytest.raises(IntegrityError, match=r"(?i)unique constraint"):
         videos.create(queue.db, new, now=queue.now)
 
 
@@ -138,7 +136,7 @@ _steps = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps)
-def test_counts_follow_any_change_of_rows(address: URL, steps: list[tuple[str, int]]) -> None:
+def test_counts_follow_any_change_of_rows(address: Address, steps: list[tuple[str, int]]) -> None:
     with rolled_back(address) as queue:
         made: list[int] = []
         for step, number in steps:
@@ -196,14 +194,12 @@ def test_a_new_database_is_created_completely_or_not_at_all(
     assert schema_version(path) == SCHEMA_VERSION
 
 
-def test_the_schema_is_that_of_the_tables(database: Path) -> None:
+def test_the_schema_is_that_of_the_tables(address: Address) -> None:
     """As Alembic compares them when it generates a migration."""
-    engine = create_engine(f"sqlite:///{database}")
-    with engine.connect() as connection:
+    with engine_of(address).connect() as connection:
         options = {"compare_server_default": True, "include_object": _can_be_compared}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, Job.metadata) == []
-    engine.dispose()
 
 
 def _can_be_compared(_: object, __: str, kind: str, *___: object) -> bool:
@@ -344,22 +340,12 @@ def test_opening_again_migrates_nothing(database: Path) -> None:
 # Connections
 
 
-@pytest.fixture
-def opened(database: Path, tmp_path: Path) -> Any:
-    path = tmp_path / "it's 100%?.db"
-    shutil.copyfile(database, path)
-    db = Database(path)
-    db.open()
-    yield db
-    db.close()
-    db.close()
-
-
 def test_readers_cannot_write(opened: Database) -> None:
-    with pytest.raises(TqError, match="readonly"):
+    with pytest.raises(TqError, match=r"read-?only"):
         opened.read_now(lambda c: c.execute("DELETE FROM job"))
 
 
+@pytest.mark.usefixtures("database")
 def test_what_is_written_is_durable(opened: Database) -> None:
     pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     for name, value in pragmas.items():
@@ -379,6 +365,7 @@ def test_a_failed_transaction_leaves_nothing(opened: Database) -> None:
     assert opened.read_now(pages.counts_by_status)["pending"] == 1
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("sort", SORTS)
 def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> None:
     """Cursors of half-read lanes must not keep the reader in its old snapshot."""
@@ -396,14 +383,14 @@ def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> 
         assert first.after
         opened.write_now(lambda c: c.execute("UPDATE job SET deleted_at = 1"))
         assert opened.read_now(lambda c: pages.page(c, query, limit=10)).ids == []
-        busy, log, done = _checkpoint(opened.path)
+        busy, log, done = _checkpoint(opened)
         assert (busy, log) == (0, done)
     finally:
         gc.enable()
 
 
-def _checkpoint(path: Path) -> tuple[int, int, int]:
-    with sqlite3.connect(path) as raw:
+def _checkpoint(db: Database) -> tuple[int, int, int]:
+    with sqlite3.connect(str(db.address)) as raw:
         row: tuple[int, int, int] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     raw.close()
     return row

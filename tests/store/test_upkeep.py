@@ -12,6 +12,7 @@ from damage import forget_in_indexes
 from tqstudio.engine.store.db import opening, upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.db.upkeep import FIRST_S, INTERVAL_S, PATIENCE_S, WeeklyCheck
 from tqstudio.errors import ErrorCode
 
@@ -33,7 +34,8 @@ def empty(db: Connection) -> None:
 
 
 def test_free_pages_are_given_back_in_steps(tmp_path: Path) -> None:
-    database = Database(tmp_path / "tqstudio.db")
+    path = tmp_path / "tqstudio.db"
+    database = Database(path)
     database.open()
     assert not database.read_now(upkeep.has_spare_pages), "a new one has none"
     database.write_now(fill)
@@ -49,10 +51,10 @@ def test_free_pages_are_given_back_in_steps(tmp_path: Path) -> None:
     # With them go the pages that say where each of them belongs, 1 of 1024.
     assert 0 <= given - steps * upkeep.STEP_PAGES <= steps
     assert database.read_now(lambda db: db.execute("SELECT count(*) FROM filler").scalar_one()) == 199
-    before = database.path.stat().st_size
+    before = path.stat().st_size
     database.close()
-    assert database.path.stat().st_size < before, "the file is smaller"
-    assert opening.problem_of(database.path) is None
+    assert path.stat().st_size < before, "the file is smaller"
+    assert opening.problem_of(path) is None
 
 
 def _pages(db: Connection) -> int:
@@ -61,18 +63,19 @@ def _pages(db: Connection) -> int:
 
 def test_an_older_database_is_left_as_it_is(tmp_path: Path) -> None:
     """Its free pages cannot be given back, so no write is spent on them."""
-    database = Database(tmp_path / "tqstudio.db")
+    path = tmp_path / "tqstudio.db"
+    database = Database(path)
     database.open()
     database.write_now(fill)
     database.write_now(empty)
     database.close()
-    with sqlite3.connect(database.path) as raw:
+    with sqlite3.connect(path) as raw:
         # Not in WAL mode, where the mode cannot change.
         raw.execute("PRAGMA journal_mode=DELETE")
         raw.execute("PRAGMA auto_vacuum=NONE")
         raw.execute("VACUUM")
     raw.close()
-    database = Database(database.path)
+    database = Database(path)
     database.open()
     database.write_now(lambda db: db.execute("DELETE FROM filler"))
     assert not database.read_now(upkeep.has_spare_pages)
@@ -101,10 +104,9 @@ class Checked:
 
 @pytest.fixture
 def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
-    database = Database(tmp_path / "tqstudio.db")
-    database.open()
-    database.close()
-    return Checked(database.path, monkeypatch)
+    path = tmp_path / "tqstudio.db"
+    migrate(path)
+    return Checked(path, monkeypatch)
 
 
 def test_it_is_checked_weekly_when_no_job_runs(checked: Checked) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import URL
 
 from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
@@ -64,7 +64,7 @@ def test_even_the_name_with_the_id_may_be_taken(queue: Queue, wanted: str) -> No
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(st.sampled_from(["", "a", "a-2", "a-3", "a-3-2", "video-1", "video-2"]), max_size=12))
-def test_slugs_never_clash(address: URL, wanted: list[str]) -> None:
+def test_slugs_never_clash(address: Address, wanted: list[str]) -> None:
     with rolled_back(address) as queue:
         made = [queue.video(slug=name) for name in wanted]
         found = [slug(queue, video) for video in made]
@@ -299,8 +299,9 @@ def test_a_job_that_missed_its_file(queue: Queue, how: str) -> None:
         newer = queue.job(video=video)
         assert newer > lease.job
     [folder] = queue.db.execute(
-        "INSERT INTO folder (path, output_root, profile, created_at) VALUES (x'2f69', x'2f6f', 'web', 1)"
-        " RETURNING id"
+        "INSERT INTO folder (path, output_root, profile, created_at) VALUES (:path, :output, 'web', 1)"
+        " RETURNING id",
+        {"path": b"/i", "output": b"/o"},
     ).one()
     videos.adopt(queue.db, video, folder)
     known = list(videos.known_sources(queue.db, folder))
@@ -428,7 +429,7 @@ def test_what_plays_is_never_removed_whatever_its_row_says(queue: Queue) -> None
 
 def test_the_same_file_of_another_output_is_a_video_of_its_own(queue: Queue) -> None:
     here, there = queue.video(out=b"/out"), queue.video(out=b"/there")
-    queue.db.execute("UPDATE video SET source = x'2f696e2f61'")
+    queue.db.execute("UPDATE video SET source = :source", {"source": b"/in/a"})
     seen = videos.Unprobed(0, here, b"/in/a", size=1000, mtime_ns=1)
     assert videos.set_probed(queue.db, seen, facts={"duration_s": 5}, error=None)
     before, other = videos.get(queue.db, here), videos.get(queue.db, there)

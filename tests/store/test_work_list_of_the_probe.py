@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import URL
 
+from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
@@ -151,7 +151,7 @@ _steps = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps)
-def test_the_list_is_what_nothing_is_known_of(address: URL, steps: list[tuple[str, int]]) -> None:
+def test_the_list_is_what_nothing_is_known_of(address: Address, steps: list[tuple[str, int]]) -> None:
     with rolled_back(address) as queue:
         made = [queue.job() for _ in range(2)]
         earlier = videos.unprobed(queue.db, limit=10)

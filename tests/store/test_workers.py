@@ -18,7 +18,8 @@ def row(queue: Queue, worker: int) -> WorkerRow:
 
 
 def offline(queue: Queue) -> list[int]:
-    return [found[0] for found in queue.db.execute("SELECT id FROM worker WHERE offline_at IS NOT NULL")]
+    found = queue.db.execute("SELECT id FROM worker WHERE offline_at IS NOT NULL ORDER BY id")
+    return list(found.scalars())
 
 
 def words(queue: Queue) -> list[tuple[str, str]]:

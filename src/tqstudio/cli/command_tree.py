@@ -109,7 +109,11 @@ VERBS: Verbs = {
         {"list": "studio.events:list_alerts", "test": "studio.events:alert_test"},
     ),
     "verify": "jobs.verify:verify",
-    "backup": "studio.backup:backup",
+    "database": (
+        "Move the queue between a file and PostgreSQL.",
+        {"copy": "studio.database:copy"},
+    ),
+    "backup": "studio.database:backup",
     "doctor": "studio.doctor:doctor",
     "drill": "studio.drill:drill",
 }
@@ -132,7 +136,8 @@ LOCAL = frozenset(
         "studio.service:status",
         "studio.service:uninstall",
         "jobs.verify:verify",
-        "studio.backup:backup",
+        "studio.database:backup",
+        "studio.database:copy",
         "studio.doctor:doctor",
         "studio.drill:drill",
     }

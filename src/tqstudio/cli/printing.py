@@ -42,6 +42,7 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.FFMPEG_MISSING: 4,
     ErrorCode.DISK_LOW: 4,
     ErrorCode.DATABASE_UNWRITABLE: 4,
+    ErrorCode.DATABASE_UNREACHABLE: 4,
     ErrorCode.BAD_REQUEST: 2,
     ErrorCode.BAD_CONFIG: 2,
     ErrorCode.SOURCE_MISSING: 2,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from tqstudio import path_checks
 from tqstudio.cli import printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
@@ -182,16 +181,18 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
 
     from sqlalchemy.exc import DBAPIError
 
-    from tqstudio.engine.store.db.connection import connect
+    from tqstudio.config import load_settings
+    from tqstudio.engine.store.db.connection import address_of, connect, is_there
     from tqstudio.protocol import launch
 
     home = current_home()
     if remote.is_chosen() or launch.holder(home) is not None:
         return True
-    if not path_checks.is_there(home.database):
+    address = address_of(home, load_settings(home))
+    if not is_there(address):
         return False
     try:
-        with closing(connect(home.database, read_only=True)) as db:
+        with closing(connect(address, read_only=True)) as db:
             return known(db)
     except DBAPIError:
         return True  # an earlier schema, or damage: the start reports which

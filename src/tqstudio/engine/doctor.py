@@ -23,7 +23,7 @@ from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.workspace import FOLDER, require_unshared
 from tqstudio.engine.store.db import errors, integrity, opening
-from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.connection import Address, Connection, address_of, connect, dialect_of, shown
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.errors import ErrorCode, TqError
@@ -58,12 +58,21 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
     yield permissions(home)
     yield _processes(home)
     try:
-        yield from _database(home, settings)
+        with errors.converted(address_of(home, settings)):
+            yield from _database(home, settings)
     except TqError as error:
         yield line("database", "fail", error.message, error.hint)
 
 
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
+    address = address_of(home, settings)
+    if not isinstance(address, Path):
+        version, found = schema_version(address, read_only=True), dialect_of(address)
+        with closing(connect(address, read_only=True)) as db:
+            server, used = db.execute(found.VERSION).scalar(), db.execute(found.SIZE).scalar_one()
+        yield line("database", "ok", f"{shown(address)}, {size(used)}, schema {version}, PostgreSQL {server}")
+        yield from _contents(address, version, home, settings)
+        return
     if not path_checks.is_there(home.database) or not home.database.stat().st_size:
         opening.require_sound(home)
         yield line("database", "ok", "none yet; the first start creates it")
@@ -77,8 +86,12 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     version = schema_version(home.database, read_only=True)
     size_now = size(home.database.stat().st_size)
     yield line("database", "ok", f"intact, {size_now}, schema {version}, SQLite {sqlite3.sqlite_version}")
+    yield from _contents(home.database, version, home, settings)
+
+
+def _contents(address: Address, version: str | None, home: Home, settings: Settings) -> Iterator[CheckView]:
     if version == SCHEMA_VERSION:
-        with closing(connect(home.database, read_only=True)) as db:
+        with closing(connect(address, read_only=True)) as db:
             yield from _records(db)
             yield from _outputs(db, settings, home)
             yield from _watches(db)

@@ -160,7 +160,7 @@ class Maintenance:
         await self._studio.publisher.undo_leftovers()
         await self._studio.retention.remove_retired()
         await self._db.write(self._prune, now_us())
-        if await self._db.read(upkeep.has_spare_pages):
+        if self._db.is_file and await self._db.read(upkeep.has_spare_pages):
             await self._db.write(upkeep.give_back_pages)
 
     async def check_database(self) -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -54,6 +55,7 @@ from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.shutdown import ShutdownMode
 from tqstudio.engine.store.db import opening, schema
+from tqstudio.engine.store.db.connection import address_of
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import folders, videos
@@ -96,10 +98,14 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     try:
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
-        if repaired := opening.require_sound(home):
-            structlog.get_logger().warning("the indexes of the database were rebuilt", found=repaired.text)
-        _migrate_apart(home)
-        db = Database(home.database)
+        address = address_of(home, settings)
+        if isinstance(address, Path):
+            if repaired := opening.require_sound(home):
+                structlog.get_logger().warning(
+                    "the indexes of the database were rebuilt", found=repaired.text
+                )
+            _migrate_apart(home)
+        db = Database(address)
         db.open()
         # Imported modules stay for good; scanning them for garbage would delay requests.
         gc.freeze()
@@ -148,7 +154,7 @@ class _Supervisor:
         children.mark(self.studio.uuid, home.root)
         self._home_guard = HomeGuard(home, held, self.studio.bounded_io)
         self._lost_home = ""
-        """Why the home was lost; empty while it is not."""
+        """Why the home or the database was lost; empty while they are not."""
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
@@ -161,6 +167,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         self._db.bind(loop)
         self._db.on_events = self._on_events
+        self._db.on_taken = lambda why: self._give_up(why.message)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
@@ -217,7 +224,7 @@ class _Supervisor:
         if self._lost_home:
             raise TqError(
                 ErrorCode.NOT_FOUND,
-                f"the supervisor lost its home and shut down: {self._lost_home}",
+                f"the supervisor lost its home or database and shut down: {self._lost_home}",
                 "start a new one with: tqstudio up",
             )
         return left
@@ -237,8 +244,11 @@ class _Supervisor:
 
     async def _guard_home(self, server: SocketServer) -> None:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
-        self._lost_home = await self._home_guard.watch(server.listen_on)
-        self._log.error("home lost, shutting down", why=self._lost_home)
+        self._give_up(await self._home_guard.watch(server.listen_on))
+
+    def _give_up(self, why: str) -> None:
+        self._lost_home = self._lost_home or why
+        self._log.error("home or database lost, shutting down", why=self._lost_home)
         self.studio.shutdown.request(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:

@@ -27,6 +27,7 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.INTERNAL: 500,
     ErrorCode.DATABASE_DAMAGED: 500,
     ErrorCode.DATABASE_BUSY: 503,
+    ErrorCode.DATABASE_UNREACHABLE: 503,
     ErrorCode.DISK_SILENT: 503,
     ErrorCode.IO_ERROR: 500,
     ErrorCode.DISK_LOW: 507,

@@ -252,7 +252,7 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.Back
     target = decode(request.path_b64)
     if not target.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
-    copied = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
+    copied = await asyncio.to_thread(backup.copy, studio.db.address, Path(os.fsdecode(target)))
     return {"path": data(target), "path_b64": encode(target), "size": copied}
 
 

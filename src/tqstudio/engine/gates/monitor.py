@@ -303,7 +303,8 @@ class VolumeMonitor:
         home = self._volumes.home
         self._volumes = replace(self._volumes, states=await self._reader.measure({home: ()}))
         volume, gate = self._volumes.states[home].space, self.of_database()
-        if gate is None or (volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN)):
+        is_full = volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN)
+        if gate is None or (is_full and self._db.is_file):
             return
         try:
             await self._db.write_again(_recorded, gate)

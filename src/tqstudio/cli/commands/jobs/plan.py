@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import path_checks, units
+from tqstudio import units
 from tqstudio.cli import options, printing
-from tqstudio.config import load_settings
+from tqstudio.config import Settings, load_settings
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, display, encode
 from tqstudio.words import format as fmt
@@ -56,7 +56,7 @@ def plan(
         "skipped": above,
         "warnings": [{"code": each.code.value, "text": each.text} for each in of_source(facts, chosen)],
         "most_size": sum(each["most_size"] for each in made),
-        "eta": _time(home, facts, chosen),
+        "eta": _time(home, set_up, facts, chosen),
     }
     if as_json:
         printing.out_json(view)
@@ -97,10 +97,8 @@ def _row(name: str, kind: str, shape: str, codec: str, most_kbps: int, facts: So
     }
 
 
-def _time(home: Home, facts: SourceFacts, profile: Profile) -> EtaView | None:
+def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) -> EtaView | None:
     """The time on a CPU worker, by what earlier jobs took; None if there is nothing to compare with."""
-    if not path_checks.is_there(home.database):
-        return None
     from contextlib import closing
 
     from sqlalchemy.exc import DBAPIError
@@ -108,11 +106,14 @@ def _time(home: Home, facts: SourceFacts, profile: Profile) -> EtaView | None:
     from tqstudio.engine.live.speed_model import Estimates
     from tqstudio.engine.live.workload import workload
     from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
-    from tqstudio.engine.store.db.connection import connect
+    from tqstudio.engine.store.db.connection import address_of, connect, is_there
     from tqstudio.engine.store.machine import speeds
 
+    address = address_of(home, settings)
+    if not is_there(address):
+        return None
     try:
-        with closing(connect(home.database, read_only=True)) as db:
+        with closing(connect(address, read_only=True)) as db:
             estimates = Estimates(speeds.load(db), speeds.last_outcomes(db))
     except DBAPIError:
         return None  # an earlier schema, or damage: the next start of the supervisor reports which

@@ -63,9 +63,16 @@ def doctor(
 
 
 def _repair(home: Home) -> None:
+    from tqstudio.config import load_settings
     from tqstudio.engine.host import home_lock
     from tqstudio.engine.store.db import opening
 
+    if load_settings(home).database:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "the database is on PostgreSQL, which rebuilds its indexes itself",
+            "run REINDEX DATABASE there",
+        )
     if not path_checks.is_there(home.database):
         raise TqError(ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing to repair")
     held = home_lock.HomeLock(home)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqstudio import path_checks
 from tqstudio.engine.store.db import errors, opening
+from tqstudio.engine.store.db.connection import Address, is_there
 from tqstudio.engine.store.dialects.sqlite import open_raw
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
@@ -20,8 +21,9 @@ _MIGRATION_PREFIX = "before-schema-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def copy(database: Path, target: Path) -> int:
-    """Copies a consistent snapshot of a database and returns its size; it appears once it is synced.
+def copy(database: Address, target: Path) -> int:
+    """Copies a consistent snapshot of a database to a file of SQLite; returns its size. It appears once it is
+    synced.
 
     Raises:
         TqError: NOT_FOUND without a database, REFUSED if the target exists; PERMISSION, DISK_LOW,
@@ -56,9 +58,9 @@ def before_migration(database: Path, version: str) -> None:
 
 
 @contextlib.contextmanager
-def _checked_copy(database: Path, target: Path) -> Iterator[Path]:
+def _checked_copy(database: Address, target: Path) -> Iterator[Path]:
     """Creates a checked and synced copy next to the target, and removes it at the end."""
-    if not path_checks.is_there(database):
+    if not is_there(database):
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no database {database}", "there is nothing to back up yet"
         )
@@ -67,9 +69,14 @@ def _checked_copy(database: Path, target: Path) -> Iterator[Path]:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # SQLite writes into the empty file, which is readable only by its owner.
         os.close(os.open(copied, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-        _vacuum(database, copied)
+        if isinstance(database, Path):
+            _vacuum(database, copied)
+        else:
+            from tqstudio.engine.store.db import copying
+
+            copying.copy(database, copied, live=True)
         if (problem := opening.problem_of(copied)) is not None:
-            raise problem.error(database)
+            raise problem.error(database if isinstance(database, Path) else copied)
         _sync(copied)
         yield copied
         _sync(target.parent)

@@ -1,18 +1,43 @@
-"""Wraps a SQLAlchemy connection for one thread, with explicit transactions and the events they append."""
+"""Wraps a SQLAlchemy connection for one thread, with explicit transactions and the events they append.
+
+The database is a file of SQLite, named by its path, or one of PostgreSQL, named by its URL.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from sqlalchemy import CursorResult, Engine, Executable, text
+import sqlalchemy
+from sqlalchemy import URL, CursorResult, Engine, Executable, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from tqstudio.engine.store.dialects import sqlite
+from tqstudio import path_checks
+from tqstudio.config import Settings
+from tqstudio.engine.store.dialects import TRANSACTION, sqlite
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
 
 Row = tuple[Any, ...]
 Rows = CursorResult[*tuple[Any, ...]]
+Address = Path | URL
+"""Of a database: the path of SQLite's file, or the URL of PostgreSQL."""
+
+
+class CommitUnknown(Exception):
+    """A commit got no answer, and the database cannot be asked: it may have been committed.
+
+    Args:
+        lost: the error of the connection.
+    """
+
+    def __init__(self, lost: DBAPIError) -> None:
+        super().__init__(str(lost))
+        self.lost = lost
 
 
 class Connection:
@@ -38,6 +63,11 @@ class Connection:
         return self._connection.execute(text(statement) if isinstance(statement, str) else statement, values)
 
     @property
+    def core(self) -> sqlalchemy.Connection:
+        """SQLAlchemy's connection, for what has no method here."""
+        return self._connection
+
+    @property
     def raw(self) -> sqlite3.Connection:
         """The driver's connection, for interrupts, tracing and what must not run in a transaction."""
         raw: sqlite3.Connection = self._connection.connection.driver_connection  # type: ignore[assignment]
@@ -47,7 +77,26 @@ class Connection:
         self._connection.begin()
 
     def commit(self) -> None:
-        self._connection.commit()
+        """Commits. If the answer was lost with the connection, the database is asked what became of it.
+
+        Raises:
+            DBAPIError: it was not committed.
+            CommitUnknown: it may have been committed.
+        """
+        number = self._connection.info.get(TRANSACTION)
+        try:
+            self._connection.commit()
+        except DBAPIError as error:
+            if number is None or not error.connection_invalidated:
+                raise
+            self._connection.rollback()
+            from tqstudio.engine.store.dialects import postgresql
+
+            committed = postgresql.was_committed(self._connection, number)
+            if committed is None:
+                raise CommitUnknown(error) from error
+            if not committed:
+                raise
 
     def rollback(self) -> None:
         self._connection.rollback()
@@ -56,5 +105,59 @@ class Connection:
         self._connection.close()
 
 
-def connect(path: Path, *, read_only: bool = False) -> Connection:
-    return Connection(sqlite.engine_of(path, read_only=read_only))
+def dialect_of(address: Address) -> ModuleType:
+    """Returns the module that holds what is particular to the program of a database."""
+    if isinstance(address, Path):
+        return sqlite
+    # Imported only when needed: it costs 5 MB.
+    from tqstudio.engine.store.dialects import postgresql
+
+    return postgresql
+
+
+def engine_of(address: Address, *, read_only: bool = False) -> Engine:
+    """Returns the engine of a database."""
+    engine: Engine = dialect_of(address).engine_of(address, read_only=read_only)
+    return engine
+
+
+def connect(address: Address, *, read_only: bool = False) -> Connection:
+    return Connection(engine_of(address, read_only=read_only))
+
+
+def address_of(home: Home, settings: Settings) -> Address:
+    """Returns the address of a home's database.
+
+    Raises:
+        TqError: BAD_CONFIG.
+    """
+    return url_of(settings.database) if settings.database else home.database
+
+
+def url_of(text: str) -> URL:
+    """Returns the URL of a database of PostgreSQL.
+
+    Raises:
+        TqError: BAD_CONFIG if it is none.
+    """
+    with suppress(ArgumentError):
+        url = make_url(text)
+        if url.get_backend_name() in ("postgresql", "postgres") and url.database:
+            return url
+    raise TqError(
+        ErrorCode.BAD_CONFIG,
+        "the database is given by no URL of PostgreSQL that names one",
+        "write it like postgresql://user@host/database; for the file in the home, leave the setting empty",
+    )
+
+
+def is_there(address: Address) -> bool:
+    """Whether there may be a database: a file exists, a server is only asked when it is used."""
+    return not isinstance(address, Path) or path_checks.is_there(address)
+
+
+def shown(address: Address) -> str:
+    """Returns an address for display, without its password."""
+    if isinstance(address, Path):
+        return str(address)
+    return address.set(drivername="postgresql").render_as_string(hide_password=True)

@@ -1,4 +1,4 @@
-"""Runs reads and writes on the SQLite database of a home, each on a thread of its own.
+"""Runs reads and writes on the database of a supervisor, each on a thread of its own.
 
 One thread owns the only writing connection; a second reads, and a third searches, which may take a second: on
 a shared thread it would delay claims and screens. Waiting writes share a commit (group commit): the disk, not
@@ -19,11 +19,11 @@ from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db import errors
-from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.connection import Address, CommitUnknown, Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.db.schema import migrate
-from tqstudio.errors import UNWRITTEN, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,28 +48,35 @@ class Database:
     passed to `on_events` on the event loop after the commit, in commit order.
 
     When the disk is full or cannot be written, writes are refused with DISK_LOW or DATABASE_UNWRITABLE until
-    one by `write_again` succeeds; reads continue. SQLite's errors about a damaged or busy file are raised as
-    TqError too.
+    one by `write_again` succeeds; reads continue. PostgreSQL that cannot be reached is the same, as
+    DATABASE_UNREACHABLE, for reads too. Errors about a damaged or busy database are raised as TqError too.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, address: Address) -> None:
+        self.address = address
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
+        self.on_taken: Callable[[TqError], None] = lambda _why: None
+        """Called when another supervisor has the database of PostgreSQL, after its connection was lost."""
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
         self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.refusal: Refusal | None = None
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of SQLite, on a disk of this machine."""
+        return isinstance(self.address, Path)
+
     def open(self) -> None:
         """Opens and, if needed, migrates the database, before the first `read` or `write`."""
-        migrate(self.path)
+        migrate(self.address)
         try:
-            self._writer.open(lambda: connect(self.path))
-            self._reader.open(lambda: connect(self.path, read_only=True))
-            self._searcher.open(lambda: connect(self.path, read_only=True))
+            self._writer.open(lambda: connect(self.address))
+            self._reader.open(lambda: connect(self.address, read_only=True))
+            self._searcher.open(lambda: connect(self.address, read_only=True))
         except DBAPIError as error:
-            raise errors.as_tq_error(error, self.path) from error
+            raise errors.as_tq_error(error, self.address) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sets the loop on which `on_events` is called."""
@@ -106,15 +113,19 @@ class Database:
     def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return _asked_now(self._reader, fn, args, kwargs)
 
-    def _commit(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
+    def _commit(self, db: Connection, calls: Sequence[DatabaseCall], *, again: bool = False) -> None:
         try:
             self._run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
-            if len(calls) > 1:
+            if len(calls) > 1 and not isinstance(error, CommitUnknown):
                 # One of them failed, or the disk is full: retry each in a transaction of its own.
                 for call in calls:
                     self._commit(db, [call])
+                return
+            if _is_cut(error) and not again:
+                # The server was restarted, or a firewall has dropped an idle connection.
+                self._commit(db, calls, again=True)
                 return
             calls[0].error = self._converted(error)
         self._deliver(calls)
@@ -137,19 +148,31 @@ class Database:
 
     def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         for call in calls:
-            db.begin()
             try:
-                call.result = call.fn(db, *call.args, **call.kwargs)
+                try:
+                    self._read(db, call)
+                except DBAPIError as error:
+                    if not _is_cut(error):
+                        raise
+                    self._read(db, call)
             except BaseException as error:
-                call.error = errors.as_tq_error(error, self.path)
-            db.rollback()
+                call.error = errors.as_tq_error(error, self.address)
             self._deliver([call])
 
+    def _read(self, db: Connection, call: DatabaseCall) -> None:
+        try:
+            db.begin()
+            call.result = call.fn(db, *call.args, **call.kwargs)
+        finally:
+            db.rollback()
+
     def _converted(self, error: BaseException) -> BaseException:
-        found = errors.as_tq_error(error, self.path, writing=True)
+        found = errors.as_tq_error(error, self.address, writing=True)
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN and not self.refusal:
             self.refusal = Refusal(found, now_us())
             _log.warning("the database cannot be written", code=found.code.value, error=found.message)
+        if isinstance(found, TqError) and found.code is ErrorCode.ALREADY_RUNNING and self._loop is not None:
+            _soon(self._loop, self.on_taken, found)
         return found
 
     def _deliver(self, calls: Sequence[DatabaseCall]) -> None:
@@ -173,6 +196,11 @@ class Database:
         self._searcher.close()
         self._reader.close()
         self._writer.close()
+
+
+def _is_cut(error: BaseException) -> bool:
+    """Whether the connection was lost, and nothing committed."""
+    return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
 def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:

@@ -1,13 +1,17 @@
-"""Converts SQLite errors (damaged, busy, full or unwritable database) into a `TqError` with a hint."""
+"""Converts errors of a database (damaged, busy, full, unwritable, unreachable) to a `TqError` with a hint."""
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from tqstudio.engine.files.volumes import volume_of
+from tqstudio.engine.store.db.connection import Address, CommitUnknown, shown
 from tqstudio.engine.store.dialects.sqlite import BUSY_TIMEOUT_S
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.units import size
@@ -20,6 +24,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # A full disk can also appear as a failed write, sync or mapping of shared memory.
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+_OF_CONNECTIONS = (OperationalError, InterfaceError)
 REPAIR = (
     "its indexes do not match its tables, which are intact: stop the supervisor (tqstudio down), and rebuild"
     " them with: tqstudio doctor --repair"
@@ -30,11 +35,28 @@ LOST_ROWS = (
 )
 
 
-def as_tq_error(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
-    """Converts SQLite errors about the database file to a TqError; returns other errors unchanged.
+def as_tq_error(error: BaseException, address: Address, *, writing: bool = False) -> BaseException:
+    """Converts errors of the database itself to a TqError; returns other errors unchanged.
 
-    An access error while `writing` to the open database means a bad disk.
+    An access error while `writing` to the open file of SQLite means a bad disk.
     """
+    if isinstance(error, CommitUnknown):
+        error = error.lost
+    if not isinstance(address, Path):
+        return _of_postgresql(error, address) if isinstance(error, DBAPIError) else error
+    return _of_sqlite(error, address, writing)
+
+
+@contextlib.contextmanager
+def converted(address: Address) -> Iterator[None]:
+    """Converts the errors of a database within."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise as_tq_error(error, address) from error
+
+
+def _of_sqlite(error: BaseException, path: Path, writing: bool) -> BaseException:
     cause = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(cause, sqlite3.DatabaseError):
         return error
@@ -49,6 +71,50 @@ def as_tq_error(error: BaseException, path: Path, *, writing: bool = False) -> B
         return busy(path)
     if kind in _CLOSED:
         return TqError(ErrorCode.PERMISSION, f"the database {path} cannot be opened: {cause}")
+    return error
+
+
+# A refusal before the connection exists has no SQLSTATE.
+_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied")
+_REFUSED = ("28", "3D", "42501")
+"""First characters of SQLSTATEs: wrong user or password, no such database, no right."""
+_UNREACHABLE = ("08", "57P", "53300")
+"""No connection; the server stops or starts; it has too many connections."""
+_READ_ONLY, _FULL, _LOCKED, _CORRUPTED = "25006", ("53100", "53200"), "55P03", "XX00"
+
+
+def _of_postgresql(error: DBAPIError, address: URL) -> BaseException:
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    where, why = shown(address), (str(error.orig).strip().splitlines() or ["no answer"])[0]
+    is_lost = error.connection_invalidated or (not state and isinstance(error, _OF_CONNECTIONS))
+    if state.startswith(_REFUSED) or (not state and any(each in why for each in _REFUSALS)):
+        return TqError(
+            ErrorCode.PERMISSION,
+            f"{where} refuses tqstudio: {why}",
+            "check user, password and database in the setting database, and the rights of that user",
+        )
+    if is_lost or state.startswith(_UNREACHABLE):
+        return TqError(
+            ErrorCode.DATABASE_UNREACHABLE,
+            f"{where} cannot be reached: {why}",
+            "start PostgreSQL, or check its address and the network; the queue resumes automatically",
+        )
+    if state in (_READ_ONLY, *_FULL):
+        return TqError(
+            ErrorCode.DATABASE_UNWRITABLE,
+            f"{where} cannot be written: {why}",
+            "check the disk of that server, and that it is no standby; the queue resumes automatically",
+        )
+    if state == _LOCKED:
+        return TqError(
+            ErrorCode.DATABASE_BUSY,
+            f"another program has locked tables of {where}",
+            "end its transaction (find it in pg_stat_activity), then try again",
+        )
+    if state.startswith(_CORRUPTED):
+        return TqError(
+            ErrorCode.DATABASE_DAMAGED, f"{where} is damaged: {why}", "restore a backup of that database"
+        )
     return error
 
 

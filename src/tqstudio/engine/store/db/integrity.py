@@ -15,7 +15,9 @@ from tqstudio.lifecycle import JobStatus
 
 
 def foreign_key_problems(db: Connection) -> int:
-    """Counts rows that refer to a missing row."""
+    """Counts rows that refer to a missing row, which PostgreSQL cannot have."""
+    if db.core.dialect.name != "sqlite":
+        return 0
     return len(db.execute(sqlite.FOREIGN_KEY_CHECK).all())
 
 

@@ -10,8 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
 from tqstudio.engine.store.db import backup, errors, tables
-from tqstudio.engine.store.db.connection import connect
-from tqstudio.engine.store.dialects import sqlite
+from tqstudio.engine.store.db.connection import Address, connect, dialect_of, engine_of, shown
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
@@ -20,35 +19,36 @@ SCHEMA_VERSION = "0011"
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
-def migrate(path: Path) -> None:
+def migrate(address: Address) -> None:
     """Migrates the schema to `SCHEMA_VERSION`.
 
     Raises:
         TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
     """
     try:
-        version = schema_version(path)
+        version = schema_version(address)
         if version is None:
-            _create(path)
+            create(address)
         elif version > SCHEMA_VERSION:
-            what = f"{path} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
+            what = f"{shown(address)} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
             raise TqError(ErrorCode.NEWER_DATABASE, what)
         elif version < SCHEMA_VERSION:
-            backup.before_migration(path, SCHEMA_VERSION)
-            _upgrade(path)
+            if isinstance(address, Path):
+                backup.before_migration(address, SCHEMA_VERSION)
+            _upgrade(address)
     except DBAPIError as error:
-        raise errors.as_tq_error(error, path) from error
+        raise errors.as_tq_error(error, address) from error
 
 
-def _create(path: Path) -> None:
+def create(address: Address) -> None:
     """Creates the newest schema in an empty database, in one transaction.
 
     It does not run the migrations, because importing Alembic takes 0.2 s of a first start.
     """
     counts = [{"status": status.value, "n": 0} for status in JobStatus]
-    with sqlite.engine_of(path).begin() as connection:
+    with engine_of(address).begin() as connection:
         SQLModel.metadata.create_all(connection)
-        for statement in sqlite.SCHEMA:
+        for statement in dialect_of(address).SCHEMA:
             connection.exec_driver_sql(statement)
         connection.execute(insert(tables.JobCount), counts)
         connection.exec_driver_sql(
@@ -57,7 +57,7 @@ def _create(path: Path) -> None:
         connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{SCHEMA_VERSION}')")
 
 
-def _upgrade(path: Path) -> None:
+def _upgrade(address: Address) -> None:
     """Runs the missing migrations, in one transaction."""
     # Imported only when needed: it costs 11 MB and 0.2 s.
     from alembic import command
@@ -65,13 +65,13 @@ def _upgrade(path: Path) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    with sqlite.engine_of(path).begin() as connection:
+    with engine_of(address).begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
 def is_old(path: Path) -> bool:
-    """Whether a database exists and needs migrations."""
+    """Whether a file exists and needs migrations."""
     if not path.exists():
         return False
     try:
@@ -81,10 +81,10 @@ def is_old(path: Path) -> bool:
     return version is not None and version < SCHEMA_VERSION
 
 
-def schema_version(path: Path, *, read_only: bool = False) -> str | None:
+def schema_version(address: Address, *, read_only: bool = False) -> str | None:
     """Returns the schema version; None for an empty database."""
-    with closing(connect(path, read_only=read_only)) as db:
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").first() is None:
+    with closing(connect(address, read_only=read_only)) as db:
+        if db.execute(dialect_of(address).HAS_VERSION).first() is None:
             return None
         version = db.execute("SELECT version_num FROM alembic_version").scalar()
         return None if version is None else str(version)

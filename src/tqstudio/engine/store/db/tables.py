@@ -25,6 +25,7 @@ from sqlalchemy import (
     MetaData,
     Text,
     UniqueConstraint,
+    cast,
     literal_column,
     text,
 )
@@ -72,26 +73,34 @@ def _column(kind: Any, *, default: str | int | None = None, optional: bool = Fal
     return Field(sa_column=Column(kind, nullable=optional, server_default=given))
 
 
+# Integers of SQLite have 64 bits, and it compares text by its bytes.
+_INTEGER = Integer().with_variant(BigInteger(), "postgresql")
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 _bytes = partial(_column, LargeBinary)
-_text = partial(_column, Text)
-_int = partial(_column, Integer, default=0)
+_text = partial(_column, _TEXT)
+_int = partial(_column, _INTEGER, default=0)
 _big = partial(_column, BigInteger)
 _float = partial(_column, Float, default=0)
 _time = partial(_column, BigInteger, optional=True)
 
 
 def _id() -> Any:
-    return Field(default=None, sa_column=Column(Integer, primary_key=True, autoincrement=True))
+    return Field(default=None, sa_column=Column(_INTEGER, primary_key=True, autoincrement=True))
 
 
 def _ref(target: str, *, optional: bool = False) -> Any:
-    return Field(sa_column=Column(Integer, ForeignKey(target), nullable=optional))
+    return Field(sa_column=Column(_INTEGER, ForeignKey(target), nullable=optional))
+
+
+def _of_job() -> Any:
+    """Defines a key of rows that are removed with their job."""
+    return Field(sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
 
 
 def _index(name: str, columns: str, where: str, *, unique: bool = False) -> Index:
     """Defines a partial index on columns, perhaps descending: `priority DESC, id`."""
     sorted_by = (text(each) if " " in each else each for each in columns.split(", "))
-    return Index(name, *sorted_by, unique=unique, sqlite_where=text(where))
+    return Index(name, *sorted_by, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def _orders(prefix: str, where: str) -> tuple[Index, ...]:
@@ -226,7 +235,9 @@ class Published(SQLModel, table=True):
 class Publication(SQLModel, table=True):
     """A generation that is being published; finished or undone at a supervisor's start."""
 
-    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
+    job_id: int = Field(
+        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    )
     epoch: int = _int()
     video_id: int = _ref("video.id")
     number: int = _int()
@@ -240,7 +251,9 @@ class Publication(SQLModel, table=True):
 class Removal(SQLModel, table=True):
     """The source of a job that is done, to be moved or deleted; ends when that is recorded."""
 
-    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
+    job_id: int = Field(
+        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    )
     video_id: int = _ref("video.id")
     size: int = _big()
     mtime_ns: int = _big()
@@ -256,14 +269,14 @@ class Deletion(SQLModel, table=True):
     """A deleted video whose ladder still exists, or is on its way back."""
 
     __table_args__ = (_one_of("state", DeletionState),)
-    video_id: int = Field(sa_column=Column(Integer, ForeignKey("video.id"), primary_key=True))
+    video_id: int = Field(sa_column=Column(_INTEGER, ForeignKey("video.id"), primary_key=True))
     state: str = _text()
 
 
 class Speed(SQLModel, table=True):
     """A speed measured on this machine, by kind of work."""
 
-    key: str = Field(sa_column=Column(Text, primary_key=True))
+    key: str = Field(sa_column=Column(_TEXT, primary_key=True))
     value: float = _float()
     samples: int = _int()
     work_s: float = _float()
@@ -397,8 +410,10 @@ class Rendition(SQLModel, table=True):
     """One quality of a job."""
 
     __table_args__ = (_one_of("status", RenditionStatus),)
-    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
-    name: str = Field(sa_column=Column(Text, primary_key=True))
+    job_id: int = Field(
+        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    )
+    name: str = Field(sa_column=Column(_TEXT, primary_key=True))
     position: int = _int()
     status: str = _text(default=RenditionStatus.PENDING.value)
     reason: str = _text(optional=True)
@@ -456,8 +471,8 @@ class Statistic(SQLModel, table=True):
     __table_args__ = {"sqlite_with_rowid": False}
     at: int = Field(sa_column=Column(BigInteger, primary_key=True))
     """When it ended."""
-    job_id: int = Field(sa_column=Column(Integer, primary_key=True))
-    epoch: int = Field(sa_column=Column(Integer, primary_key=True))
+    job_id: int = Field(sa_column=Column(_INTEGER, primary_key=True))
+    epoch: int = Field(sa_column=Column(_INTEGER, primary_key=True))
     status: str = _text()
     """The job's status after it."""
     worker: str = _text()
@@ -521,7 +536,7 @@ class Gate(SQLModel, table=True):
     """A closed gate: while there is one, no job is claimed. Jobs do not change."""
 
     __table_args__ = (_one_of("kind", GateKind),)
-    kind: str = Field(sa_column=Column(Text, primary_key=True))
+    kind: str = Field(sa_column=Column(_TEXT, primary_key=True))
     reason: str = _text()
     path: bytes = _bytes(optional=True)
     """The full volume, for a disk gate."""
@@ -556,14 +571,14 @@ class JobCount(SQLModel, table=True):
     """Number of jobs by status, kept by triggers, because counting a million rows is too slow."""
 
     __tablename__ = "job_count"
-    status: str = Field(sa_column=Column(Text, primary_key=True))
+    status: str = Field(sa_column=Column(_TEXT, primary_key=True))
     n: int = _int()
 
 
 class Idempotency(SQLModel, table=True):
     """Answers to requests with an idempotency key; a repeated key gets the same answer."""
 
-    key: str = Field(sa_column=Column(Text, primary_key=True))
+    key: str = Field(sa_column=Column(_TEXT, primary_key=True))
     answer: str = _text()
     at: int | None = _time(optional=False)
 
@@ -593,7 +608,7 @@ class Token(SQLModel, table=True):
 class Upload(SQLModel, table=True):
     """A file that a client sends in parts; until it is whole, its bytes are in a part file of this id."""
 
-    id: str = Field(sa_column=Column(Text, primary_key=True))
+    id: str = Field(sa_column=Column(_TEXT, primary_key=True))
     """Part of the URL; not guessable."""
     size: int = Field(sa_column=Column(BigInteger, nullable=False))
     received: int = Field(sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
@@ -613,7 +628,7 @@ class Alert(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("channel", "key"),
-        Index("ix_alert_waiting", "channel", "next_at", sqlite_where=text("next_at IS NOT NULL")),
+        _index("ix_alert_waiting", "channel, next_at", "next_at IS NOT NULL"),
         Index("ix_alert_subject", "channel", "kind", "subject", "id"),
         AUTOINCREMENT,
     )
@@ -640,7 +655,7 @@ class AlertPosition(SQLModel, table=True):
     """The sequence number of the last event that alerts were made of; one row, none while alerts are off."""
 
     __tablename__ = "alert_position"
-    seq: int = Field(sa_column=Column(Integer, primary_key=True))
+    seq: int = Field(sa_column=Column(_INTEGER, primary_key=True))
 
 
 def const(value: StrEnum) -> ColumnElement[str]:
@@ -676,3 +691,7 @@ worker = _tables["worker"]
 def is_open(jobs: FromClause) -> ColumnElement[bool]:
     """Returns the condition of the index `ix_job_one_open` on the status, for `job` or an alias of it."""
     return jobs.c.status.in_([const(status) for status in _OPEN])
+
+
+UNPROBED: ColumnElement[int] = cast(video.c.facts.is_(None) & video.c.probe_error.is_(None), Integer)
+"""The value of `job.unprobed` by the row of its video."""

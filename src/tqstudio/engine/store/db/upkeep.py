@@ -15,7 +15,7 @@ import structlog
 
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.store.db import opening
-from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.connection import Address, Connection
 from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import TqError
 
@@ -30,10 +30,10 @@ _KEPT_FREE = 5
 
 
 class WeeklyCheck:
-    """Checks every page and index of the database, once a week."""
+    """Checks every page and index of a file of SQLite, once a week. PostgreSQL is its administrator's."""
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._now = path, now
+    def __init__(self, address: Address, now: Callable[[], float] = time.monotonic) -> None:
+        self._address, self._now = address, now
         self._due = now() + FIRST_S
         self.damage: TqError | None = None
         """What the last check found."""
@@ -41,13 +41,13 @@ class WeeklyCheck:
     async def tick(self, *, idle: bool) -> None:
         """Check if it is due. Called often; a shutdown does not wait for it."""
         late = self._now() - self._due
-        if late < 0 or (not idle and late < PATIENCE_S):
+        if not isinstance(self._address, Path) or late < 0 or (not idle and late < PATIENCE_S):
             return
         self._due = self._now() + INTERVAL_S
         began = time.monotonic()
-        problem = await bounded_io.on_a_thread(partial(opening.problem_of, self._path))
+        problem = await bounded_io.on_a_thread(partial(opening.problem_of, self._address))
         took = round(time.monotonic() - began, 1)
-        self.damage = None if problem is None else problem.error(self._path)
+        self.damage = None if problem is None else problem.error(self._address)
         if self.damage is None:
             structlog.get_logger().info("the database was checked", seconds=took)
         else:

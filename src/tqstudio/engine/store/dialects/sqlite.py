@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Engine, Select, column, create_engine, event, select, table
+from sqlalchemy import Column, Connection, Engine, Select, column, create_engine, event, select, table
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import NullPool
 
@@ -25,6 +25,8 @@ class _Compiler(SQLiteCompiler):
 
 OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master"))
 """The names of all tables, indexes and triggers."""
+HAS_VERSION = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
+"""Whether the database has a schema."""
 PAGES = "PRAGMA page_count"
 FREE_PAGES = "PRAGMA freelist_count"
 AUTO_VACUUM = "PRAGMA auto_vacuum"
@@ -32,6 +34,18 @@ INCREMENTAL = 2
 """Mode of databases whose free pages can be given back one by one; of every new one."""
 FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
 REBUILD_INDEXES = "REINDEX"
+
+
+def last_ids(connection: Connection) -> dict[str, int]:
+    """Returns the last id that was given out, by table."""
+    return dict(connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").tuples().all())
+
+
+def raise_id(connection: Connection, column: Column[Any], last: int) -> None:
+    """Has the next id of a table follow the one given."""
+    name = column.table.name
+    connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+    connection.exec_driver_sql("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, last))
 
 
 def free_pages(raw: sqlite3.Connection, count: int) -> None:

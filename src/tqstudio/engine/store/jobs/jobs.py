@@ -12,7 +12,7 @@ from sqlalchemy import and_, bindparam, exists, func, insert, literal, or_, sele
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.tables import const, is_open, job, video
+from tqstudio.engine.store.db.tables import UNPROBED, const, is_open, job, video
 from tqstudio.engine.store.dialects.expressions import greatest, indexed_by
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import reset_renditions
@@ -73,10 +73,9 @@ class NewJob(JobSpec):
         return target_of(self.trigger)
 
 
-_UNPROBED = select(video.c.facts.is_(None) & video.c.probe_error.is_(None))
 _INSERT = (
     insert(job)
-    .values(unprobed=_UNPROBED.where(video.c.id == bindparam("of_video")).scalar_subquery())
+    .values(unprobed=select(UNPROBED).where(video.c.id == bindparam("of_video")).scalar_subquery())
     .returning(job.c.id)
 )
 

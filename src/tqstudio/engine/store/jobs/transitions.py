@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, bindparam, case, exists, select, update
-from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.tables import const, job, publication
+from tqstudio.engine.store.db.tables import const, is_open, job, publication
 from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import Autorestart, Control, JobStatus, Trigger, sources_of, target_of
+from tqstudio.lifecycle import TERMINAL, Autorestart, Control, JobStatus, Trigger, sources_of, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,24 @@ def job_facts(db: Connection, number: int) -> JobFacts | None:
     return _ROWS.first(db.execute(_FACTS, {"job": number}))
 
 
+_other = job.alias("other")
+_OTHER_IS_OPEN = exists().where(
+    _other.c.video_id == job.c.video_id,
+    _other.c.id != job.c.id,
+    is_open(_other),
+    _other.c.deleted_at.is_(None),
+)
+
+
+def _movable(trigger: Trigger) -> list[ColumnElement[bool]]:
+    """Returns the conditions of a transition on its job; a video may have one open job only."""
+    status = job.c.status.in_([const(status) for status in sorted(sources_of(trigger))])
+    opens = target_of(trigger) is JobStatus.PENDING and sources_of(trigger) & TERMINAL
+    return [status, job.c.deleted_at.is_(None), *([~_OTHER_IS_OPEN] if opens else [])]
+
+
 _MOVES = {
-    trigger: update(job).where(
-        job.c.id == bindparam("number"),
-        job.c.status.in_([const(status) for status in sorted(sources_of(trigger))]),
-        job.c.deleted_at.is_(None),
-    )
+    trigger: update(job).where(job.c.id == bindparam("number"), *_movable(trigger))
     for trigger in get_args(Trigger)
     if sources_of(trigger)
 }
@@ -97,12 +108,7 @@ def move(
     computed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}
     given = {name: value for name, value in values.items() if name not in computed}
     statement = _MOVES[trigger].values(computed) if computed else _MOVES[trigger]
-    try:
-        moved = db.execute(statement, {"number": number, **given}).rowcount == 1
-    except IntegrityError:
-        # The video has another open job, and only one is allowed. SQLite has rolled back the statement only,
-        # so no savepoint is needed.
-        return False
+    moved = db.execute(statement, {"number": number, **given}).rowcount == 1
     if moved:
         events.append(
             db,

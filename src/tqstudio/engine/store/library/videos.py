@@ -252,11 +252,7 @@ def set_probed(
     return taken.rowcount == 1
 
 
-_IS_UNPROBED = (
-    select(tables.video.c.facts.is_(None) & tables.video.c.probe_error.is_(None))
-    .where(tables.video.c.id == bindparam("video"))
-    .scalar_subquery()
-)
+_IS_UNPROBED = select(tables.UNPROBED).where(tables.video.c.id == bindparam("video")).scalar_subquery()
 _MARK_JOBS = (
     update(tables.job)
     .where(tables.job.c.video_id == bindparam("video"), tables.job.c.unprobed != _IS_UNPROBED)

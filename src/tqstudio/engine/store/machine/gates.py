@@ -40,10 +40,11 @@ def shut(
 ) -> bool:
     """Closes a gate; False if it is closed already."""
     values = {"kind": kind, "reason": reason, "path": path, "since": now, "until": until}
-    made = db.execute(upsert(gate).on_conflict_do_nothing(), values).rowcount
+    new = upsert(gate).on_conflict_do_nothing().returning(gate.c.kind)
+    made = db.execute(new, values).first()
     if made:
         events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
-    return bool(made)
+    return made is not None
 
 
 def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:

@@ -70,8 +70,8 @@ def create(
         "created_at": now,
         "expires_at": expires_at,
     }
-    new = upsert(tables.token).on_conflict_do_nothing(index_elements=["name"])
-    if not db.execute(new, values).rowcount:
+    new = upsert(tables.token).on_conflict_do_nothing(index_elements=["name"]).returning(tables.token.c.id)
+    if db.execute(new, values).first() is None:
         return False
     events.append(db, EventKind.TOKEN_CREATED, now=now, actor=actor, code=role.value, detail=name)
     return True

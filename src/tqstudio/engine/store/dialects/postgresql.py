@@ -1,0 +1,172 @@
+"""Holds what is particular to PostgreSQL: settings of connections, the lock of writers, and triggers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import URL, Column, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from tqstudio.engine.store.dialects import TRANSACTION
+from tqstudio.errors import ErrorCode, TqError
+
+LOCK_TIMEOUT_S = 12
+"""How long a writer waits for another one, longer than the server needs to notice that its client is gone."""
+_LOCK_NOT_AVAILABLE = "55P03"
+_SILENCE_S = 10
+"""After which a server that does not answer, or a client that holds a transaction open, counts as gone."""
+_WRITER = 0x7471_7374
+"""Number of the advisory lock that a writing connection holds as long as it is open: no two write, and one
+that was cut off can write nothing more once another has the lock."""
+_LOCK = f"SELECT pg_advisory_lock({_WRITER})"
+_HOLDER = (
+    "SELECT coalesce(host(client_addr), 'this machine'), application_name FROM pg_stat_activity JOIN pg_locks"
+    f" USING (pid) WHERE locktype = 'advisory' AND objid = {_WRITER} AND granted"
+)
+_BEGIN = "SELECT pg_current_xact_id()::text"
+_FATE = "SELECT pg_xact_status(CAST(%s AS xid8))"
+_ASKED_S = 30.0
+"""How long the fate of a transaction is asked for."""
+_ASK_S = 0.2
+HAS_VERSION = "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL"
+"""Whether the database has a schema."""
+SIZE = "SELECT pg_database_size(current_database())"
+VERSION = "SHOW server_version"
+
+_SESSION = {
+    "jit": "off",  # compiling costs more than any of the statements
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    "idle_in_transaction_session_timeout": f"{_SILENCE_S}s",
+    "tcp_user_timeout": f"{_SILENCE_S}s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "synchronous_commit": "on",
+    "timezone": "UTC",
+}
+_CLIENT = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+
+
+@lru_cache(maxsize=8)
+def engine_of(url: URL, *, read_only: bool = False) -> Engine:
+    """Returns the engine of a database; a connection is for one thread.
+
+    A transaction that only reads sees one state of the database; one that may write locks the
+    database as long as it is open.
+
+    Raises:
+        TqError: BAD_CONFIG without the driver.
+    """
+    given: dict[str, Any] = {
+        **_CLIENT,
+        "tcp_user_timeout": _SILENCE_S * 1000,
+        "application_name": f"tqstudio on {socket.gethostname()}",
+        "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
+    }
+    isolation = "REPEATABLE READ" if read_only else "READ COMMITTED"
+    try:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            poolclass=NullPool,
+            connect_args=given,
+            execution_options={"isolation_level": isolation, "postgresql_readonly": read_only},
+        )
+    except ModuleNotFoundError as error:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the driver of PostgreSQL is not installed: {error}",
+            "install it with: pip install 'tqstudio[postgresql]'",
+        ) from None
+    if not read_only:
+        event.listen(engine, "connect", _lock)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _lock(raw: Any, _record: object) -> None:
+    """Take the lock of the writer.
+
+    Raises:
+        TqError: ALREADY_RUNNING.
+    """
+    try:
+        with raw.cursor() as cursor:
+            cursor.execute(_LOCK)
+    except Exception as error:
+        raw.rollback()
+        if getattr(error, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        with raw.cursor() as cursor:
+            held_by = " as ".join(cursor.execute(_HOLDER).fetchone() or ("unknown",))
+        raise TqError(
+            ErrorCode.ALREADY_RUNNING,
+            f"another supervisor uses this database of PostgreSQL, from {held_by}",
+            "stop that one first, or give this one a database of its own",
+        ) from None
+    raw.commit()
+
+
+def _begin(connection: Connection) -> None:
+    connection.info.pop(TRANSACTION, None)
+    connection.info[TRANSACTION] = connection.exec_driver_sql(_BEGIN).scalar_one()
+
+
+def was_committed(connection: Connection, number: str) -> bool | None:
+    """Whether a transaction was committed whose connection broke; None if the server cannot be asked.
+
+    Args:
+        connection: the broken one, which is opened again. It gets the lock of writers once that
+            transaction has ended.
+    """
+    until = time.monotonic() + _ASKED_S
+    while time.monotonic() < until:
+        try:
+            return bool(connection.exec_driver_sql(_FATE, (number,)).scalar() == "committed")
+        except DBAPIError:
+            time.sleep(_ASK_S)
+        finally:
+            connection.rollback()
+    return None
+
+
+_BODY = """
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE job_count SET n = n - 1 WHERE status = old.status AND old.deleted_at IS NULL;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        UPDATE job_count SET n = n + 1 WHERE status = new.status AND new.deleted_at IS NULL;
+    END IF;
+    RETURN NULL;
+END
+"""
+_LAST_IDS = (
+    "SELECT regexp_replace(sequencename, '_(id|seq)_seq$', ''), coalesce(last_value, 0) FROM pg_sequences"
+    " WHERE schemaname = current_schema()"
+)
+_RAISE_ID = "SELECT setval(pg_get_serial_sequence(%s, %s), %s)"
+
+
+def last_ids(connection: Connection) -> dict[str, int]:
+    """Returns the last id that was given out, by table."""
+    return dict(connection.exec_driver_sql(_LAST_IDS).tuples().all())
+
+
+def raise_id(connection: Connection, column: Column[Any], last: int) -> None:
+    """Has the next id of a table follow the one given."""
+    connection.exec_driver_sql(_RAISE_ID, (column.table.name, column.name, last))
+
+
+_CHANGED = "old.status <> new.status OR (old.deleted_at IS NULL) <> (new.deleted_at IS NULL)"
+_CALL = "EXECUTE FUNCTION count_jobs()"
+SCHEMA = (
+    f"CREATE FUNCTION count_jobs() RETURNS trigger LANGUAGE plpgsql AS $${_BODY}$$",
+    f"CREATE TRIGGER job_count_insert_delete AFTER INSERT OR DELETE ON job FOR EACH ROW {_CALL}",
+    "CREATE TRIGGER job_count_update AFTER UPDATE OF status, deleted_at ON job"
+    f" FOR EACH ROW WHEN ({_CHANGED}) {_CALL}",
+)
+"""What follows the tables in a new database: the triggers that keep the counts of jobs."""
