@@ -26,6 +26,7 @@ NAMES = {
     "recovery": "killed workers, media made again, scans of a million jobs",
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
+    "postgresql": "pages and claims of a queue on PostgreSQL",
     "network": "the TCP listener at rest and for each call, tokens",
     "scrape": "metrics of a million jobs",
     "statistics": "sums of a million attempts",

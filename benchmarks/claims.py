@@ -136,11 +136,11 @@ def _through_the_api(section: Section, running: Studio, options: Options, load: 
     for number in range(options.rounds):
         with beside(load, running.home.root, nice):
             one.add(_one_client(running, number, options.claims))
-            loaded.append(_clients(running, f"l{number}", options.claims, claimed)[0])
+            loaded.append(clients(running, f"l{number}", options.claims, claimed)[0])
         for again in range(REPEATS):
             before, began = cpu_s(running.pid)[0], time.monotonic()
             name = f"m{number}-{again}"
-            rate, latencies = _clients(running, name, STEADY * options.claims, claimed)
+            rate, latencies = clients(running, name, STEADY * options.claims, claimed)
             share.append((cpu_s(running.pid)[0] - before) / (time.monotonic() - began) * 100)
             rates.append(rate)
             many.add(latencies)
@@ -168,7 +168,7 @@ def _one_client(running: Studio, number: int, claimed: int) -> list[float]:
     return seconds
 
 
-def _clients(running: Studio, name: str, claimed: int, jobs: list[int]) -> tuple[float, list[float]]:
+def clients(running: Studio, name: str, claimed: int, jobs: list[int]) -> tuple[float, list[float]]:
     """Claims per second of all clients together, and the seconds of each; `jobs` receives what they had."""
     started: list[subprocess.Popen[str]] = []
     try:

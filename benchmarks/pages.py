@@ -26,28 +26,28 @@ def measure(options: Options, root: Path) -> Section:
         f"{count(options.list_jobs)} jobs in the table; {options.rounds} rounds of {options.pages} pages of"
         " each kind; a figure is the median of a round, the slowest page stands below it",
     )
-    cases = _cases(options.list_jobs)
-    medians: dict[str, list[float]] = {case: [] for case in cases}
-    slowest: dict[str, list[float]] = {case: [] for case in cases}
+    asked = cases(options.list_jobs)
+    medians: dict[str, list[float]] = {case: [] for case in asked}
+    slowest: dict[str, list[float]] = {case: [] for case in asked}
     with studio(home.root) as running:
         line = running.line()
-        for case, path in cases.items():
+        for case, path in asked.items():
             if not json.loads(line.ask("GET", path))["jobs"] and "no match" not in case:
                 raise RuntimeError(f"{case}: nothing is found")
         for _ in range(options.rounds):
-            for case, path in cases.items():
-                seconds = _ask(line, path, options.pages)
+            for case, path in asked.items():
+                seconds = ask(line, path, options.pages)
                 medians[case].append(percentile(seconds, 50) * 1000)
                 slowest[case].append(max(seconds) * 1000)
         line.close()
-    for case in cases:
-        floor = 1_000 if FAR in cases[case] else 300 if "text=" in cases[case] else 100
+    for case in asked:
+        floor = 1_000 if FAR in asked[case] else 300 if "text=" in asked[case] else 100
         section.add(case, medians[case], "ms", at_most(floor))
         section.add(f"{case}, slowest", slowest[case], "ms")
     return section
 
 
-def _ask(line: Line, path: str, times: int) -> list[float]:
+def ask(line: Line, path: str, times: int) -> list[float]:
     seconds = []
     for _ in range(times):
         began = time.perf_counter()
@@ -59,7 +59,7 @@ def _ask(line: Line, path: str, times: int) -> list[float]:
     return seconds
 
 
-def _cases(jobs: int) -> dict[str, str]:
+def cases(jobs: int) -> dict[str, str]:
     """What is asked for, by its name."""
     waiting, done = jobs // 2 // 10 * 10 + 1, jobs // 2 // 10 * 10 + 7
     return {

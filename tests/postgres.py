@@ -37,3 +37,8 @@ def empty_database() -> URL:
     name = f"t{uuid4().hex}"
     execute(f"CREATE DATABASE {name}")
     return make_url(server().get_uri(database=name))
+
+
+def socket_path() -> str:
+    """The socket that the server listens on."""
+    return str(Path(str(make_url(server().get_uri()).query["host"])) / ".s.PGSQL.5432")

@@ -190,6 +190,13 @@ class Settings(BaseSettings):
             raise PydanticCustomError("hours", "{what}", {"what": str(error)}) from None
         return value
 
+    @field_validator("database")
+    @classmethod
+    def _require_postgresql(cls, value: str) -> str:
+        if value and not re.match("postgres(ql)?://.*/.", value):
+            raise PydanticCustomError("database", "a URL such as postgresql://user@host/database")
+        return value
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -234,9 +241,10 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         where = f"{variable} in the environment"
         if variable not in map(str.upper, os.environ):
             where = f"{key} in {_place(home.config, key)}"
+        found = "a secret that is not shown" if key in SECRETS else repr(first.get("input"))
         raise TqError(
             ErrorCode.BAD_CONFIG,
-            f"the setting {key} is invalid: it is {first.get('input')!r} and must be {_needed(first)}",
+            f"the setting {key} is invalid: it is {found} and must be {_needed(first)}",
             f"correct {where}",
         ) from None
     except PermissionError as error:

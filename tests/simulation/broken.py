@@ -415,7 +415,7 @@ def a_video_gets_a_second_job() -> Any:
 
 def another_program_writes_past_the_engine() -> Any:
     async def remove_retired(self: Any) -> None:
-        with sqlite3.connect(self._db.path) as other:
+        with sqlite3.connect(self._db.address) as other:
             other.execute("UPDATE job SET priority = 5 WHERE status = 'failed'")
         other.close()
 

@@ -162,7 +162,7 @@ class _SimulatedDatabase(Database):
     def open(self) -> None:
         super().open()
         self._writer.db.close()  # type: ignore[attr-defined]
-        self._writer.db = _Mortal(engine_of(self.path), self._life)  # type: ignore[attr-defined]
+        self._writer.db = _Mortal(engine_of(self.address), self._life)  # type: ignore[attr-defined]
         # What survives a power cut is shown elsewhere; here processes die, and the system stays.
         self._writer.db.raw.execute("PRAGMA synchronous=OFF")
         self._life.world.audit.attach(self._writer.db.raw)

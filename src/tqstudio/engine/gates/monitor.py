@@ -324,14 +324,16 @@ class VolumeMonitor:
         return GateRow(GateKind.DISK, refusal.error.message, self._volumes.home.path, refusal.since)
 
     def figures(self, gate: GateRow) -> Waits | None:
-        """What a shut disk gate waits for; None for a database that cannot be written for another reason."""
+        """What a shut disk gate waits for; None for a file that cannot be written for another reason."""
         if gate.kind is not GateKind.DISK:
             return None
         if self._db.refusal is None:
             return self._held
-        home = self._volumes.home
+        home, error = self._volumes.home, self._db.refusal.error
+        if not self._db.is_file:
+            return Waits(home.path, error.code, error.message, error.hint)  # no disk of this machine
         state = self._volumes.states.get(home)
-        if state is None or state.space is None or self._db.refusal.error.code is not ErrorCode.DISK_LOW:
+        if state is None or state.space is None or error.code is not ErrorCode.DISK_LOW:
             return None
         short = decide.short_at_home(home.path, state.space)
         return short or Waits.of_bytes(home.path, state.space, DATABASE_ROOM_BYTES, gate.reason)

@@ -50,6 +50,8 @@ def copy(
             _require_empty(new, target)
             rows = sum(_copy_table(old, new, table, progress) for table in SQLModel.metadata.sorted_tables)
             _keep_ids(old, new, source, target)
+            if not isinstance(target, Path):
+                new.execute("ANALYZE")  # else plans are poor until the server has counted the rows itself
             new.commit()
     return rows
 

@@ -29,6 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = structlog.get_logger()
+_NO_CONNECTION = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.ALREADY_RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +119,18 @@ class Database:
             self._run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
-            if len(calls) > 1 and not isinstance(error, CommitUnknown):
-                # One of them failed, or the disk is full: retry each in a transaction of its own.
-                for call in calls:
-                    self._commit(db, [call])
-                return
             if _is_cut(error) and not again:
                 # The server was restarted, or a firewall has dropped an idle connection.
                 self._commit(db, calls, again=True)
                 return
-            calls[0].error = self._converted(error)
+            if len(calls) > 1 and not self._is_of_all(error):
+                # One of them failed, or the disk is full: retry each in a transaction of its own.
+                for call in calls:
+                    self._commit(db, [call])
+                return
+            found = self._converted(error)
+            for call in calls:
+                call.error = found
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
@@ -147,8 +150,12 @@ class Database:
         db.commit()
 
     def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
+        lost: BaseException | None = None
         for call in calls:
             try:
+                # Each try to connect may take seconds: those that waited for it share its outcome.
+                if lost is not None:
+                    raise lost
                 try:
                     self._read(db, call)
                 except DBAPIError as error:
@@ -157,6 +164,8 @@ class Database:
                     self._read(db, call)
             except BaseException as error:
                 call.error = errors.as_tq_error(error, self.address)
+                if self._is_of_all(error):
+                    lost = call.error
             self._deliver([call])
 
     def _read(self, db: Connection, call: DatabaseCall) -> None:
@@ -166,14 +175,26 @@ class Database:
         finally:
             db.rollback()
 
+    def _is_of_all(self, error: BaseException) -> bool:
+        """Whether an error concerns every call: no connection could be made, or it broke while committing."""
+        found = errors.as_tq_error(error, self.address)
+        no_connection = isinstance(found, TqError) and found.code in _NO_CONNECTION
+        return isinstance(error, CommitUnknown) or (no_connection and not _is_cut(error))
+
     def _converted(self, error: BaseException) -> BaseException:
         found = errors.as_tq_error(error, self.address, writing=True)
-        if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN and not self.refusal:
-            self.refusal = Refusal(found, now_us())
-            _log.warning("the database cannot be written", code=found.code.value, error=found.message)
+        if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN:
+            self._refuse(found)
         if isinstance(found, TqError) and found.code is ErrorCode.ALREADY_RUNNING and self._loop is not None:
             _soon(self._loop, self.on_taken, found)
         return found
+
+    def _refuse(self, why: TqError) -> None:
+        before = self.refusal
+        # PostgreSQL that could not be reached may come back as a standby, which cannot be written.
+        if before is None or (not self.is_file and before.error.code is not why.code):
+            self.refusal = Refusal(why, now_us() if before is None else before.since)
+            _log.warning("the database cannot be written", code=why.code.value, error=why.message)
 
     def _deliver(self, calls: Sequence[DatabaseCall]) -> None:
         events = [event for call in calls if call.error is None for event in call.appended]

@@ -67,13 +67,15 @@ def engine_of(url: URL, *, read_only: bool = False) -> Engine:
         "application_name": f"tqstudio on {socket.gethostname()}",
         "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
     }
-    isolation = "REPEATABLE READ" if read_only else "READ COMMITTED"
+    isolation: dict[str, Any] = {"isolation_level": "READ COMMITTED"}
+    if read_only:
+        isolation = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     try:
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
             poolclass=NullPool,
             connect_args=given,
-            execution_options={"isolation_level": isolation, "postgresql_readonly": read_only},
+            execution_options=isolation,
         )
     except ModuleNotFoundError as error:
         raise TqError(

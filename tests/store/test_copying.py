@@ -1,0 +1,188 @@
+"""Copies between SQLite and PostgreSQL: every row, the counts and the ids; all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import postgres
+from tqstudio.engine.store.db import backup, copying, integrity, opening
+from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.dialects import postgresql
+from tqstudio.engine.store.lists import pages
+from tqstudio.errors import ErrorCode, TqError
+
+from .conftest import DATABASES, Queue, migrated, rolled_back
+from .test_differential import act, acts, stored
+
+Rows = dict[str, list[str]]
+
+
+@contextlib.contextmanager
+def writing(address: Address) -> Iterator[Connection]:
+    with contextlib.closing(connect(address)) as db:
+        db.begin()
+        yield db
+        db.commit()
+
+
+def rows_of(address: Address) -> Rows:
+    with contextlib.closing(connect(address, read_only=True)) as db:
+        db.begin()
+        return stored(db)
+
+
+def last_ids(address: Address) -> dict[str, int]:
+    """The last ids that were given out, of the tables that have any."""
+    with contextlib.closing(connect(address, read_only=True)) as db:
+        return {name: last for name, last in dialect_of(address).last_ids(db.core).items() if last}
+
+
+def has_no_rows(address: Address) -> bool:
+    with contextlib.closing(connect(address, read_only=True)) as db:
+        assert set(pages.counts_by_status(db).values()) == {0}
+        return not any(rows for name, rows in stored(db).items() if name != "job_count")
+
+
+def fill(address: Address) -> None:
+    with writing(address) as db:
+        queue = Queue(db)
+        for chosen, of in acts(7, 500):
+            act(queue, chosen, of)
+        queue.job()
+        gone = db.execute("SELECT max(video_id) FROM job").scalar_one()
+        db.execute("DELETE FROM job WHERE video_id = :gone", {"gone": gone})
+        db.execute("DELETE FROM video WHERE id = :gone", {"gone": gone})
+        db.execute("DELETE FROM event WHERE seq > (SELECT max(seq) FROM event) - 5")
+        db.execute("DELETE FROM alert")
+        db.execute("DELETE FROM token")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in which much has happened."""
+    path = tmp_path_factory.mktemp("source") / "tqstudio.db"
+    migrated("sqlite", path.parent)
+    fill(path)
+    return path
+
+
+def new(program: str, tmp_path: Path) -> Address:
+    return postgres.empty_database() if program == "postgresql" else tmp_path / "copy é%.db"
+
+
+@pytest.fixture
+def target(program: str, tmp_path: Path) -> Address:
+    """Where a new database may be made."""
+    return new(program, tmp_path)
+
+
+def refusal(source: Address, target: Address, *, live: bool = False) -> ErrorCode:
+    with pytest.raises(TqError) as refused:
+        copying.copy(source, target, live=live)
+    return refused.value.code
+
+
+def test_a_copy_to_postgresql_and_back_has_every_row(source: Path, tmp_path: Path) -> None:
+    there, back = postgres.empty_database(), tmp_path / "back.db"
+    seen: dict[str, int] = {}
+    copied = copying.copy(source, there, progress=seen.__setitem__)
+    expected = rows_of(source)
+    assert all(expected[name] for name in expected.keys() - {"alert", "token"})
+    assert rows_of(there) == expected
+    assert seen == {name: len(rows) for name, rows in expected.items() if name != "job_count"}
+    assert copied == sum(seen.values()) == copying.copy(there, back)
+    assert rows_of(back) == expected
+
+
+def test_a_copy_has_the_counts_and_gives_out_no_id_again(source: Path, target: Address) -> None:
+    copying.copy(source, target)
+    last = last_ids(source)
+    assert last == last_ids(target)
+    with rolled_back(target) as queue:
+        assert integrity.miscounted(queue.db) == []
+        job = queue.job()
+        assert (job, queue.row(job)["video_id"]) == (last["job"] + 1, last["video"] + 1)
+        assert queue.history(job)[0]["seq"] == last["event"] + 1
+    with contextlib.closing(connect(source, read_only=True)) as db:
+        assert last["job"] > db.execute("SELECT max(id) FROM job").scalar_one()
+
+
+def test_a_target_with_rows_is_refused_and_stays(source: Path, program: str, tmp_path: Path) -> None:
+    target = migrated(program, tmp_path)
+    with writing(target) as db:
+        Queue(db).job()
+    before = rows_of(target)
+    assert refusal(source, target) is ErrorCode.REFUSED
+    assert rows_of(target) == before
+    assert refusal(source, source) is ErrorCode.REFUSED
+
+
+def test_a_source_of_another_version_is_refused(program: str, tmp_path: Path) -> None:
+    source, target = migrated(program, tmp_path), tmp_path / "copy.db"
+    with writing(source) as db:
+        db.execute("UPDATE alembic_version SET version_num = '0001'")
+    assert refusal(source, target) is ErrorCode.REFUSED
+    assert refusal(postgres.empty_database(), target) is ErrorCode.REFUSED
+    assert not target.exists()
+
+
+def test_without_a_source_nothing_is_made(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.db", tmp_path / "copy.db") is ErrorCode.NOT_FOUND
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(source: Path, target: Address) -> None:
+    def interrupt(name: str, _rows: int) -> None:
+        if name == "event":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copying.copy(source, target, progress=interrupt)
+    assert has_no_rows(target)
+    copying.copy(source, target)
+    assert rows_of(target) == rows_of(source)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Writers of PostgreSQL wait for one another only for a moment."""
+    monkeypatch.setitem(postgresql._SESSION, "lock_timeout", "200ms")
+    postgresql.engine_of.cache_clear()
+    yield
+    postgresql.engine_of.cache_clear()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_source_in_use_is_copied_only_as_it_is_committed(source: Path, tmp_path: Path) -> None:
+    used, target = postgres.empty_database(), tmp_path / "copy.db"
+    copying.copy(source, used)
+    with writing(used) as db:
+        Queue(db).job()
+        assert refusal(used, target) is ErrorCode.ALREADY_RUNNING
+        copying.copy(used, target, live=True)
+    assert rows_of(target) == rows_of(source)
+    assert rows_of(used) != rows_of(source)
+
+
+@pytest.mark.parametrize("program", DATABASES)
+def test_a_backup_is_an_intact_file(source: Path, program: str, tmp_path: Path) -> None:
+    saved: Address = source
+    if program == "postgresql":
+        saved = postgres.empty_database()
+        copying.copy(source, saved)
+    target = tmp_path / "backups" / "saved é.db"
+    assert backup.copy(saved, target) == target.stat().st_size
+    assert [each.name for each in target.parent.iterdir()] == [target.name]
+    assert opening.problem_of(target) is None
+    assert rows_of(target) == rows_of(source)
+    database = Database(target)
+    database.open()
+    try:
+        assert database.read_now(integrity.miscounted) == []
+    finally:
+        database.close()
