@@ -1,4 +1,4 @@
-"""The queue on PostgreSQL: a real server that is restarted, cuts connections, and lets one supervisor write."""
+"""The queue on PostgreSQL: a server that is restarted, cuts connections, and lets one supervisor write."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import URL
 
 import postgres
+from harness import lives, until_ended
 from tqstudio.engine.store.dialects import postgresql
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
@@ -85,7 +86,7 @@ def waits_for_lock(database: URL) -> bool:
     """Whether a second writer waits."""
     with psycopg.connect(postgres.server().get_uri()) as admin:
         asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event = 'advisory'"
-        return bool(admin.execute(asked, (database.database,)).fetchone() != (0,))
+        return admin.execute(asked, (database.database,)).fetchone() != (0,)
 
 
 def master_of(studio: Studio, job: int) -> Path:
@@ -109,9 +110,6 @@ def test_an_added_and_a_dropped_file_become_ladders(
     check_ladder(master_of(studio, added), frames=100, fps=Fraction(25), names=RUNGS)
     check_ladder(master_of(studio, rows[0]["id"]), frames=50, fps=Fraction(25), names=RUNGS)
     assert not studio.home.database.exists()
-    studio.down()
-    studio.up()
-    assert studio.status()["jobs"]["done"] == 2
 
 
 def _shown_to_children(studio: Studio) -> list[str]:
@@ -125,33 +123,29 @@ def _shown_to_children(studio: Studio) -> list[str]:
     return shown
 
 
-@pytest.mark.parametrize("given", ["in the settings file", "in the environment"])
 def test_the_password_is_shown_nowhere(
-    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL, given: str
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL
 ) -> None:
     studio = on_postgresql()
-    if given == "in the environment":
-        studio.home.config.unlink()
-        studio.environment["TQSTUDIO_DATABASE"] = database.render_as_string(hide_password=False)
+    # The environment of the supervisor has it too, which others would inherit.
+    studio.environment["TQSTUDIO_DATABASE"] = database.render_as_string(hide_password=False)
     studio.up()
     with studio.paced(1):
         job = studio.add(copy(clip(seconds=4), "clip.mp4"))
         studio.running(job)
     shown = _shown_to_children(studio)
     assert any("libx264" in text for text in shown), "ffmpeg is one of them"
-    commands = ("status", "--json"), ("doctor",), ("doctor", "--json"), ("job", "show", str(job))
-    answers = [studio(*command) for command in commands]
-    assert "postgresql://postgres:***@" in answers[1].out
     with ended_server(signal.SIGINT):
-        refused = until(lambda: answer if (answer := studio("status")).code else None, "it is noticed")
-        assert "DATABASE_UNREACHABLE" in refused.err
-        answers += [refused, *(studio(*command) for command in commands)]
-    until(lambda: not studio("status").code, "it is there again")
-    studio.done(job)
+        until(lambda: _refused(studio), "it is noticed")
+        answers = [studio("status"), studio("doctor")]
+        assert "DATABASE_UNREACHABLE" in answers[0].err
+        assert "postgresql://postgres:***@" in answers[1].out
+    until(lambda: not _refused(studio), "it is there again")
+    answers.append(studio("status", "--json"))
     shown += [text for answer in answers for text in (answer.out, answer.err)]
     assert studio.stop() == 0
-    logs = [path for path in studio.home.root.rglob("*") if path.is_file() and path != studio.home.config]
-    shown += [path.read_text(errors="replace") for path in (*logs, studio.output)]
+    files = [path for path in studio.home.root.rglob("*") if path.is_file() and path != studio.home.config]
+    shown += [path.read_text(errors="replace") for path in (*files, studio.output)]
     assert not [text for text in shown if PASSWORD in text]
 
 
@@ -164,12 +158,13 @@ def test_a_crash_of_the_server_costs_no_attempt(
     on_postgresql: Callable[..., Studio], clip: MakeClip, copy
 ) -> None:
     studio = on_postgresql(**SHORT_LEASES).up()
-    with studio.paced(2):
-        job = studio.add(copy(clip(seconds=8), "long.mp4"))
+    with studio.paced(3):
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
         encoders = studio.running(job)
     with ended_server(signal.SIGQUIT):
-        assert set(encoders) <= set(studio.encoders_of_all())
-    check_ladder(master_of(studio, job), frames=200, fps=Fraction(25), names=RUNGS)
+        until(lambda: _refused(studio), "it is noticed")
+        assert all(lives(pid) for pid in encoders)
+    check_ladder(master_of(studio, job), frames=300, fps=Fraction(25), names=RUNGS)
 
 
 @pytest.mark.slow
@@ -194,7 +189,7 @@ def test_a_server_that_is_gone_for_long_costs_no_attempt(
             answer = studio(*command)
             assert answer.code != 0
             assert "cannot be reached" in answer.out + answer.err
-        until(lambda: not [pid for pid in encoders if psutil.pid_exists(pid)], "everything is encoded")
+        until_ended(encoders)
         lines = studio.home.supervisor_log.read_text().splitlines()
         assert len([line for line in lines if "cannot be written" in line]) == 1
         assert len(lines) < 10, lines
@@ -208,3 +203,101 @@ def _refused(studio: Studio) -> TqError | None:
     except TqError as error:
         return error
     return None
+
+
+@pytest.mark.fault(
+    "Connections to PostgreSQL end again and again while jobs are claimed and finished",
+    "Each transaction is repeated on a new connection; every job is done once, in its first attempt",
+    area="database",
+)
+def test_connections_that_end_again_and_again_cost_nothing(
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL
+) -> None:
+    studio = on_postgresql(workers=2, **SHORT_LEASES).up()
+    watch = studio.watch()
+    jobs = [studio.add(copy(clip(seconds=1), f"{number}.mp4")) for number in range(5)]
+
+    seen = len(watch.stored())
+
+    def all_are_done() -> bool:
+        nonlocal seen
+        events = watch.stored()
+        if len(events) > seen:
+            # Whatever is written next meets a dead connection.
+            seen = len(events)
+            cut(database)
+        return [event["target"] for event in events].count("done") == len(jobs)
+
+    until(all_are_done, "all are done")
+    for job in jobs:
+        assert master_of(studio, job).exists()
+        assert [event["target"] for event in studio.events(job)].count("done") == 1
+    sequence = [event["seq"] for event in watch.stored()]
+    assert sequence == sorted(set(sequence))
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "A supervisor is started on the database of PostgreSQL of another one",
+    "`ALREADY_RUNNING`: it does not start, and the first one works on",
+    area="supervisor",
+)
+def test_a_second_supervisor_is_refused(on_postgresql: Callable[..., Studio], clip: MakeClip, copy) -> None:
+    first, second = on_postgresql(), on_postgresql()
+    first.up()
+    with first.paced(1):
+        job = first.add(copy(clip(seconds=24), "long.mp4"))
+        first.running(job)
+    second.launch()
+    assert second.ended() == 4
+    assert "ALREADY_RUNNING: another supervisor uses this database" in second.output.read_text()
+    # One that is stopped keeps its connection, and so the lock.
+    first.process.send_signal(signal.SIGSTOP)
+    second.launch()
+    assert second.ended() == 4
+    first.process.send_signal(signal.SIGCONT)
+    master_of(first, job)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "Another supervisor gets the database of PostgreSQL while the connection of the first is cut",
+    "The first writes nothing more, ends its workers, and shuts down",
+    area="supervisor",
+)
+def test_a_supervisor_whose_database_was_taken_ends(
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL
+) -> None:
+    studio = on_postgresql(**SHORT_LEASES).up()
+    with studio.paced(1):
+        job = studio.add(copy(clip(seconds=60), "long.mp4"))
+        encoders = studio.running(job)
+        with psycopg.connect(database.render_as_string(hide_password=False), autocommit=True) as other:
+            taking = threading.Thread(target=other.execute, args=(postgresql._LOCK,))
+            taking.start()
+            until(lambda: waits_for_lock(database), "another one waits for the lock")
+            cut_writer(database)
+            taking.join()
+            before = _contents(other)
+            assert studio.ended() == 4
+            assert _contents(other) == before
+    last = studio.output.read_text().splitlines()[-2]
+    assert "another supervisor uses this database of PostgreSQL" in last
+    until_ended(encoders)
+    studio.until_gone()
+    # Not one line for each of the writes that were refused.
+    log = studio.home.supervisor_log.read_text()
+    assert (log.count("level=error"), log.count("Traceback")) == (1, 0)
+    os.truncate(studio.home.supervisor_log, 0)
+    studio.up()
+    assert studio.done(job)["crashes"] == 0
+
+
+def _contents(database: psycopg.Connection) -> list[tuple[str, str]]:
+    """Each table, and a digest of its rows."""
+    named = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
+    digest = "SELECT coalesce(md5(string_agg(row::text, '|' ORDER BY row::text)), '') FROM {} AS row"
+    return [
+        (table, database.execute(digest.format(table)).fetchone()[0])  # type: ignore[index]
+        for (table,) in database.execute(named).fetchall()
+    ]

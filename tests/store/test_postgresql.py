@@ -208,7 +208,7 @@ def test_one_that_lost_its_connection_to_another_writes_nothing(proxy: Proxy) ->
             for _ in range(2):
                 with pytest.raises(TqError) as refused:
                     await first.write(note, "too late")
-                assert refused.value.code is ErrorCode.ALREADY_RUNNING
+                assert refused.value.code is ErrorCode.DATABASE_UNWRITABLE
         assert await first.read(words) == ["mine"]
 
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Table, insert, select
 from sqlmodel import SQLModel
 
-from tqstudio.engine.store.db import errors
+from tqstudio.engine.store.db import errors, integrity
 from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of, shown
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.db.tables import job_count
@@ -48,11 +48,12 @@ def copy(
             old.begin()
             new.begin()
             _require_empty(new, target)
-            rows = sum(_copy_table(old, new, table, progress) for table in SQLModel.metadata.sorted_tables)
+            with dialect_of(target).bulk(new.core):
+                rows = sum(_copy_table(old, new, each, progress) for each in SQLModel.metadata.sorted_tables)
+                integrity.recount(new)
             _keep_ids(old, new, source, target)
-            if not isinstance(target, Path):
-                new.execute("ANALYZE")  # else plans are poor until the server has counted the rows itself
             new.commit()
+            dialect_of(target).tidy(new.core)
     return rows
 
 
@@ -87,7 +88,7 @@ def _keep_ids(old: Connection, new: Connection, source: Address, target: Address
 
 def _copy_table(old: Connection, new: Connection, table: Table, progress: Progress) -> int:
     if table is job_count:
-        return 0  # counted by triggers while the jobs are copied
+        return 0  # the copied jobs are counted
     rows = 0
     found = old.core.execution_options(yield_per=_AT_ONCE).execute(select(table).order_by(*table.primary_key))
     for some in found.mappings().partitions(_AT_ONCE):

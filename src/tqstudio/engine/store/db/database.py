@@ -63,6 +63,8 @@ class Database:
         self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.refusal: Refusal | None = None
+        self._taken: TqError | None = None
+        """Why nothing is written any more: another supervisor has the database."""
 
     @property
     def is_file(self) -> bool:
@@ -116,6 +118,8 @@ class Database:
 
     def _commit(self, db: Connection, calls: Sequence[DatabaseCall], *, again: bool = False) -> None:
         try:
+            if self._taken is not None:
+                raise self._taken
             self._run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
@@ -176,17 +180,22 @@ class Database:
             db.rollback()
 
     def _is_of_all(self, error: BaseException) -> bool:
-        """Whether an error concerns every call: no connection could be made, or it broke while committing."""
+        """Whether every call has the error: no connection can be made, or it broke in the commit."""
+        if isinstance(error, CommitUnknown) or error is self._taken:
+            return True
         found = errors.as_tq_error(error, self.address)
-        no_connection = isinstance(found, TqError) and found.code in _NO_CONNECTION
-        return isinstance(error, CommitUnknown) or (no_connection and not _is_cut(error))
+        return isinstance(found, TqError) and found.code in _NO_CONNECTION and not _is_cut(error)
 
     def _converted(self, error: BaseException) -> BaseException:
         found = errors.as_tq_error(error, self.address, writing=True)
+        if isinstance(found, TqError) and found.code is ErrorCode.ALREADY_RUNNING:
+            # For good: with the lock back it would write beside what the other one has decided.
+            self._taken = TqError(ErrorCode.DATABASE_UNWRITABLE, found.message, found.hint)
+            if self._loop is not None:
+                _soon(self._loop, self.on_taken, found)
+            found = self._taken
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN:
             self._refuse(found)
-        if isinstance(found, TqError) and found.code is ErrorCode.ALREADY_RUNNING and self._loop is not None:
-            _soon(self._loop, self.on_taken, found)
         return found
 
     def _refuse(self, why: TqError) -> None:

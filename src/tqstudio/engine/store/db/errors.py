@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
 
 from tqstudio.engine.files.volumes import volume_of
 from tqstudio.engine.store.db.connection import Address, CommitUnknown, shown
@@ -76,6 +76,7 @@ def _of_sqlite(error: BaseException, path: Path, writing: bool) -> BaseException
 
 # A refusal before the connection exists has no SQLSTATE.
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied")
+_CROWDED = ("too many ", "remaining connection slots")
 _REFUSED = ("28", "3D", "42501")
 """First characters of SQLSTATEs: wrong user or password, no such database, no right."""
 _UNREACHABLE = ("08", "57P", "53300")
@@ -94,11 +95,18 @@ def _of_postgresql(error: DBAPIError, address: URL) -> BaseException:
             "check user, password and database in the setting database, and the rights of that user",
         )
     if is_lost or state.startswith(_UNREACHABLE):
+        do = "start PostgreSQL, or check its address and the network"
+        if any(each in why for each in _CROWDED):
+            do = "allow more connections there"
         return TqError(
             ErrorCode.DATABASE_UNREACHABLE,
             f"{where} cannot be reached: {why}",
-            "start PostgreSQL, or check its address and the network; the queue resumes automatically",
+            f"{do}; the queue resumes automatically",
         )
+    if not state and isinstance(error, ProgrammingError):
+        return TqError(ErrorCode.BAD_CONFIG, f"the URL in the setting database is refused: {why}")
+    if not state and isinstance(error, DataError):
+        return TqError(ErrorCode.BAD_REQUEST, f"this text cannot be stored: {why}")  # it has a NUL
     if state in (_READ_ONLY, *_FULL):
         return TqError(
             ErrorCode.DATABASE_UNWRITABLE,

@@ -24,6 +24,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     cast,
     literal_column,
@@ -73,9 +74,20 @@ def _column(kind: Any, *, default: str | int | None = None, optional: bool = Fal
     return Field(sa_column=Column(kind, nullable=optional, server_default=given))
 
 
+class _WithoutNul(TypeDecorator[str]):
+    """Text of PostgreSQL, which has no NUL: in text of other programs it becomes U+FFFD, in JSON too."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
+        del dialect
+        return value and value.replace("\0", "\ufffd").replace("\\u0000", "\\ufffd")
+
+
 # Integers of SQLite have 64 bits, and it compares text by its bytes.
 _INTEGER = Integer().with_variant(BigInteger(), "postgresql")
-_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+_TEXT = Text().with_variant(_WithoutNul(collation="C"), "postgresql")
 _bytes = partial(_column, LargeBinary)
 _text = partial(_column, _TEXT)
 _int = partial(_column, _INTEGER, default=0)

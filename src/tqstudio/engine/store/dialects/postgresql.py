@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +27,8 @@ that was cut off can write nothing more once another has the lock."""
 _LOCK = f"SELECT pg_advisory_lock({_WRITER})"
 _HOLDER = (
     "SELECT coalesce(host(client_addr), 'this machine'), application_name FROM pg_stat_activity JOIN pg_locks"
-    f" USING (pid) WHERE locktype = 'advisory' AND objid = {_WRITER} AND granted"
+    f" USING (pid) WHERE datname = current_database() AND locktype = 'advisory' AND objid = {_WRITER}"
+    " AND granted"
 )
 _BEGIN = "SELECT pg_current_xact_id()::text"
 _FATE = "SELECT pg_xact_status(CAST(%s AS xid8))"
@@ -48,7 +51,13 @@ _SESSION = {
     "synchronous_commit": "on",
     "timezone": "UTC",
 }
-_CLIENT = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+_CLIENT = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "client_encoding": "utf8",  # a server without an encoding would answer bytes
+}
 
 
 @lru_cache(maxsize=8)
@@ -93,8 +102,14 @@ def _lock(raw: Any, _record: object) -> None:
     """Take the lock of the writer.
 
     Raises:
-        TqError: ALREADY_RUNNING.
+        TqError: ALREADY_RUNNING, BAD_CONFIG.
     """
+    if (encoding := raw.info.parameter_status("server_encoding")) != "UTF8":
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the database has the encoding {encoding}, which cannot store every name",
+            "create one with: CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0",
+        )
     try:
         with raw.cursor() as cursor:
             cursor.execute(_LOCK)
@@ -146,6 +161,25 @@ BEGIN
     RETURN NULL;
 END
 """
+
+
+@contextlib.contextmanager
+def bulk(connection: Connection) -> Iterator[None]:
+    """Prepares a transaction for many new jobs, which are counted at its end.
+
+    The triggers are off meanwhile: each change of a count leaves an old row until the transaction ends, and
+    the next change passes all of them.
+    """
+    connection.exec_driver_sql("ALTER TABLE job DISABLE TRIGGER USER")
+    yield
+    connection.exec_driver_sql("ALTER TABLE job ENABLE TRIGGER USER")
+
+
+def tidy(connection: Connection) -> None:
+    """Does after the copy of a whole database what the server does later by itself: plans are poor before."""
+    connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
+
+
 _LAST_IDS = (
     "SELECT regexp_replace(sequencename, '_(id|seq)_seq$', ''), coalesce(last_value, 0) FROM pg_sequences"
     " WHERE schemaname = current_schema()"
@@ -155,7 +189,7 @@ _RAISE_ID = "SELECT setval(pg_get_serial_sequence(%s, %s), %s)"
 
 def last_ids(connection: Connection) -> dict[str, int]:
     """Returns the last id that was given out, by table."""
-    return dict(connection.exec_driver_sql(_LAST_IDS).tuples().all())
+    return {row[0]: row[1] for row in connection.exec_driver_sql(_LAST_IDS)}
 
 
 def raise_id(connection: Connection, column: Column[Any], last: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from functools import lru_cache
 from pathlib import Path
@@ -36,9 +37,19 @@ FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
 REBUILD_INDEXES = "REINDEX"
 
 
+def bulk(_connection: Connection) -> contextlib.AbstractContextManager[None]:
+    """Prepares a transaction for many new jobs, which are counted at its end."""
+    return contextlib.nullcontext()
+
+
+def tidy(_connection: Connection) -> None:
+    """Does after the copy of a whole database what the server does later by itself: there is none."""
+
+
 def last_ids(connection: Connection) -> dict[str, int]:
     """Returns the last id that was given out, by table."""
-    return dict(connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").tuples().all())
+    rows = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence")
+    return {row[0]: row[1] for row in rows}
 
 
 def raise_id(connection: Connection, column: Column[Any], last: int) -> None:

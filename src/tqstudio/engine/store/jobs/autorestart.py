@@ -40,6 +40,7 @@ DUE = (
         _SINCE + job.c.autorestart_delay_s * MICROSECOND <= bindparam("now"),
         ~_REPLACED,
     )
+    .order_by(job.c.id)
     .limit(bindparam("limit"))
 )
 

@@ -362,11 +362,7 @@ def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, in
         .where(job.status == JobStatus.FAILED, job.error_code == ErrorCode.SOURCE_MISSING)
         .where(job.deleted_at.is_(None), ~again)
     )
-    rows = db.execute(
-        select(video.source, video.id, video.size, video.mtime_ns).where(
-            video.folder_id == folder,
-            video.source_deleted_at.is_(None),
-            video.id.not_in(missing),
-        )
-    )
+    known = (video.folder_id == folder, video.source_deleted_at.is_(None), video.id.not_in(missing))
+    found = select(video.source, video.id, video.size, video.mtime_ns).where(*known)
+    rows = db.execute(found.order_by(video.id))
     return {row[0]: (row[1], row[2], row[3]) for row in rows}

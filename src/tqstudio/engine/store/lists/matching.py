@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, FromClause, select, union_all
+from sqlalchemy import ColumnElement, Executable, FromClause, select, union_all
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
@@ -129,10 +129,18 @@ class Scan:
             index = indexed_by(f"{self._indexes}_{section.index}")
             jobs = select(*section.columns).with_hint(tables.job, index, "sqlite").where(*self._tests)
             for beyond in section.beyond(key, backwards=backwards):
-                # One SELECT per status, because an index is sorted within a status; SQLite merges them.
-                lists = [jobs.where(JOB.status == status, beyond) for status in section.statuses]
-                rows = union_all(*lists).order_by(*section.sorting(backwards=backwards))
-                found += map(section.key, self._db.execute(rows.limit(limit - len(found))).mappings())
+                # One SELECT per status, because an index is sorted within a status.
+                order, more = section.sorting(backwards=backwards), limit - len(found)
+                firsts = [
+                    jobs.where(JOB.status == status, beyond).order_by(*order).limit(more)
+                    for status in section.statuses
+                ]
+                rows: Executable = firsts[0]
+                if len(firsts) > 1:
+                    rows = (
+                        union_all(*(select(each.subquery()) for each in firsts)).order_by(*order).limit(more)
+                    )
+                found += map(section.key, self._db.execute(rows).mappings())
                 if len(found) == limit:
                     return found
         return found

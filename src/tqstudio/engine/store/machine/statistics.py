@@ -118,7 +118,7 @@ _SUMS = (
     func.count().filter(_ROW.status == const(JobStatus.DONE)).label("done"),
     func.count().filter(_ROW.status == const(JobStatus.FAILED)).label("failed"),
     func.count().label("attempts"),
-    *(func.sum(_ROW[name]).label(name) for name in _SUMMED),
+    *(cast(func.sum(_ROW[name]), _ROW[name].type).label(name) for name in _SUMMED),
 )
 
 _WHOLE = select(_ROW.off_percent, *_SUMS).where(_SPAN).group_by(_ROW.off_percent)

@@ -125,7 +125,7 @@ def mark_silent(db: Connection, silent: Iterable[int], *, now: int) -> list[tupl
     those = (row.id.in_(list(silent)), row.offline_at.is_(None), row.registered_at.is_not(None))
     offline = update(tables.worker).where(*those).values(offline_at=now)
     gone = db.execute(offline.returning(row.id, row.name)).all()
-    for _, name in gone:
+    for _, name in sorted(map(tuple, gone)):
         events.append(db, EventKind.WORKER_OFFLINE, now=now, actor="supervisor", worker=name)
     return [(worker, name) for worker, name in gone]
 
