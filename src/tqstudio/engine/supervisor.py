@@ -152,7 +152,7 @@ class _Supervisor:
         broadcast = Broadcast(event_view)
         self.studio = Services(home, settings, db, found, broadcast, until_idle=until_idle)
         children.mark(self.studio.uuid, home.root)
-        self._home_guard = HomeGuard(home, held, self.studio.bounded_io)
+        self._home_guard = HomeGuard(home, held, self.studio.bounded_io, has_database=db.is_file)
         self._lost_home = ""
         """Why the home or the database was lost; empty while they are not."""
         self._source_checks: set[asyncio.Task[None]] = set()

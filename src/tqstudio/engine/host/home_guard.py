@@ -13,6 +13,7 @@ import shlex
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import structlog
 
@@ -27,9 +28,12 @@ from tqstudio.home import Home
 class HomeGuard:
     """Watches the supervisor's home; created once the lock is held and the database is open."""
 
-    def __init__(self, home: Home, held: HomeLock, bounded_io: BoundedIO) -> None:
+    def __init__(self, home: Home, held: HomeLock, bounded_io: BoundedIO, *, has_database: bool) -> None:
         self._home, self._held, self._bounded_io = home, held, bounded_io
-        self._database = home_lock.identity(home.database)
+        self._guarded: dict[Path, LockOwner | None] = {home.root: held.folder}
+        """What must stay what it is. A file that PostgreSQL has replaced may go."""
+        if has_database:
+            self._guarded[home.database] = home_lock.identity(home.database)
         self._socket: LockOwner | None = None
         self._log = structlog.get_logger()
 
@@ -72,7 +76,7 @@ class HomeGuard:
 
     def _lost(self) -> str:
         """Why the home is lost; empty while it is not."""
-        for path, ours in ((self._home.root, self._held.folder), (self._home.database, self._database)):
+        for path, ours in self._guarded.items():
             found = home_lock.identity(path)
             if found != ours:
                 return f"{path} was {'removed' if found is None else 'replaced by another'}"

@@ -68,8 +68,8 @@ def configure(home: Home, level: LogLevel = "info") -> logging.handlers.QueueLis
     # Fields that no line shows need not be determined.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # as the standard library's documentation advises
-    # The scheduler logs every run of every task.
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    # The scheduler logs every run of every task, and each that a database without an answer holds up.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     # It calls it an error that one of its threads ends just after an event, as with each scan.
     logging.getLogger("watchdog.observers.inotify").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

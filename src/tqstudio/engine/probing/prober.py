@@ -25,7 +25,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import display
@@ -108,8 +108,10 @@ class Prober:
                 except OSError as error:
                     self._log.warning("waiting files cannot be probed", error=str(error))
                     await asyncio.sleep(RETRY_S)
-                except Exception:
-                    self._log.exception("probing waiting files failed")
+                except Exception as error:
+                    # A database that cannot be written is reported elsewhere.
+                    if not isinstance(error, TqError) or error.code not in UNWRITTEN:
+                        self._log.exception("probing waiting files failed")
                     await asyncio.sleep(RETRY_S)
         finally:
             await self._end_process(kill=True)

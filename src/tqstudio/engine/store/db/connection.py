@@ -140,14 +140,17 @@ def url_of(text: str) -> URL:
     Raises:
         TqError: BAD_CONFIG if it is none.
     """
-    with suppress(ArgumentError):
+    with suppress(ArgumentError, ValueError):  # a port that is no number
         url = make_url(text)
-        if url.get_backend_name() in ("postgresql", "postgres") and url.database:
+        is_postgresql = url.get_backend_name() in ("postgresql", "postgres")
+        # An @ in the host is one of the password, which messages would show as part of the host.
+        if is_postgresql and url.database and "@" not in (url.host or ""):
             return url
     raise TqError(
         ErrorCode.BAD_CONFIG,
         "the database is given by no URL of PostgreSQL that names one",
-        "write it like postgresql://user@host/database; for the file in the home, leave the setting empty",
+        "write it like postgresql://user@host/database, and an @ in a password as %40; for the file in the"
+        " home, leave the setting empty",
     )
 
 
@@ -157,7 +160,8 @@ def is_there(address: Address) -> bool:
 
 
 def shown(address: Address) -> str:
-    """Returns an address for display, without its password."""
+    """Returns an address for display, without its password, which may also be one of its options."""
     if isinstance(address, Path):
         return str(address)
-    return address.set(drivername="postgresql").render_as_string(hide_password=True)
+    plain = address.difference_update_query([name for name in address.query if "password" in name])
+    return plain.set(drivername="postgresql").render_as_string(hide_password=True)
