@@ -209,7 +209,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             "check its quota, its mount and the kernel log; the queue resumes automatically",
         ),
         ErrorCode.DATABASE_UNREACHABLE: Meaning(
-            _RESOURCE, "PostgreSQL does not answer", "start it, or check its address and the network"
+            _RESOURCE, "the PostgreSQL server does not answer", "start it, or check address and network"
         ),
         ErrorCode.DISK_SILENT: Meaning(
             _RESOURCE, "a disk does not respond", "check the disk; the job resumes automatically"
