@@ -135,8 +135,8 @@ def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
         assert first.ended() != 0
         printed = first.output.read_text()
         root = first.home.root
-        assert f"the supervisor lost its home and shut down: {root} was replaced by another" in printed
-        assert "home lost" in (tmp_path / "moved" / "logs" / "supervisor.log").read_text()
+        assert f"lost its home or database and shut down: {root} was replaced by another" in printed
+        assert "home or database lost" in (tmp_path / "moved" / "logs" / "supervisor.log").read_text()
         assert second.send(calls.status())["supervisor"]["pid"] == second.process.pid
         until(lambda: not set(theirs) & {each.pid for each in second.processes()}, "its worker has ended")
     finally:
