@@ -382,7 +382,7 @@ class _Door:
 class _HomeGuard:
     """Replaces the real guard: the simulation never removes the home."""
 
-    def __init__(self, *_parts: Any) -> None:
+    def __init__(self, *_parts: Any, **_named: Any) -> None:
         pass
 
     def open_socket(self) -> _Listener:
