@@ -14,7 +14,7 @@ _OPTIONS = [
     *("-qq", "--strict-markers", "-s"),
     *("-p", "no:cacheprovider", "-p", "no:xdist"),
     # A mutant is one of a statement of SQLite; the driver of PostgreSQL is not recorded.
-    *("-k", "not postgresql"),
+    *("-k", "not postgresql and not differential and not copying"),
     *("-o", "addopts=", "-o", "tmp_path_retention_policy=failed"),
 ]
 
