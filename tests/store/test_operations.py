@@ -151,6 +151,24 @@ def test_a_video_gets_no_second_open_job(queue: Queue, operation: Operation) -> 
     assert jobs.create(queue.db, again, now=NOW, actor="test") is None
 
 
+@pytest.mark.parametrize("status", [JobStatus.PENDING, JobStatus.PAUSED, JobStatus.IN_PROGRESS])
+def test_an_open_job_keeps_an_ended_one_of_its_video_from_opening(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(F)
+    other = queue.job(video=queue.row(job)["video_id"], priority=999, hold=status is JobStatus.PAUSED)
+    if status is JobStatus.IN_PROGRESS:
+        queue.claim()
+    assert queue.status(other) is status
+    queue.do(job, Operation.RETRY)
+    assert queue.status(job) is JobStatus.FAILED
+
+
+def test_a_deleted_open_job_does_not(queue: Queue) -> None:
+    job = queue.in_status(F)
+    queue.do(queue.job(video=queue.row(job)["video_id"]), Operation.DELETE)
+    queue.do(job, Operation.RETRY)
+    assert queue.status(job) is JobStatus.PENDING
+
+
 def test_a_deleted_job_does_not_come_back_beside_another(queue: Queue) -> None:
     job = queue.job()
     queue.do(job, Operation.DELETE)
