@@ -151,14 +151,17 @@ def test_a_video_gets_no_second_open_job(queue: Queue, operation: Operation) -> 
     assert jobs.create(queue.db, again, now=NOW, actor="test") is None
 
 
+@pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
 @pytest.mark.parametrize("status", [JobStatus.PENDING, JobStatus.PAUSED, JobStatus.IN_PROGRESS])
-def test_an_open_job_keeps_an_ended_one_of_its_video_from_opening(queue: Queue, status: JobStatus) -> None:
+def test_an_open_job_keeps_an_ended_one_of_its_video_from_opening(
+    queue: Queue, status: JobStatus, operation: Operation
+) -> None:
     job = queue.in_status(F)
     other = queue.job(video=queue.row(job)["video_id"], priority=999, hold=status is JobStatus.PAUSED)
     if status is JobStatus.IN_PROGRESS:
         queue.claim()
     assert queue.status(other) is status
-    queue.do(job, Operation.RETRY)
+    queue.do(job, operation)
     assert queue.status(job) is JobStatus.FAILED
 
 
