@@ -28,7 +28,7 @@ def migrate(address: Address) -> None:
     try:
         version = schema_version(address)
         if version is None:
-            create(address)
+            _create(address)
         elif version > SCHEMA_VERSION:
             what = f"{shown(address)} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
             raise TqError(ErrorCode.NEWER_DATABASE, what)
@@ -40,7 +40,7 @@ def migrate(address: Address) -> None:
         raise errors.as_tq_error(error, address) from error
 
 
-def create(address: Address) -> None:
+def _create(address: Address) -> None:
     """Creates the newest schema in an empty database, in one transaction.
 
     It does not run the migrations, because importing Alembic takes 0.2 s of a first start.

@@ -247,9 +247,7 @@ class Published(SQLModel, table=True):
 class Publication(SQLModel, table=True):
     """A generation that is being published; finished or undone at a supervisor's start."""
 
-    job_id: int = Field(
-        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
-    )
+    job_id: int = _of_job()
     epoch: int = _int()
     video_id: int = _ref("video.id")
     number: int = _int()
@@ -263,9 +261,7 @@ class Publication(SQLModel, table=True):
 class Removal(SQLModel, table=True):
     """The source of a job that is done, to be moved or deleted; ends when that is recorded."""
 
-    job_id: int = Field(
-        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
-    )
+    job_id: int = _of_job()
     video_id: int = _ref("video.id")
     size: int = _big()
     mtime_ns: int = _big()
@@ -422,9 +418,7 @@ class Rendition(SQLModel, table=True):
     """One quality of a job."""
 
     __table_args__ = (_one_of("status", RenditionStatus),)
-    job_id: int = Field(
-        sa_column=Column(_INTEGER, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
-    )
+    job_id: int = _of_job()
     name: str = Field(sa_column=Column(_TEXT, primary_key=True))
     position: int = _int()
     status: str = _text(default=RenditionStatus.PENDING.value)
