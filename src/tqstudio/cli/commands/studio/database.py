@@ -68,8 +68,10 @@ def copy(
 
     old, new = _address(source), _address(target)
     with contextlib.ExitStack() as locks:
-        for folder in {each.parent for each in (old, new) if isinstance(each, Path) and each.parent.is_dir()}:
-            held = HomeLock(Home(folder))
+        for home in (Home(each.parent) for each in (old, new) if isinstance(each, Path)):
+            if home.database not in (old, new) or not home.root.is_dir():
+                continue  # a copy elsewhere, which no supervisor uses
+            held = HomeLock(home)
             held.acquire()
             locks.callback(held.release)
         rows = copying.copy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -40,6 +41,10 @@ def copy(
     with errors.converted(source):
         _require_current(source)
     with errors.converted(target):
+        if isinstance(target, Path):
+            # It has hashes of tokens. Where it cannot be created, SQLite says why.
+            with contextlib.suppress(OSError):
+                target.touch(0o600)
         migrate(target)
         with (
             closing(connect(source, read_only=live or isinstance(source, Path))) as old,
