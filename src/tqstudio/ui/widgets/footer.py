@@ -70,7 +70,9 @@ class Footer(LineView):
 
     def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
         if self.studio.model.connection.link is Link.LOST:
-            return action.name in WHEN_LOST and not (action.name == "start" and self.studio.model.remote)
+            # A supervisor that says why it cannot answer runs.
+            runs = self.studio.model.remote or self.studio.model.connection.reason
+            return action.name in WHEN_LOST and not (action.name == "start" and runs)
         if action.name in ("start", "reconnect"):
             return False
         single = action.name in NEED_JOB or (action.group == "Job" and action.operation is None)
