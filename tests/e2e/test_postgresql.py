@@ -151,7 +151,7 @@ def test_the_password_is_shown_nowhere(
 
 @pytest.mark.fault(
     "PostgreSQL crashes and is restarted while a worker encodes",
-    "The encode goes on; the job is done in its first attempt",
+    "The encode continues; the job is done in its first attempt",
     area="database",
 )
 def test_a_crash_of_the_server_costs_no_attempt(

@@ -15,7 +15,7 @@ from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Address, Connection, connect
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import migrate
-from tqstudio.engine.store.dialects import sqlite
+from tqstudio.engine.store.dialects import postgresql, sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.jobs import NewJob
@@ -226,6 +226,15 @@ def queue(address: Address) -> Iterator[Queue]:
 @pytest.fixture
 def db(queue: Queue) -> Connection:
     return queue.db
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Writers of PostgreSQL wait for one another only for a moment."""
+    monkeypatch.setitem(postgresql._SESSION, "lock_timeout", "200ms")
+    postgresql.engine_of.cache_clear()
+    yield
+    postgresql.engine_of.cache_clear()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import postgres
 from tqstudio.engine.store.db import backup, copying, integrity, opening, tables
 from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.dialects import postgresql
 from tqstudio.engine.store.library import deletions, uploads
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, outbox, supervisors, tokens
@@ -176,15 +175,6 @@ def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(source: Path, ta
     assert has_no_rows(target)
     copying.copy(source, target)
     assert rows_of(target) == rows_of(source)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writers of PostgreSQL wait for one another only for a moment."""
-    monkeypatch.setitem(postgresql._SESSION, "lock_timeout", "200ms")
-    postgresql.engine_of.cache_clear()
-    yield
-    postgresql.engine_of.cache_clear()
 
 
 @pytest.mark.usefixtures("impatient")

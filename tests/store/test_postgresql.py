@@ -171,15 +171,6 @@ def test_a_commit_of_unknown_fate_is_not_repeated(
     assert opened.read_now(words) == ["unknown"]
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Engines whose writers wait for one another only for a moment."""
-    monkeypatch.setitem(postgresql._SESSION, "lock_timeout", "200ms")
-    postgresql.engine_of.cache_clear()
-    yield
-    postgresql.engine_of.cache_clear()
-
-
 @pytest.mark.usefixtures("impatient")
 def test_a_second_writer_is_refused_and_a_reader_is_not() -> None:
     address = postgres.empty_database()
