@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from tqstudio import __version__
 from tqstudio.engine.media.ffmpeg import device_chain
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -17,6 +19,7 @@ from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, decoding_
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
 from tqstudio.errors import ErrorCode, TqError
 
+_log = structlog.get_logger()
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
 _VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
 
@@ -129,13 +132,18 @@ class _Trials:
                 return TqError(ErrorCode.STALLED, "ffmpeg did not list its encoders")
             return TqError(ErrorCode.FFMPEG_MISSING, f"this ffmpeg was built without the encoder {encoder}")
 
+        def logged_run() -> TqError | None:
+            if (error := compiled_run()) is not None:
+                _log.info("gpu trial failed", trial=name, code=error.code.value, error=error.message)
+            return error
+
         if self.stopped():
             return False
         if self.known is None:
             return compiled_run() is None
         made_by = f"ffmpeg {self.ffmpeg.path} {self.ffmpeg.build}, tqstudio {__version__}"
         key = f"{name}, device {self.gpu.node}, {self.gpu.driver}, {made_by}"
-        return self.known.passed(key, compiled_run)
+        return self.known.passed(key, logged_run)
 
 
 def cpu_capabilities() -> dict[str, object]:

@@ -29,7 +29,7 @@ from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import NO_PICTURE, SourceFacts, VideoTrack
 from tqstudio.errors import ErrorCode, TqError
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 _WITHOUT_VULKAN = (ErrorCode.ENCODER_EXIT, ErrorCode.ENCODER_SIGNAL)
 _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-y")
 _FPS = 30
