@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from harness import Program, until_ended
+from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -46,10 +47,11 @@ class Far:
     def work(self) -> Path:
         return self.root / "work"
 
-    def start(self, url: str = "") -> None:
+    def start(self, url: str = "", *options: str) -> None:
         self.process = self.program.spawn(
             "worker",
             "run",
+            *options,
             TQSTUDIO_CONNECT=url or self.url,
             TQSTUDIO_TOKEN_FILE=str(self.root / "token"),
             TQSTUDIO_FFMPEG=self.studio.environment["TQSTUDIO_FFMPEG"],
@@ -267,6 +269,65 @@ def test_what_a_worker_lists_must_have_arrived(studio: Studio, far: Far, clip: M
     errors = [(attempt["error_code"], attempt["error"]) for attempt in done["attempts_log"]]
     assert [code for code, _ in errors] == ["OUTPUT_INVALID", None], errors
     _check(done, 12)
+
+
+@pytest.mark.slow
+def test_a_source_in_a_shared_folder_is_not_copied(
+    studio: Studio, far: Far, clip: MakeClip, tmp_path: Path
+) -> None:
+    mount = tmp_path / "mount"
+    drop = tmp_path / "drop"
+    source = drop / "season 1/film.mp4"
+    source.parent.mkdir(parents=True)
+    shutil.copyfile(clip(seconds=4), source)
+    source.with_name("film.de.srt").write_text(_SUBTITLES)
+    shutil.copytree(drop, mount)
+    studio.client.send(calls.add_folder(encode(drop), settle_s=0))
+    far.start("", "--shared", str(tmp_path), "--shared", str(mount))
+    until(lambda: studio.client.send(calls.jobs())["jobs"], "the file is queued")
+    job = studio.done(studio.client.send(calls.jobs())["jobs"][0]["id"])
+    master = Path(job["video_view"]["generation"]["master"])
+    assert 'LANGUAGE="de"' in master.read_text()
+    assert "Hello" in "".join(path.read_text() for path in master.parent.rglob("*.vtt"))
+    log = studio.home.job_logs(job["id"]) / f"{job['attempts_log'][0]['epoch']}.log"
+    assert "season 1/film.mp4" in log.read_text()
+    assert str(tmp_path) not in log.read_text()
+    assert "the source is shared" in far.end()
+    assert (mount / "season 1/film.mp4").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.slow
+def test_another_file_in_a_shared_folder_is_not_used(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any, tmp_path: Path
+) -> None:
+    source = copy(clip(seconds=4), "film.mp4")
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    other = Path(shutil.copy2(source, mount))
+    other.write_bytes(bytes(source.stat().st_size))
+    shutil.copystat(source, other)
+    far.start("", "--shared", str(mount))
+    _check(studio.done(studio.add(source)), 4)
+    assert "no shared folder has it" in far.end()
+
+
+@pytest.mark.slow
+def test_a_shared_source_that_breaks_off_is_copied(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any, tmp_path: Path
+) -> None:
+    source = copy(clip(seconds=12), "film.mp4")
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    shutil.copy2(source, mount)
+    with studio.paced(2):
+        far.start("", "--shared", str(mount))
+        job = studio.add(source)
+        studio.running(job, segments=1)
+        os.truncate(mount / "film.mp4", source.stat().st_size // 2)
+    done = studio.done(job)
+    _check(done, 12)
+    assert [attempt["error_code"] for attempt in done["attempts_log"]] == ["WORKER_DISK", None]
+    assert done["attempts_log"][1]["resumed_from"] > 0
 
 
 def test_it_ends_when_its_token_is_revoked(studio: Studio, far: Far) -> None:

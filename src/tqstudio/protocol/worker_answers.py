@@ -73,6 +73,8 @@ class SourceFile(TypedDict):
     """Of its present state."""
     identity: dict[str, int]
     """As `requests.SourceIdentity`."""
+    quick_hash: str
+    """By which a worker finds it in a folder that it shares with the studio."""
 
 
 class JobInputs(TypedDict):

@@ -19,7 +19,7 @@ from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.source import sidecars, source_file
+from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -228,11 +228,18 @@ def _subtitles(found: sidecars.Found) -> list[bytes]:
 
 def _source_files(job: _Job) -> tuple[list[SourceFile], list[WarningView]]:
     """The source and the subtitle files beside it, with warnings about those that are left out."""
-    files = []
+    files: list[SourceFile] = []
     beside = sidecars.find(job.source)
     for name in (os.path.basename(job.source), *_subtitles(beside)):
         with _opened(job, name) as descriptor:
             found = os.fstat(descriptor)
-        identity = source_file.identity_of(found)
-        files.append(SourceFile(name_b64=encode(name), version=_version(found), identity=identity._asdict()))
+            digest = fingerprint.quick_hash(b"/proc/self/fd/%d" % descriptor)
+        files.append(
+            {
+                "name_b64": encode(name),
+                "version": _version(found),
+                "identity": source_file.identity_of(found)._asdict(),
+                "quick_hash": digest,
+            }
+        )
     return files, [{"code": each.code.value, "text": each.text} for each in beside.warnings]

@@ -102,6 +102,12 @@ def run(
     bandwidth: Annotated[
         float, typer.Option("--bandwidth", metavar="MBIT/S", min=0, help="Limit in each direction.")
     ] = 0,
+    shared: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--shared", metavar="FOLDER", help="Mounted folder of the studio: no copy is made. Repeatable."
+        ),
+    ] = None,
 ) -> int:
     """Encode jobs of the studio of --connect on this machine, with a token of the role worker.
 
@@ -118,4 +124,5 @@ def run(
     from tqstudio.engine.worker.remote import program
 
     folder = Path(work or current_home().root / "work").expanduser().absolute()
-    return program.run(at, folder, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8)
+    folders = [each.expanduser().absolute() for each in shared or ()]
+    return program.run(at, folder, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)

@@ -27,6 +27,7 @@ from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Done, Failed, Outcome, Stopped
 from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.remote import shared
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.engine.worker.remote.mirror import Mirror, require_held, state_of
 from tqstudio.errors import ErrorCode, TqError
@@ -45,6 +46,15 @@ _LAST_FILES_S = 20.0
 """How long a job that was stopped or has failed may send what it has finished."""
 _OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
 
+_OF_MOUNT = (
+    ErrorCode.SOURCE_AWAY,
+    ErrorCode.SOURCE_CHANGED,
+    ErrorCode.SOURCE_MISSING,
+    ErrorCode.SOURCE_UNREADABLE,
+    ErrorCode.PERMISSION,
+    ErrorCode.IO_ERROR,
+)
+
 _log = structlog.get_logger()
 
 
@@ -57,15 +67,17 @@ class RemoteJobs:
     work: Path
     bytes_per_s: float = 0
     """Limit of the transfers in each direction; 0 for none."""
+    shared: tuple[Path, ...] = ()
+    """Folders of the studio that are mounted here, in which sources need no copy."""
 
     def run(self, job: ClaimedJob, config: pipeline.WorkerConfig, lease: Lease, report: Report) -> Outcome:
         """Work on a job as `pipeline.run`, with copies of its files."""
         try:
             report.begin(Step.PROBE)
-            inputs = self._copy_inputs(job, lease)
-            local = self._localise(job, inputs, lease)
+            inputs, root, source = self._copy_inputs(job, lease)
+            local = self._localise(job, root, source, inputs, lease)
             with self._mirror(local, inputs, lease) as mirror:
-                outcome = _as_of_worker(pipeline.run(local, config, lease, report))
+                outcome = _as_of_worker(pipeline.run(local, config, lease, report), root in self.shared)
                 if isinstance(outcome, Done):
                     mirror.finish(lease.check)
                 elif _is_continued(outcome):
@@ -98,24 +110,40 @@ class RemoteJobs:
         finally:
             mirror.abandon()
 
-    def _copy_inputs(self, job: ClaimedJob, lease: Lease) -> JobInputs:
-        """Copy the source, and what the studio has stored of the ladder."""
+    def _copy_inputs(self, job: ClaimedJob, lease: Lease) -> tuple[JobInputs, Path, Path]:
+        """Copy the source, unless it is at hand, and what the studio has stored of the ladder.
+
+        Returns:
+            What the studio has; a folder; the source, which is below it.
+        """
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
         try:
             inputs: JobInputs = link.get("inputs", _INPUTS_TIMEOUT_S)
-            source, *beside = inputs["files"]
             folder = self._source_folder(job, inputs)
             self._forget_others(folder, self._store(job))
-            self._copy_source(link, folder, source)
-            for path in folder.iterdir():
-                if path.name != _name(source):
-                    path.unlink()  # subtitles of an earlier attempt
-            for file in beside:
-                self._copy_source(link, folder, file)
+            root, path = self._shared_source(job, inputs) or (folder, self._copy_files(link, folder, inputs))
             self._copy_store(link, self._store(job), inputs)
         finally:
             link.close()
-        return inputs
+        return inputs, root, path
+
+    def _shared_source(self, job: ClaimedJob, inputs: JobInputs) -> tuple[Path, Path] | None:
+        found = shared.find(self.shared, paths.decode(job["source"]["path_b64"]), inputs["files"])
+        if self.shared:
+            how = "the source is copied: no shared folder has it" if found is None else "the source is shared"
+            _log.info(how, job=job["job"])
+        return found
+
+    def _copy_files(self, link: Link, folder: Path, inputs: JobInputs) -> Path:
+        """Copy the source and the subtitles beside it; returns the path of the copy."""
+        source, *beside = inputs["files"]
+        self._copy_source(link, folder, source)
+        for path in folder.iterdir():
+            if path.name != _name(source):
+                path.unlink()  # subtitles of an earlier attempt
+        for file in beside:
+            self._copy_source(link, folder, file)
+        return folder / _name(source)
 
     def _forget_others(self, *folders: Path) -> None:
         """Remove the files of the job before, or of another version of the source."""
@@ -181,14 +209,14 @@ class RemoteJobs:
                 content += part
             durable.write(target, content)
 
-    def _localise(self, job: ClaimedJob, inputs: JobInputs, lease: Lease) -> ClaimedJob:
-        """The job with the paths of the copies. Ladders of other videos are not at hand to link from."""
-        folder = self._source_folder(job, inputs)
-        source = folder / _name(inputs["files"][0])
+    def _localise(
+        self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs, lease: Lease
+    ) -> ClaimedJob:
+        """The job with the paths of this machine. Ladders of other videos are not at hand to link from."""
         return {
             **job,
             "source": {"kind": "file", "path_b64": encode(os.fsencode(source))},
-            "source_root_b64": encode(os.fsencode(folder)),
+            "source_root_b64": encode(os.fsencode(root)),
             "drop_folder_b64": None,
             "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
             "twins": [],
@@ -219,8 +247,12 @@ def _name(file: SourceFile) -> str:
     return os.path.basename(os.fsdecode(paths.decode(file["name_b64"]))).lstrip(".") or "source"
 
 
-def _as_of_worker(outcome: Outcome) -> Outcome:
-    """Errors of the output are of the work folder here, and must not close the studio's gates."""
-    if isinstance(outcome, Failed) and outcome.code in _OF_DISK:
+def _as_of_worker(outcome: Outcome, is_shared: bool) -> Outcome:
+    """Errors of the output are of the work folder here, and must not close the studio's gates.
+
+    Nor are those of a mounted source: the next attempt copies it.
+    """
+    of_worker = _OF_DISK + _OF_MOUNT if is_shared else _OF_DISK
+    if isinstance(outcome, Failed) and outcome.code in of_worker:
         return replace(outcome, code=ErrorCode.WORKER_DISK)
     return outcome

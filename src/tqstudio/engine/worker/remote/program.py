@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqstudio.engine.host import home_lock
@@ -17,8 +18,10 @@ from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.remote import Remote
 
 
-def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float) -> int:
+def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float, shared: Sequence[Path] = ()) -> int:
     """Work until a signal arrives, or the studio revokes the token; returns the exit status.
+
+    Sources that are in a folder of `shared` are read there instead of copied.
 
     Raises:
         TqError: BAD_CONFIG: ffmpeg is missing, the folder cannot be used or is in use, or there is no GPU.
@@ -32,6 +35,9 @@ def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float) -> int:
     if not home_lock.taken(lock):
         raise _unusable(f"another worker uses the work folder {work}")
     devices = [each for each in hardware.discover(ffmpeg) if each.encoders] if gpu else []
+    for folder in shared:
+        if not folder.is_dir():
+            raise _unusable(f"{folder} is no folder", "mount it, or leave out --shared")
     if gpu and not devices:
         raise _unusable("no GPU of this machine encodes", "leave out --gpu, and use a token of --kind cpu")
     logging_setup.configure(at.name)
@@ -48,7 +54,9 @@ def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float) -> int:
     instance = uuid.uuid4().hex
     with own_tmpdir(work / "tmp"):
         return WorkerSession(
-            identity, instance=instance, run_job=RemoteJobs(at, instance, work, bytes_per_s).run
+            identity,
+            instance=instance,
+            run_job=RemoteJobs(at, instance, work, bytes_per_s, tuple(shared)).run,
         ).run()
 
 
