@@ -297,6 +297,15 @@ def test_a_source_in_a_shared_folder_is_not_copied(
 
 
 @pytest.mark.slow
+def test_the_copy_of_a_source_is_shown(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    far.start("", "--bandwidth", "0.5")
+    job = studio.add(copy(clip(seconds=4), "film.mp4"))
+    until(lambda: "copy" in (studio.worker(far.name)["step"] or ""), "the worker copies")
+    until(lambda: "copy" in (studio.job(job)["step"] or ""), "the job shows it")
+    _check(studio.done(job), 4)
+
+
+@pytest.mark.slow
 def test_another_file_in_a_shared_folder_is_not_used(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ class JobRow(TypedDict):
     """unclaimed, claimed, expired, retrying, completed or failed."""
     control: str
     step: str | None
+    """`probe` … `finalize`; `copy 34 %` while a worker of another machine copies the source."""
     profile: str
     priority: int
     progress: float

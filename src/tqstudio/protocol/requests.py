@@ -356,6 +356,8 @@ class Token(WorkerMessage):
 
 class ProgressRequest(Token):
     step: Step
+    copied: float | None = Field(None, ge=0, le=100)
+    """How much of the source has been copied to a worker of another machine; None before and afterwards."""
     progress: float = Field(ge=0, le=100)
     speed: Amount | None = None
     eta_s: Amount | None = None

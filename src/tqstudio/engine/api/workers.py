@@ -47,7 +47,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
         draining=row.draining and live is not None,
         last_heartbeat_at=iso(heard),
         job=live.token.job if live else None,
-        step=live.step if live else None,
+        step=live.shown_step if live else None,
         speed=live.speed if live else None,
         cpu_percent=beat.cpu_percent if beat else None,
         memory_bytes=beat.memory_bytes if beat else None,

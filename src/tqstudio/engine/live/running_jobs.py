@@ -27,6 +27,8 @@ class LiveJob:
     token: Token
     worker: str
     step: str | None = None
+    copied: float | None = None
+    """0–100, of the source, while it is copied to another machine."""
     progress: float = 0.0
     """0–100, of this run only: includes kept fragments, but not the unfinished ones of earlier runs."""
     stored: float = 0.0
@@ -55,6 +57,11 @@ class LiveJob:
     """Seconds for which the worker's main thread was blocked."""
     prediction: Prediction | None = None
     """The prediction for this run when its encode began."""
+
+    @property
+    def shown_step(self) -> str | None:
+        """The step, or how far its source is copied."""
+        return self.step if self.copied is None else f"copy {self.copied:.0f} %"
 
     @property
     def asked(self) -> str:
@@ -150,7 +157,8 @@ class LiveBoard:
         before = self.jobs.get(token.job)
         if before is None or before.token != token:
             before = LiveJob(token, report.worker, moved_at=report.at)
-        moved = report.progress > before.progress or report.step != before.step
+        was, now = (before.step, before.copied), (report.step, report.copied)
+        moved = report.progress > before.progress or was != now
         merged = replace(
             report,
             progress=max(before.progress, report.progress),

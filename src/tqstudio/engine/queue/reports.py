@@ -61,6 +61,7 @@ class Reports:
             token=token,
             worker=caller.name,
             step=request.step.value,
+            copied=request.copied,
             progress=request.progress,
             speed=request.speed,
             eta_s=request.eta_s,

@@ -25,6 +25,7 @@ class Report:
         self._lock = threading.Lock()
         self._on_step = on_step
         self._step = Step.PROBE
+        self._copied: float | None = None
         self._progress = 0.0
         self._speed: float | None = None
         self._eta_s: float | None = None
@@ -47,8 +48,13 @@ class Report:
     def begin(self, step: Step) -> None:
         """Set the current step."""
         with self._lock:
-            self._step = step
+            self._step, self._copied = step, None
         self._on_step()
+
+    def copied(self, percent: float) -> None:
+        """Set how much of the source has been copied to this machine, before the first step."""
+        with self._lock:
+            self._copied = round(percent, 1)
 
     def end(self, step: Step, seconds: float) -> None:
         """Record the duration of a step."""
@@ -86,6 +92,7 @@ class Report:
         with self._lock:
             return {
                 "step": self._step.value,
+                "copied": self._copied,
                 "progress": round(self._progress, 3),
                 "speed": None if self._speed is None else round(self._speed, 3),
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),

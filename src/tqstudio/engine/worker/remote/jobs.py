@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ class RemoteJobs:
         """Work on a job as `pipeline.run`, with copies of its files."""
         try:
             report.begin(Step.PROBE)
-            inputs, root, source = self._copy_inputs(job, lease)
+            inputs, root, source = self._copy_inputs(job, lease, report)
             local = self._localise(job, root, source, inputs, lease)
             with self._mirror(local, inputs, lease) as mirror:
                 outcome = _as_of_worker(pipeline.run(local, config, lease, report), root in self.shared)
@@ -110,7 +110,7 @@ class RemoteJobs:
         finally:
             mirror.abandon()
 
-    def _copy_inputs(self, job: ClaimedJob, lease: Lease) -> tuple[JobInputs, Path, Path]:
+    def _copy_inputs(self, job: ClaimedJob, lease: Lease, report: Report) -> tuple[JobInputs, Path, Path]:
         """Copy the source, unless it is at hand, and what the studio has stored of the ladder.
 
         Returns:
@@ -121,7 +121,10 @@ class RemoteJobs:
             inputs: JobInputs = link.get("inputs", _INPUTS_TIMEOUT_S)
             folder = self._source_folder(job, inputs)
             self._forget_others(folder, self._store(job))
-            root, path = self._shared_source(job, inputs) or (folder, self._copy_files(link, folder, inputs))
+            root, path = self._shared_source(job, inputs) or (
+                folder,
+                self._copy_files(link, folder, inputs, report),
+            )
             self._copy_store(link, self._store(job), inputs)
         finally:
             link.close()
@@ -134,10 +137,10 @@ class RemoteJobs:
             _log.info(how, job=job["job"])
         return found
 
-    def _copy_files(self, link: Link, folder: Path, inputs: JobInputs) -> Path:
+    def _copy_files(self, link: Link, folder: Path, inputs: JobInputs, report: Report) -> Path:
         """Copy the source and the subtitles beside it; returns the path of the copy."""
         source, *beside = inputs["files"]
-        self._copy_source(link, folder, source)
+        self._copy_source(link, folder, source, report.copied)
         for path in folder.iterdir():
             if path.name != _name(source):
                 path.unlink()  # subtitles of an earlier attempt
@@ -153,8 +156,14 @@ class RemoteJobs:
                 if folder != kept:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def _copy_source(self, link: Link, folder: Path, file: SourceFile) -> None:
-        """Copy a file of the source, from where an earlier attempt was interrupted."""
+    def _copy_source(
+        self, link: Link, folder: Path, file: SourceFile, copied: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """Copy a file of the source, from where an earlier attempt was interrupted.
+
+        Args:
+            copied: called with the percent that is copied.
+        """
         name, identity = _name(file), file["identity"]
         folder.mkdir(exist_ok=True)
         path, begun = folder / name, folder / ".part"
@@ -169,6 +178,7 @@ class RemoteJobs:
                     f"{self.work} has {shown_size(free)} free, the source has {shown_size(identity['size'])}",
                 )
             while offset < identity["size"]:
+                copied(offset / identity["size"] * 100)
                 content = link.read(
                     "source",
                     name_b64=file["name_b64"],
