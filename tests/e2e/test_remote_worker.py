@@ -101,7 +101,7 @@ class Cutting:
 
 @pytest.fixture
 def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
-    quick = {"heartbeat_s": 0.5, "lease_s": 5, "scan_s": 1}
+    quick = {"heartbeat_s": 0.5, "lease_s": 5, "grace_s": 5, "scan_s": 1}
     studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0", max_crashes=100, **quick).up()
     studio.client.send(calls.worker_action("cpu-0", "disable"))
     yield studio
@@ -204,6 +204,25 @@ def test_a_killed_one_loses_nothing_that_it_has_sent(
     _check(done, 12)
     assert [attempt["worker"] for attempt in done["attempts_log"]] == [far.name, "cpu-0"]
     assert done["attempts_log"][-1]["resumed_from"] > 0
+
+
+@pytest.mark.slow
+def test_it_outlives_the_supervisor_idle_and_at_work(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    studio.environment["TQSTUDIO_LISTEN"] = far.url.removeprefix("http://")
+    far.start()
+    until(lambda: studio.worker(far.name)["status"] == "idle")
+    studio.stop()
+    studio.start()
+    with studio.paced(2):
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=1)
+        studio.kill()
+        studio.start()
+    done = studio.done(job)
+    _check(done, 12)
+    assert [(each["worker"], each["outcome"]) for each in done["attempts_log"]] == [(far.name, "done")]
 
 
 @pytest.mark.slow

@@ -312,18 +312,17 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
 def test_a_remote_worker_has_time_to_find_a_new_supervisor(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    """Nothing issues lasting tokens yet, so it is set in the database by hand that the worker is remote."""
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="1", TQSTUDIO_SCAN_S="600") as desk:
-        remote, job = desk.running()
+        job = desk.job(priority=1000)
+        lasting = desk.live.send(calls.create_token("far", "worker"))["token"]
+        assert Worker(desk.live, lasting, "far").register().claim()["job"] == job
         _, local_job = desk.running()
         desk.live.kill()
-        with contextlib.closing(sqlite3.connect(desk.live.home.database)) as db, db:
-            db.execute("UPDATE worker SET type = 'remote' WHERE name = ?", (remote.name,))
         again = make_supervisor(desk.live.home.root, **QUICK, TQSTUDIO_LEASE_S="1", TQSTUDIO_GRACE_S="4")
         again.start()
         assert again.send(calls.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
-        assert again.send(calls.job(job["job"]))["claim"] == "claimed"
-        until(lambda: again.send(calls.job(job["job"]))["crashes"] == 1, "no worker came")
+        assert again.send(calls.job(job))["claim"] == "claimed"
+        until(lambda: again.send(calls.job(job))["crashes"] == 1, "no worker came")
         assert "requeued:stale" in triggers(again)
 
 

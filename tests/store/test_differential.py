@@ -671,7 +671,9 @@ def upload(queue: Queue, rng: Random) -> Any:
 @often(3)
 def start_process(queue: Queue, rng: Random) -> Any:
     name, kind = rng.choice(list(PROCESSES.items()))
-    row = workers.ensure(queue.db, name, kind, device=rng.choice([None, "/dev/dri/0"]))
+    row = workers.ensure(
+        queue.db, name, kind, device=rng.choice([None, "/dev/dri/0"]), remote=rng.random() < 0.3
+    )
     return row, queue.worker(name, kind, instance=f"{name} {queue.now}"), workers.by_id(queue.db, row.id)
 
 

@@ -89,7 +89,7 @@ class ApiTokens:
         now = now_us()
 
         def store(db: Connection) -> None:
-            worker = workers.ensure(db, name, kind, device=None).id if role is Role.WORKER else None
+            worker = workers.ensure(db, name, kind, remote=True).id if role is Role.WORKER else None
             stored = tokens.create(
                 db,
                 name=name,

@@ -51,12 +51,17 @@ _SELECT = select(*_WORKERS.columns)
 _NO_PROCESS = {"instance": None, "pid": None, "registered_at": None, "offline_at": None}
 
 
-def ensure(db: Connection, name: str, kind: str, *, device: str | None) -> WorkerRow:
+def ensure(
+    db: Connection, name: str, kind: str, *, device: str | None = None, remote: bool = False
+) -> WorkerRow:
     """Returns the worker of that name, created if needed, and resets its registration for a new process.
 
     The operator's `enabled` is kept; a drain ends with the process.
+
+    Args:
+        remote: whether its process is not ours, and may outlive this supervisor.
     """
-    given = {"kind": kind, "device": device}
+    given = {"kind": kind, "device": device, "type": "remote" if remote else "local"}
     reset = {**given, **_NO_PROCESS, "draining": 0, "last_heartbeat_at": None}
     new = upsert(tables.worker).values(name=name, **given)
     stored = new.on_conflict_do_update(index_elements=["name"], set_=reset).returning(*_WORKERS.columns)
