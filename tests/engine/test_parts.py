@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.api.views import iso, parse_time
-from tqstudio.engine.host import home_lock
+from tqstudio.engine.host import home_lock, restart_delay
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
@@ -254,11 +254,11 @@ def test_a_socket_that_cannot_be_bound_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_keeps_dying_waits_longer_and_longer() -> None:
-    assert [worker_pool.restart_wait_s(n, 0.0) for n in range(1, 10)] == [0, 0, 0.5, 1, 2, 4, 8, 16, 30]
+    assert [restart_delay.restart_wait_s(n, 0.0) for n in range(1, 10)] == [0, 0, 0.5, 1, 2, 4, 8, 16, 30]
 
 
 def test_a_worker_that_lived_longer_than_that_is_replaced_at_once() -> None:
-    assert [worker_pool.restart_wait_s(n, 4.0) for n in range(3, 9)] == [0, 0, 0, 0, 4, 12]
+    assert [restart_delay.restart_wait_s(n, 4.0) for n in range(3, 9)] == [0, 0, 0, 0, 4, 12]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import contextlib
 import re
 import signal
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,17 +17,13 @@ from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.host.restart_delay import MAX_RESTART_WAIT_S, RestartDelay
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import UNWRITTEN, TqError
 from tqstudio.home import Home
 
-DEATHS_WINDOW_S = 60.0
-FREE_DEATHS = 2
-"""Deaths in the window that are followed by an immediate restart; later restarts are delayed."""
-FIRST_RESTART_WAIT_S = 0.5
-MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """Time to stop after SIGTERM; its ffmpeg ends within milliseconds."""
@@ -110,7 +105,7 @@ class WorkerPool:
 
     async def _keep(self, slot: Slot) -> None:
         """Restarts the slot's process whenever it ends, with a growing delay if it keeps dying."""
-        deaths: deque[float] = deque()
+        delay = RestartDelay()
         while not self._stopping.is_set():
             try:
                 running = await self._spawn(slot)
@@ -128,11 +123,7 @@ class WorkerPool:
             await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return
-            now = time.monotonic()
-            deaths.append(now)
-            while deaths and now - deaths[0] > DEATHS_WINDOW_S:
-                deaths.popleft()
-            wait_s = restart_wait_s(len(deaths), lived_s)
+            wait_s = delay.after(lived_s)
             if wait_s:
                 self.notes[slot.name] = f"{how}; restarts in {wait_s:.1f} s"
                 await self._rest(wait_s)
@@ -250,18 +241,6 @@ def _how(running: _Running) -> str:
     child = running.child
     how = f"the worker {child.how}" if child.exited.is_set() else "the worker is stuck and cannot be killed"
     return f"{how}: {running.why}" if running.why else how
-
-
-def restart_wait_s(deaths: int, lived_s: float) -> float:
-    """Returns the delay of a restart in seconds, after so many deaths within a minute.
-
-    It counts from the last start: a process that lived longer is replaced at once. It is short at first, so
-    that a job runs again within two seconds after the third death.
-    """
-    if deaths <= FREE_DEATHS:
-        return 0.0
-    apart_s = min(MAX_RESTART_WAIT_S, FIRST_RESTART_WAIT_S * 2.0 ** (deaths - FREE_DEATHS - 1))
-    return max(0.0, apart_s - lived_s)
 
 
 def default_cpu_workers(processors: int, memory_bytes: int) -> int:
