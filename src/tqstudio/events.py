@@ -73,6 +73,7 @@ class EventKind(StrEnum):
     FOLDER_CHANGED = "folder_changed"
     FOLDER_REMOVED = "folder_removed"
 
+    WORKER_JOINED = "worker_joined"
     TOKEN_CREATED = "token_created"
     TOKEN_REVOKED = "token_revoked"
 

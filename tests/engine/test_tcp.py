@@ -136,6 +136,75 @@ def test_a_worker_token_acts_for_its_worker_alone(studio: Studio) -> None:
     assert "far-0" in {worker["name"] for worker in studio.live.send(calls.workers())["workers"]}
 
 
+def test_a_joining_token_gets_tokens_of_workers(studio: Studio) -> None:
+    token = studio.token("fleet", "join")
+    fleet = studio.client(token)
+    first = fleet.send(calls.join_worker("pod-1", "gpu"))
+    assert (first["name"], first["role"]) == ("pod-1", "worker")
+    assert can_work(studio, first["token"])
+    views = {each["name"]: each for each in studio.live.send(calls.workers())["workers"]}
+    assert (views["pod-1"]["kind"], views["pod-1"]["type"]) == ("gpu", "remote")
+    listed = {each["name"]: each for each in studio.live.send(calls.tokens())["tokens"]}
+    assert (listed["pod-1"]["joined_by"], listed["fleet"]["joined_by"]) == ("fleet", None)
+
+    second = fleet.send(calls.join_worker("pod-1", "cpu"))["token"]
+    assert can_work(studio, second)
+    assert not can_work(studio, first["token"])
+    events = [each for each in studio.live.send(calls.events())["events"] if each["actor"] == "token:fleet"]
+    assert [(each["trigger"], each["worker"], each["detail"]) for each in reversed(events)] == [
+        ("worker_joined", "pod-1", None),
+        ("token_revoked", None, "pod-1"),
+        ("worker_joined", "pod-1", None),
+    ]
+
+    studio.live.send(calls.revoke_token("pod-1"))
+    third = fleet.send(calls.join_worker("pod-1", "cpu"))["token"]
+    studio.live.send(calls.revoke_token("fleet"))
+    assert can_work(studio, third), "it has joined"
+    assert studio.code("POST", "/v1/worker/join", {"name": "pod-2"}, **bearer(token)) == (401, "UNAUTHORIZED")
+    again = studio.client(studio.token("fleet", "join"))
+    assert can_work(studio, again.send(calls.join_worker("pod-1", "cpu"))["token"]), "a new one of that name"
+    assert not can_work(studio, third)
+
+
+def can_work(studio: Studio, token: str) -> bool:
+    """Whether a token is that of a worker; the body of the claim is refused in any case."""
+    return studio.raw("POST", "/v1/worker/claim", {}, **bearer(token))[0] == 400
+
+
+def test_a_joining_token_that_has_expired_lets_none_join(studio: Studio) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    at = datetime.now(UTC) + timedelta(seconds=2)
+    token = studio.token("short-fleet", "join", expires_at=at.isoformat())
+    body = {"name": "pod-late"}
+    until(lambda: studio.raw("POST", "/v1/worker/join", body, **bearer(token))[0] == 401, "it has expired")
+
+
+def test_no_worker_joins_under_the_name_of_another(studio: Studio) -> None:
+    studio.token("by-hand", "worker")
+    studio.token("of-a-person", "view")
+    studio.client(studio.token("fleet-a", "join")).send(calls.join_worker("of-a", "cpu"))
+    studio.live.send(calls.new_worker("announced"))
+    fleet = studio.client(studio.token("fleet-b", "join"))
+    before = studio.live.send(calls.tokens())
+    local = ("cpu-0", "cpu-7", "gpu-0", "announced")
+    for name in (*local, "by-hand", "of-a-person", "of-a", "fleet-b"):
+        with pytest.raises(TqError) as refused:
+            fleet.send(calls.join_worker(name, "cpu"))
+        assert (refused.value.code, name in refused.value.message) == (ErrorCode.REFUSED, True)
+        assert "--name" in refused.value.hint
+    assert studio.live.send(calls.tokens()) == before
+    studio.live.send(calls.revoke_token("of-a"))
+    fleet.send(calls.join_worker("of-a", "cpu"))
+    # A token of a person that got the name of a worker meanwhile is not replaced.
+    studio.live.send(calls.revoke_token("of-a"))
+    person = studio.token("of-a")
+    with pytest.raises(TqError):
+        fleet.send(calls.join_worker("of-a", "cpu"))
+    assert studio.raw("GET", "/v1/status", **bearer(person))[0] == 200
+
+
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer x", "Basic dXNlcjpwYXNz", "Bearer tq_000000000000_" + "x" * 43]
 )

@@ -671,9 +671,8 @@ def upload(queue: Queue, rng: Random) -> Any:
 @often(3)
 def start_process(queue: Queue, rng: Random) -> Any:
     name, kind = rng.choice(list(PROCESSES.items()))
-    row = workers.ensure(
-        queue.db, name, kind, device=rng.choice([None, "/dev/dri/0"]), remote=rng.random() < 0.3
-    )
+    how: Any = {"remote": rng.random() < 0.3, "joined_by": rng.choice([None, "ci"])}
+    row = workers.ensure(queue.db, name, kind, device=rng.choice([None, "/dev/dri/0"]), **how)
     return row, queue.worker(name, kind, instance=f"{name} {queue.now}"), workers.by_id(queue.db, row.id)
 
 
@@ -761,12 +760,16 @@ def measure(queue: Queue, rng: Random) -> Any:
 def token(queue: Queue, rng: Random) -> Any:
     db, name = queue.db, rng.choice(["ci", "été", "x"])
     how: Any = {"now": queue.now, "actor": "test"}
+    done: Any
     if rng.random() < 0.3:
-        done: Any = tokens.remove(db, name, **how)
+        done = tokens.remove(db, name, **how)
+    elif rng.random() < 0.2:
+        done = tokens.remove_joined(db, rng.choice(list(PROCESSES)), joined_by="ci", **how)
     else:
         who = rng.choice([None, known(queue, rng, "worker") or None, 999])
         secret: Any = {"prefix": rng.choice("pqrs"), "salt": b"\0\xff", "secret_hash": b"\xff"}
         what: Any = {"role": rng.choice(GRANTABLE), "worker": who, "expires_at": rng.choice([None, 5])}
+        what["joined"] = rng.random() < 0.3
         done = tokens.create(db, name=name, **secret, **what, **how)
     return done, tokens.listing(db), tokens.by_prefix(db, "p")
 

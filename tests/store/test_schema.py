@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,10 +27,11 @@ from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
+from tqstudio.engine.store.machine import tokens, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
-from .conftest import Queue, rolled_back
+from .conftest import Queue, migrated, rolled_back
 from .test_operations import assert_counts_are_true
 
 
@@ -245,6 +247,33 @@ def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Pat
         stored = raw.execute("SELECT kind, reason, path, since, until FROM gate").fetchall()
     raw.close()
     assert stored == [("user", "lunch", None, 7, None)]
+
+
+def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
+    address = migrated(program, tmp_path)
+    with engine_of(address).begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE worker DROP COLUMN joined_by")
+        before = Operations(MigrationContext.configure(connection))
+        with before.batch_alter_table("token", table_kwargs={"sqlite_autoincrement": True}) as token:
+            token.drop_constraint("ck_token_role", type_="check")
+            token.create_check_constraint("ck_token_role", "role IN ('view', 'operate', 'admin', 'worker')")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0011'")
+        connection.exec_driver_sql("INSERT INTO worker (name, kind) VALUES ('cpu-0', 'cpu'), ('far', 'cpu')")
+        connection.exec_driver_sql(
+            "INSERT INTO token (name, role, prefix, salt, hash, created_at, worker_id)"
+            " VALUES ('x', 'view', 'p', '', '', 1, NULL), ('far', 'worker', 'q', '', '', 1, 2)"
+        )
+    migrate(address)
+    test_the_schema_is_that_of_the_tables(address)
+    with rolled_back(address) as queue:
+        assert [(row.name, row.role, row.worker_name) for row in tokens.listing(queue.db)] == [
+            ("x", "view", None),
+            ("far", "worker", "far"),
+        ]
+        assert [row.type for row in workers.listing(queue.db)] == ["local", "remote"]
+        queue.db.execute("UPDATE token SET role = 'join' WHERE name = 'x'")
+        with pytest.raises(IntegrityError, match="ck_token_role"):
+            queue.db.execute("UPDATE token SET role = 'owner' WHERE name = 'x'")
 
 
 _AFTER = f"{int(SCHEMA_VERSION) + 1:04}"

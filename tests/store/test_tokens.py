@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tqstudio.engine.store.machine import tokens
+from tqstudio.engine.store.machine import tokens, workers
 from tqstudio.protocol.roles import Role
 
 from .conftest import NOW, Queue
@@ -66,6 +68,44 @@ def test_one_token_is_deleted_and_its_name_is_free(queue: Queue) -> None:
         ("token_revoked", "phone", "token:desk"),
     ]
     assert create(queue, "phone", "aa")
+
+
+def test_the_token_of_a_worker_that_joined_is_deleted_for_its_joining_token_alone(queue: Queue) -> None:
+    for name, joined_by in (("a", "fleet"), ("b", "fleet"), ("c", "other"), ("d", None)):
+        worker = workers.ensure(queue.db, name, "cpu", remote=True, joined_by=joined_by)
+        assert (worker.type, worker.joined_by) == ("remote", joined_by)
+        assert create(queue, name, f"of {name}", worker=worker.id)
+    assert create(queue, "fleet", "of fleet")
+    assert [row.joined_by for row in tokens.listing(queue.db)] == ["fleet", "fleet", "other", None, None]
+    how: Any = {"joined_by": "fleet", "now": NOW, "actor": "token:fleet"}
+    for name in ("c", "d", "e", "fleet"):
+        assert tokens.remove_joined(queue.db, name, **how) is None
+    gone = tokens.by_prefix(queue.db, "of a")
+    assert gone is not None
+    assert tokens.remove_joined(queue.db, "a", **how) == gone.id
+    assert tokens.remove_joined(queue.db, "a", **how) is None
+    assert [row.name for row in tokens.listing(queue.db)] == ["b", "c", "d", "fleet"]
+    last = queue.history()[-1]
+    assert (last["trigger"], last["detail"], last["actor"]) == ("token_revoked", "a", "token:fleet")
+
+
+def test_who_joined_is_in_the_history(queue: Queue) -> None:
+    worker = workers.ensure(queue.db, "pod", "cpu", remote=True, joined_by="fleet")
+    secret: Any = {"prefix": "aa", "salt": b"", "secret_hash": b"", "expires_at": None}
+    assert tokens.create(
+        queue.db,
+        name="pod",
+        role=Role.WORKER,
+        worker=worker.id,
+        now=NOW,
+        actor="token:fleet",
+        joined=True,
+        **secret,
+    )
+    [event] = queue.history()
+    assert (event["trigger"], event["worker"], event["actor"]) == ("worker_joined", "pod", "token:fleet")
+    again = workers.ensure(queue.db, "pod", "cpu", device=None)
+    assert (again.id, again.type, again.joined_by) == (worker.id, "local", None)
 
 
 @pytest.mark.parametrize("name", ["owner", "worker"])

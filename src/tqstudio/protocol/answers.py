@@ -434,6 +434,8 @@ class TokenView(TypedDict):
     """The part of the token after `tq_`, by which it is recognised."""
     worker: str | None
     """The worker in whose name it acts."""
+    joined_by: str | None
+    """The token by which that worker joined."""
     created_at: str
     expires_at: str | None
     expired: bool

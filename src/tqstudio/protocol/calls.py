@@ -173,6 +173,11 @@ def create_token(
     return Call("POST", "/v1/tokens", body=body)
 
 
+def join_worker(name: str, kind: str) -> Call[answers.NewTokenView]:
+    """Join as the worker of that name; needs a token of the role join, and answers one of the role worker."""
+    return Call("POST", "/v1/worker/join", body={"name": name, "kind": kind})
+
+
 def revoke_token(name: str) -> Call[dict[str, str]]:
     return Call("DELETE", f"/v1/tokens/{_part(name)}")
 

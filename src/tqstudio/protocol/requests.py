@@ -258,7 +258,7 @@ class LeaveRequest(Message):
 
 
 class NewWorker(Message):
-    """Creates a token for a worker that the pool does not spawn."""
+    """Creates a token for a worker that the pool does not spawn, or for one that joins."""
 
     name: Name
     kind: WorkerKind = WorkerKind.CPU
@@ -269,7 +269,7 @@ class TokenRequest(Message):
 
     name: Name
     """Of a token with the role worker, also the name of its worker."""
-    role: Literal[Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER]
+    role: Literal[Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER, Role.JOIN]
     expires_at: Annotated[str, StringConstraints(max_length=40)] | None = None
     """ISO 8601, in UTC without a zone; None is never."""
     kind: WorkerKind = WorkerKind.CPU

@@ -20,6 +20,8 @@ class Role(StrEnum):
     """Also manage tokens, delete videos and the history, change the log level and shut down."""
     WORKER = "worker"
     """Encode jobs in the name of one worker, and nothing else."""
+    JOIN = "join"
+    """Get tokens of the role worker for workers that join, and nothing else."""
     OWNER = "owner"
     """Also name paths of this machine. Only callers on the socket have it; no token does."""
 
@@ -27,13 +29,13 @@ class Role(StrEnum):
 TOKEN_ACTOR = "token:"
 """In events, the actor is this and the name of the token."""
 _RANKS = (Role.ANYONE, Role.VIEW, Role.OPERATE, Role.ADMIN, Role.OWNER)
-GRANTABLE = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER)
+GRANTABLE = (Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER, Role.JOIN)
 """Roles of tokens."""
 
 
 def allows(role: Role, needed: Role) -> bool:
     """Whether a caller with a role may call an endpoint that needs another."""
-    if role is Role.WORKER or needed is Role.WORKER:
+    if {role, needed} & {Role.WORKER, Role.JOIN}:
         return needed in (role, Role.ANYONE)
     return _RANKS.index(role) >= _RANKS.index(needed)
 
@@ -86,6 +88,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/backup": Role.OWNER,
         "POST /v1/commands": Role.OWNER,
         "POST /v1/commands/leave": Role.OWNER,
+        "POST /v1/worker/join": Role.JOIN,
         "POST /v1/worker/register": Role.WORKER,
         "POST /v1/worker/claim": Role.WORKER,
         "POST /v1/worker/tested": Role.WORKER,

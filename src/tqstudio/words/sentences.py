@@ -72,6 +72,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.FOLDER_ADDED: ("running", "drop folder added"),
     EventKind.FOLDER_CHANGED: ("pending", "drop folder changed"),
     EventKind.FOLDER_REMOVED: ("cancelled", "drop folder removed"),
+    EventKind.WORKER_JOINED: ("running", "{worker} joined"),
     EventKind.TOKEN_CREATED: ("running", "token created"),
     EventKind.TOKEN_REVOKED: ("cancelled", "token revoked"),
     EventKind.PRUNED: ("skipped", "old events removed"),

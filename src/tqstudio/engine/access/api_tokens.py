@@ -74,22 +74,36 @@ class ApiTokens:
             self._known.popitem(last=False)
         return caller
 
-    async def create(self, name: str, role: Role, *, kind: str, expires_at: int | None, actor: str) -> str:
+    async def create(
+        self,
+        name: str,
+        role: Role,
+        *,
+        kind: str,
+        actor: str,
+        expires_at: int | None = None,
+        joined_by: str | None = None,
+    ) -> str:
         """Create a token and return it; it cannot be read again.
 
         Args:
             name: of a token with the role worker, also the name of that worker.
             kind: of that worker: cpu or gpu.
+            joined_by: the token by which that worker joins; its new token replaces one that it got by that.
 
         Raises:
-            TqError: REFUSED if a token of that name exists.
+            TqError: REFUSED if another token of that name exists.
         """
         prefix, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
         hashed = await asyncio.to_thread(_hash, secret, salt)
         now = now_us()
 
-        def store(db: Connection) -> None:
-            worker = workers.ensure(db, name, kind, remote=True).id if role is Role.WORKER else None
+        def store(db: Connection) -> int | None:
+            worker = replaced = None
+            if joined_by is not None:
+                replaced = tokens.remove_joined(db, name, joined_by=joined_by, now=now, actor=actor)
+            if role is Role.WORKER:
+                worker = workers.ensure(db, name, kind, remote=True, joined_by=joined_by).id
             stored = tokens.create(
                 db,
                 name=name,
@@ -101,17 +115,23 @@ class ApiTokens:
                 expires_at=expires_at,
                 now=now,
                 actor=actor,
+                joined=joined_by is not None,
             )
+            if not stored and joined_by is not None:
+                raise name_taken(name)
             if not stored:
                 raise TqError(
                     ErrorCode.REFUSED,
                     f"there is a token {name} already",
                     f"choose another name, or revoke it first: tqstudio token revoke {name}",
                 )
+            return replaced
 
-        await self._db.write(store)
+        replaced = await self._db.write(store)
         if role is Role.WORKER:
             self._of_processes.stored.add(name)
+        if replaced is not None:
+            self._end(replaced)
         return f"tq_{prefix}_{secret}"
 
     async def revoke(self, name: str, *, actor: str) -> None:
@@ -125,11 +145,24 @@ class ApiTokens:
             raise TqError(
                 ErrorCode.NOT_FOUND, f"there is no token {name}", "list tokens with: tqstudio token list"
             )
+        self._of_processes.stored.discard(name)
+        self._end(number)
+
+    def _end(self, number: int) -> None:
+        """Refuse a token that is no longer stored, and end its open requests."""
         for digest in [digest for digest, caller in self._known.items() if caller.token == number]:
             del self._known[digest]
-        self._of_processes.stored.discard(name)
         for end_requests in self.on_revoked:
             end_requests(number)
+
+
+def name_taken(name: str) -> TqError:
+    """The error for a worker that joins under the name of another."""
+    return TqError(
+        ErrorCode.REFUSED,
+        f"the name {name} belongs to another worker or token of the studio",
+        "choose another one with --name",
+    )
 
 
 def prefix_of(token: str) -> str:

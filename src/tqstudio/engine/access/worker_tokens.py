@@ -36,7 +36,11 @@ class WorkerTokens:
 
     def knows(self, name: str) -> bool:
         """Whether a worker of this name has a token."""
-        return name in self.stored or any(identity.name == name for identity in self._by_token.values())
+        return name in self.stored or self.issued(name)
+
+    def issued(self, name: str) -> bool:
+        """Whether a worker of this name has a token that expires with the supervisor."""
+        return any(identity.name == name for identity in self._by_token.values())
 
     def revoke(self, token: str) -> None:
         self._by_token.pop(token, None)

@@ -1,4 +1,7 @@
-"""Endpoints of workers: register, claim a job, report on it and end it. The bearer token names the worker."""
+"""Endpoints of workers: join, register, claim a job, report on it and end it.
+
+The bearer token names the worker, except to join.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,26 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
+from tqstudio.engine.access.api_tokens import name_taken
 from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.api.dependencies import TheStudio, TheWorker
+from tqstudio.engine.api.dependencies import TheActor, TheStudio, TheWorker
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import quarantine, workers
+from tqstudio.protocol.answers import NewTokenView
 from tqstudio.protocol.requests import (
     ClaimRequest,
     CompleteRequest,
     FailRequest,
     HeartbeatRequest,
+    NewWorker,
     ProgressRequest,
     RegisterRequest,
     ReleaseRequest,
     TestedRequest,
     WorkerMessage,
 )
+from tqstudio.protocol.roles import TOKEN_ACTOR, Role
 from tqstudio.protocol.worker_answers import (
     ClaimAnswer,
     HeartbeatAnswer,
@@ -51,6 +58,21 @@ def _message(kind: type[WorkerMessage]) -> Any:
 
     named.__annotations__["body"] = kind
     return Depends(named)
+
+
+@router.post("/join")
+async def join(studio: TheStudio, actor: TheActor, request: NewWorker) -> NewTokenView:
+    """Create a worker and its token, which replaces one that it got by the same joining token.
+
+    It is answered once: the database has only its hash.
+    """
+    if studio.pool.is_reserved(request.name):
+        raise name_taken(request.name)
+    joined_by = actor.removeprefix(TOKEN_ACTOR)
+    token = await studio.tokens.create(
+        request.name, Role.WORKER, kind=request.kind.value, actor=actor, joined_by=joined_by
+    )
+    return {"name": request.name, "role": Role.WORKER.value, "token": token}
 
 
 @router.post("/register")

@@ -30,7 +30,7 @@ KILL_AFTER_S = 1.5
 GIVE_UP_AFTER_S = 2.0
 """A killed process that still exists after this time is in uninterruptible I/O; its slot is reused."""
 _DATABASE_WAIT_S = 1.0
-_GPU_SLOT = re.compile(r"gpu-\d+")
+_SLOT, _GPU_SLOT = re.compile(r"[cg]pu-\d+"), re.compile(r"gpu-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,10 @@ class WorkerPool:
     def has(self, name: str) -> bool:
         """Whether the pool has a slot of that name."""
         return name in self._slots
+
+    def is_reserved(self, name: str) -> bool:
+        """Whether a name is of a worker of this machine, or may become one with more slots."""
+        return self.has(name) or self._identities.issued(name) or bool(_SLOT.fullmatch(name))
 
     def is_obsolete(self, name: str) -> bool:
         """Whether a worker's row is obsolete: from an earlier, larger pool or announced to an earlier

@@ -32,7 +32,8 @@ def create(
 ) -> int:
     """Create a token and print it, once: only its hash is stored.
 
-    A token with the role worker acts for one worker, which has the token's name.
+    A token with the role worker acts for one worker, which has the token's name. One with the role join gets
+    such tokens for workers that join.
     """
     at = session().client
     answer = at.send(calls.create_token(name, role, expires_at=_expiry(expires), kind=kind))
@@ -56,11 +57,12 @@ def list_tokens(as_json: JsonFlag = False) -> int:
         printing.out_json({"tokens": tokens})
         return 0
     printing.table(
-        ("TOKEN", "ROLE", "PREFIX", "CREATED", "EXPIRES"),
+        ("TOKEN", "ROLE", "JOINED BY", "PREFIX", "CREATED", "EXPIRES"),
         [
             (
                 token["name"],
                 token["role"],
+                token["joined_by"] or "",
                 f"tq_{token['prefix']}",
                 token["created_at"][:10],
                 "expired" if token["expired"] else (token["expires_at"] or "never")[:10],

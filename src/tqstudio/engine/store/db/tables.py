@@ -522,6 +522,8 @@ class Worker(SQLModel, table=True):
     quarantine_reason: str = _text(optional=True)
     failed_jobs: str = _text(default="[]")
     """JSON list of the different jobs it failed since its last success."""
+    joined_by: str = _text(optional=True)
+    """Name of the token by which it joined, also where that was revoked; NULL if none did."""
 
 
 class Supervisor(SQLModel, table=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import ColumnElement, bindparam, delete, select
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
@@ -29,6 +29,8 @@ class TokenRow:
     """The worker in whose name it acts."""
     worker_name: str | None
     worker_kind: str | None
+    joined_by: str | None
+    """Name of the token by which that worker joined."""
     created_at: int
     expires_at: int | None
 
@@ -39,6 +41,7 @@ _ROWS = Rows(
     worker="worker_id",
     worker_name=tables.worker.c.name,
     worker_kind=tables.worker.c.kind,
+    joined_by=tables.worker.c.joined_by,
 )
 _LISTING = (
     select(*_ROWS.columns).join_from(tables.token, tables.worker, isouter=True).order_by(tables.token.c.id)
@@ -58,8 +61,9 @@ def create(
     expires_at: int | None,
     now: int,
     actor: str,
+    joined: bool = False,
 ) -> bool:
-    """Stores a token; False if one of that name exists."""
+    """Stores a token, by hand or because its worker joined; False if one of that name exists."""
     values = {
         "name": name,
         "role": role,
@@ -73,17 +77,31 @@ def create(
     new = upsert(tables.token).on_conflict_do_nothing(index_elements=["name"]).returning(tables.token.c.id)
     if db.execute(new, values).first() is None:
         return False
-    events.append(db, EventKind.TOKEN_CREATED, now=now, actor=actor, code=role.value, detail=name)
+    if joined:
+        events.append(db, EventKind.WORKER_JOINED, now=now, actor=actor, worker=name)
+    else:
+        events.append(db, EventKind.TOKEN_CREATED, now=now, actor=actor, code=role.value, detail=name)
     return True
 
 
 def remove(db: Connection, name: str, *, now: int, actor: str) -> int | None:
     """Deletes a token; returns its id, None if there is none of that name."""
-    gone = delete(tables.token).where(tables.token.c.name == name).returning(tables.token.c.id)
+    return _removed(db, tables.token.c.name == name, name, now, actor)
+
+
+def _removed(db: Connection, which: ColumnElement[bool], name: str, now: int, actor: str) -> int | None:
+    gone = delete(tables.token).where(which).returning(tables.token.c.id)
     number: int | None = db.execute(gone).scalar()
     if number is not None:
         events.append(db, EventKind.TOKEN_REVOKED, now=now, actor=actor, detail=name)
     return number
+
+
+def remove_joined(db: Connection, name: str, *, joined_by: str, now: int, actor: str) -> int | None:
+    """Deletes the token of a worker that joined by another token; returns its id, None if there is none."""
+    worker = tables.worker.c
+    joined = select(worker.id).where(worker.name == name, worker.joined_by == joined_by)
+    return _removed(db, tables.token.c.worker_id.in_(joined), name, now, actor)
 
 
 def listing(db: Connection) -> list[TokenRow]:

@@ -39,6 +39,8 @@ class WorkerRow:
     """Why it is quarantined; None if it is not."""
     suspected_at: int | None
     """Since when it must pass a test encode before it gets a job."""
+    joined_by: str | None
+    """Name of the token by which it joined."""
 
     @property
     def needs_test(self) -> bool:
@@ -52,7 +54,13 @@ _NO_PROCESS = {"instance": None, "pid": None, "registered_at": None, "offline_at
 
 
 def ensure(
-    db: Connection, name: str, kind: str, *, device: str | None = None, remote: bool = False
+    db: Connection,
+    name: str,
+    kind: str,
+    *,
+    device: str | None = None,
+    remote: bool = False,
+    joined_by: str | None = None,
 ) -> WorkerRow:
     """Returns the worker of that name, created if needed, and resets its registration for a new process.
 
@@ -60,8 +68,10 @@ def ensure(
 
     Args:
         remote: whether its process is not ours, and may outlive this supervisor.
+        joined_by: name of the token by which it joins.
     """
-    given = {"kind": kind, "device": device, "type": "remote" if remote else "local"}
+    kept_by = "remote" if remote else "local"
+    given = {"kind": kind, "device": device, "type": kept_by, "joined_by": joined_by}
     reset = {**given, **_NO_PROCESS, "draining": 0, "last_heartbeat_at": None}
     new = upsert(tables.worker).values(name=name, **given)
     stored = new.on_conflict_do_update(index_elements=["name"], set_=reset).returning(*_WORKERS.columns)
