@@ -48,6 +48,11 @@ class Child:
         return self._process.stdout
 
     @property
+    def status(self) -> int:
+        """Its exit status, negative for a signal; read it after `exited`."""
+        return self._process.returncode or 0
+
+    @property
     def how(self) -> str:
         """How it ended, for messages."""
         status = self._process.returncode

@@ -97,7 +97,7 @@ def run(
         str, typer.Option("--work", metavar="FOLDER", help="Folder for copies; by default in the home.")
     ] = "",
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Encode on the first GPU; needs a token of --kind gpu.")
+        bool, typer.Option("--gpu", help="Encode on the first GPU; a worker's token needs --kind gpu for it.")
     ] = False,
     bandwidth: Annotated[
         float, typer.Option("--bandwidth", metavar="MBIT/S", min=0, help="Limit in each direction.")
@@ -108,8 +108,17 @@ def run(
             "--shared", metavar="FOLDER", help="Mounted folder of the studio: no copy is made. Repeatable."
         ),
     ] = None,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name to join by; default: the host name.")
+    ] = "",
+    slots: Annotated[
+        int,
+        typer.Option(
+            "--slots", metavar="N", min=1, max=16, help="Workers on this machine, with a token to join."
+        ),
+    ] = 1,
 ) -> int:
-    """Encode jobs of the studio of --connect on this machine, with a token of the role worker.
+    """Encode jobs of the studio of --connect on this machine, with a token of the role join or worker.
 
     The source is copied from the studio, finished segments are sent to it. Ends with Ctrl-C, after which its
     job continues elsewhere.
@@ -125,4 +134,6 @@ def run(
 
     folder = Path(work or current_home().root / "work").expanduser().absolute()
     folders = [each.expanduser().absolute() for each in shared or ()]
-    return program.run(at, folder, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)
+    if slots > 1:
+        return program.run_slots(at, folder, slots, name=name, gpu=gpu, bandwidth=bandwidth, shared=folders)
+    return program.run(at, folder, name=name, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)

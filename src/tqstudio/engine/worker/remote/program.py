@@ -1,15 +1,20 @@
-"""Runs a worker of a studio on another machine, until a signal ends it."""
+"""Runs workers of a studio on another machine, until a signal ends them."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from tqstudio.engine.host import home_lock
+from tqstudio.engine.host.parent_death import PARENT, die_with_parent
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.worker import logging_setup
+from tqstudio.engine.worker.remote import joining, slots
 from tqstudio.engine.worker.remote.jobs import RemoteJobs
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.engine.worker.tmpdir import own_tmpdir
@@ -18,31 +23,32 @@ from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.remote import Remote
 
 
-def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float, shared: Sequence[Path] = ()) -> int:
+def run(at: Remote, work: Path, *, name: str, gpu: bool, bytes_per_s: float, shared: Sequence[Path]) -> int:
     """Work until a signal arrives, or the studio revokes the token; returns the exit status.
 
-    Sources that are in a folder of `shared` are read there instead of copied.
+    Args:
+        at: the studio, with a token of the role join or worker.
+        name: to join by; empty for that of the host.
+        shared: sources that are in these folders are read there instead of copied.
 
     Raises:
-        TqError: BAD_CONFIG: ffmpeg is missing, the folder cannot be used or is in use, or there is no GPU.
+        TqError: BAD_CONFIG: ffmpeg is missing, the folder cannot be used or is in use, or there is no GPU;
+            the studio's when it does not let this worker join.
     """
+    if PARENT in os.environ and not die_with_parent(os.environ):
+        return 1
     ffmpeg = binary.locate(os.environ.get("TQSTUDIO_FFMPEG"))
-    try:
-        work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _unusable(f"the work folder {work} cannot be used: {error.strerror}") from None
-    if not home_lock.taken(lock):
-        raise _unusable(f"another worker uses the work folder {work}")
+    _lock(work)
     devices = [each for each in hardware.discover(ffmpeg) if each.encoders] if gpu else []
     for folder in shared:
         if not folder.is_dir():
             raise _unusable(f"{folder} is no folder", "mount it, or leave out --shared")
     if gpu and not devices:
         raise _unusable("no GPU of this machine encodes", "leave out --gpu, and use a token of --kind cpu")
-    logging_setup.configure(at.name)
+    logging_setup.configure(name or at.name)
+    at = _join(at, work, name, gpu=gpu, is_needed=bool(name))
     identity = WorkerIdentity(
-        name=at.name,
+        name=name or at.name,
         kind=WorkerKind.GPU if gpu else WorkerKind.CPU,
         at=at,
         token=at.token,
@@ -53,11 +59,69 @@ def run(at: Remote, work: Path, *, gpu: bool, bytes_per_s: float, shared: Sequen
     )
     instance = uuid.uuid4().hex
     with own_tmpdir(work / "tmp"):
-        return WorkerSession(
+        refused = WorkerSession(
             identity,
             instance=instance,
             run_job=RemoteJobs(at, instance, work, bytes_per_s, tuple(shared)).run,
         ).run()
+    return slots.REFUSED if refused else 0
+
+
+def run_slots(
+    at: Remote, work: Path, count: int, *, name: str, gpu: bool, bandwidth: float, shared: Sequence[Path]
+) -> int:
+    """Run several workers, each in a process and a folder of its own, until a signal; returns the status.
+
+    Args:
+        at: the studio, with a token of the role join.
+        bandwidth: of all together.
+
+    Raises:
+        TqError: as `run`, for the first worker.
+    """
+    name = name or socket.gethostname()
+    _lock(work)
+    logging_setup.configure(at.name)
+    # Here, because an error is most likely one of all.
+    _join(at, work / "1", name, gpu=gpu, is_needed=True)
+    commands = {}
+    for number in range(1, count + 1):
+        each = name if number == 1 else f"{name}-{number}"
+        options = [f"--name={each}", f"--work={work / str(number)}", f"--bandwidth={bandwidth / count}"]
+        options += [f"--shared={folder}" for folder in shared] + ["--gpu"] * gpu
+        commands[each] = ["worker", "run", *options]
+    return slots.run(commands)
+
+
+def _lock(work: Path) -> None:
+    """Create the folder, and keep other workers out of it until this process ends."""
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(f"the work folder {work} cannot be used: {error.strerror}") from None
+    if not home_lock.taken(lock):
+        raise _unusable(f"another worker uses the work folder {work}")
+
+
+def _join(at: Remote, work: Path, name: str, *, gpu: bool, is_needed: bool) -> Remote:
+    """The studio with the token of a worker: the one given, or one that it got by joining."""
+    # A container's first process ignores it otherwise, while the studio does not answer.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        return joining.join(at, work, name or socket.gethostname(), WorkerKind.GPU if gpu else WorkerKind.CPU)
+    except OSError as error:
+        raise _unusable(f"the work folder {work} cannot be used: {error.strerror}") from None
+    except TqError as error:
+        if error.code is not ErrorCode.PERMISSION:
+            raise
+        if is_needed:
+            raise TqError(
+                ErrorCode.BAD_REQUEST,
+                f"--slots and --name need a token to join: {error.message}",
+                "create one with: tqstudio token create NAME --role join",
+            ) from None
+        return at
 
 
 def _unusable(message: str, hint: str = "choose another folder with --work") -> TqError:
