@@ -184,6 +184,18 @@ _AS_PQ = (*X264, "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colo
 _LATE = ("-af", "asetpts=PTS+0.6/TB")
 _SEI_ROTATION = ("-bsf:v", "h264_metadata=display_orientation=insert:rotate=90")
 CUES = ((0.4, 1.2, "Guten Tag"), (1.4, 2.2, "Tom & Anna"))
+
+
+def _d10(kbps: int, per_frame: int) -> tuple[str, ...]:
+    """IMX: pictures of the same number of bits each."""
+    bits = [f"{word}={kbps}k" for word in ("minrate", "maxrate", "b:v")]
+    bits += [f"{word}={per_frame}" for word in ("bufsize", "rc_init_occupancy")]
+    options = [*bits, "rc_buf_aggressivity=0.25", "qmin=1", "qmax=3", "ps=1", "dc=10", "intra_vlc=1", "g=1"]
+    words = [part for option in options for part in f"-{option}".split("=")]
+    coded = ("-c:v", "mpeg2video", "-pix_fmt", "yuv422p", "-flags", "+ildct+low_delay")
+    return (*coded, *words, *_PCM, "-f", "mxf_d10")
+
+
 _INTERLACED: dict[str, Any] = {"rate": "50", "published_rate": "25", "every": 2, "near": 1}
 
 CASES = [
@@ -300,6 +312,21 @@ CASES = [
         filters="setsar=32/27",
     ),
     video("vvc.mp4", "libvvenc", "-preset", "faster", "-pix_fmt", "yuv420p10le", seconds=1.6),
+    Case(
+        "imx.mxf",
+        _d10(50_000, 2_000_000),
+        size="720x576",
+        filters="pad=720:608:0:32:red,setdar=16/9,setfield=tff",
+        quick=True,
+    ),
+    Case(
+        "imx-ntsc.mxf",
+        _d10(30_000, 1_001_000),
+        size="720x486",
+        rate="30000/1001",
+        filters="pad=720:512:0:26:red,setdar=4/3,setfield=tff",
+        shape=4 / 3,
+    ),
     # Depth, sampling, range
     video("422.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv422p"),
     video("444-10.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv444p10le"),

@@ -39,10 +39,10 @@ def sound(track: int, seconds: float, layout: str = "stereo", rate: int = 48000)
     return f"aevalsrc='{channels}':c={layout}:s={rate}:d={seconds}"
 
 
-def number_of(picture: av.VideoFrame) -> int:
-    """The number that a picture shows."""
+def number_of(picture: av.VideoFrame, down: float = 0.25) -> int:
+    """The number that a picture shows, read at a point of its upper half, given in parts of the height."""
     luma = _Plane(picture, 0)
-    lit = [luma.at(0.25, (bar + 0.5) / BITS) > 126 for bar in range(BITS)]
+    lit = [luma.at(down, (bar + 0.5) / BITS) > 126 for bar in range(BITS)]
     return sum(1 << bar for bar in range(BITS) if lit[bar])
 
 

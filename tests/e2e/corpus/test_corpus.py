@@ -129,6 +129,8 @@ def _look(index: Path, case: Case) -> None:
     assert len(numbers) == len(expected)
     assert all(abs(seen - meant) <= case.near for seen, meant in zip(numbers, expected, strict=True)), numbers
     for picture in (pictures[0], pictures[len(pictures) // 2], pictures[-1]) if case.colours else ():
+        above = abs(chart.number_of(picture, 0.03) - chart.number_of(picture))
+        assert above <= case.near, "cut off, or bordered"
         for seen, meant in zip(chart.colours_of(picture), chart.COLOURS, strict=True):
             assert all(abs(one - other) <= case.colours for one, other in zip(seen, meant, strict=True)), (
                 f"{seen} instead of {meant}"

@@ -110,7 +110,7 @@ def video_command(
         **colour.decoder_of(facts.video),
         **(device_chain.decoder_options(decoder) if decoder else {}),
     )
-    stream: Any = opened[str(facts.video.index)]
+    stream = _pictures(opened, facts)
     if facts.video.varies:
         stream = _one_size(stream, facts)
     # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
@@ -208,7 +208,7 @@ def poster_command(
     joined = (("estdif", {"mode": "frame", "deint": "interlaced"}),) if facts.video.interlaced else ()
     flat, video = colour.flattened(facts.video, profile.background)
     shown = (*joined, *flat, *colour.to_bt709(video), *colour.to_jpeg(width, height))
-    output = _filtered(opened[str(facts.video.index)], shown).output(
+    output = _filtered(_pictures(opened, facts), shown).output(
         POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
     )
     options = open_vulkan(facts.video)
@@ -234,6 +234,12 @@ def _poster_size(facts: SourceFacts, profile: Profile) -> tuple[int, int]:
     height = min(profile.poster_height, facts.video.height)
     width = facts.video.width * height // facts.video.height
     return max(2, width - width % 2), max(2, height - height % 2)
+
+
+def _pictures(opened: Any, facts: SourceFacts) -> Any:
+    """The decoded pictures of an input, without what is above them."""
+    stream, rows = opened[str(facts.video.index)], facts.video.vbi_rows
+    return stream.filter("crop", "iw", f"ih-{rows}", 0, rows) if rows else stream
 
 
 def _filtered(stream: Any, filters: colour.Filters) -> Any:

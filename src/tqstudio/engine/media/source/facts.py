@@ -25,7 +25,7 @@ class VideoTrack:
     height: int
     """Display height in square pixels."""
     coded_width: int
-    """Width of the decoded picture, before sample aspect ratio and rotation."""
+    """Width of the decoded picture without what is cut off, before sample aspect ratio and rotation."""
     coded_height: int
     rotation: int
     """Counter-clockwise degrees, 0 … 359, of the display matrix. ffmpeg applies it while decoding."""
@@ -70,6 +70,8 @@ class VideoTrack:
     """Source time (seconds) of the first change of the colour tags that cannot be followed."""
     peak_nits: int = 0
     """Luminance of the brightest pixel (MaxCLL), else the most of the mastering display; 0 if not stated."""
+    vbi_rows: int = 0
+    """Rows above the picture that carry signals of the vertical blanking interval, and are cut off."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

@@ -27,6 +27,8 @@ from tqstudio.engine.media.source.facts import SubtitleTrack, VideoTrack
 
 # Seconds between decoded key frames: costs at most 1 % of the time of a ladder.
 _SAMPLE_EVERY_S = 2
+# Size of the pictures of IMX (D-10) and their rows above what is to be seen (SMPTE 356M, SMPTE 386M).
+_VBI_ROWS = {(720, 608): 32, (720, 512): 26}
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
 _PGS, _DVD, _DVB = "pgssub", "dvdsub", "dvbsub"
@@ -51,8 +53,9 @@ class PictureShapes:
         self._context.thread_count = 1
         self._video = video
         self._base = stream.time_base or Fraction(1, 90_000)
-        self._own_aspect = stream.sample_aspect_ratio
-        self._hidden = container_crop(stream)
+        self._own_aspect = shown_aspect(stream.sample_aspect_ratio, video.coded_height, video.vbi_rows)
+        across, down = container_crop(stream)
+        self._hidden = across, down + video.vbi_rows
         self._has_headers = container in _WITH_HEADERS
         self._head = b""
         self._next: Fraction | None = None
@@ -130,7 +133,8 @@ class PictureShapes:
             frames = [*self._context.decode(packet), *self._context.decode(None)]
             for frame in frames[:1]:
                 if isinstance(frame, VideoFrame):
-                    aspect = self._context.sample_aspect_ratio or None
+                    stated = self._context.sample_aspect_ratio or None
+                    aspect = shown_aspect(stated, self._video.coded_height, self._video.vbi_rows)
                     self._seen[frame.width, frame.height, aspect] += 1
                     aspect = aspect or self._own_aspect or Fraction(1)
                     if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
@@ -219,6 +223,19 @@ def display_size(width: int, height: int, aspect: Fraction | None, rotation: int
         width = max(1, round(width * aspect))
     # ffmpeg swaps the sides for quarter turns only; at other angles it keeps the size.
     return (height, width) if rotation % 180 == 90 else (width, height)
+
+
+def vbi_rows(container: str, codec: str, width: int, height: int) -> int:
+    """Rows above the picture that players do not show: those of IMX (D-10) in MXF."""
+    return _VBI_ROWS.get((width, height), 0) if (container, codec) == ("mxf", "mpeg2video") else 0
+
+
+def shown_aspect(aspect: Fraction | None, height: int, rows: int) -> Fraction | None:
+    """The sample aspect of pictures of this height, if the stated one counts `rows` above them as well.
+
+    The shape that such files state is that of the picture.
+    """
+    return aspect * Fraction(height, height + rows) if aspect else aspect
 
 
 def dolby_vision(stream: VideoStream) -> tuple[int, int] | None:

@@ -246,7 +246,10 @@ def _video_track(
     rotation = round(frame.rotation) % 360
     hidden = picture_shapes.container_crop(stream)
     across, down = max(1, frame.width - hidden[0]), max(1, frame.height - hidden[1])
-    width, height = picture_shapes.display_size(across, down, stream.sample_aspect_ratio, rotation)
+    rows = picture_shapes.vbi_rows(facts.container, _codec(stream), frame.width, frame.height)
+    down -= rows
+    aspect = picture_shapes.shown_aspect(stream.sample_aspect_ratio, down, rows)
+    width, height = picture_shapes.display_size(across, down, aspect, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     first_pts, length, own = _times(stream, first_pts, facts)
     colours = _colours(stream)
@@ -284,6 +287,7 @@ def _video_track(
         dv_profile=dv_profile,
         dv_compatibility=dv_compatibility,
         peak_nits=colour.peak_of(frame.side_data),
+        vbi_rows=rows,
     )
 
 
