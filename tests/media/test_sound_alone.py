@@ -129,6 +129,29 @@ def facts_of(path: Path) -> SourceFacts:
     return probe(str(path).encode())
 
 
+@pytest.mark.parametrize("rates", [("44100", "32000"), ("32000", "48000")])
+def test_aac_that_changes_its_rate_is_published_whole(
+    ffmpeg: FFmpeg, encode: MakeEncode, music: Profile, tmp_path: Path, rates: tuple[str, str]
+) -> None:
+    """Without container, as recorded from the radio: its frames tell no time but their rate."""
+    half = ("-t", "2.1"), ("-ss", "2.1")
+    parts = [
+        make(ffmpeg, tmp_path, f"{rate}.aac", "-ar", rate, *side)
+        for rate, side in zip(rates, half, strict=True)
+    ]
+    source = tmp_path / "radio.aac"
+    source.write_bytes(b"".join(part.read_bytes() for part in parts))
+    made = encode(source, music)
+    run_to_end(made)
+    assert (made.state, made.error, made.damage) == ("done", None, [])
+    assert made.spec.facts.duration_s == pytest.approx(SECONDS, abs=0.15)
+    heard = published(made.renditions[0])
+    assert heard.ends == pytest.approx(made.spec.facts.duration_s, abs=0.05)
+    # Each part begins with what its encoder needs to start, and its last frame is filled.
+    assert heard.beeps == pytest.approx(BEEPS, abs=0.12)
+    assert heard.beeps[2] - heard.beeps[1] == pytest.approx(1.75, abs=0.01)
+
+
 @pytest.mark.parametrize(
     "ending",
     [

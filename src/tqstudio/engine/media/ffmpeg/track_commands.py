@@ -39,6 +39,8 @@ SUBTITLE_OFFSET_S = 1000
 CAPTIONS_SOURCE = "source"
 SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
 _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
+# Decoders count the samples of AAC without container: its demuxer counts all in the rate of the first frame.
+_UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
 _MEASURE = {"peak": "true", "framelog": "verbose"}
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
@@ -152,7 +154,8 @@ def _compile(
         outputs: receives the stream of each rendition.
     """
     rate = profile.audio_sample_rate
-    decoded = _decoded(open_input(1, facts), renditions, rate)
+    untimed = _UNTIMED if facts.container == "aac" and ffmpeg.has_loopback else {}
+    decoded = _decoded(open_input(1, facts, 0, **untimed), renditions, rate)
 
     def fitted(streams: Sequence[Any]) -> list[Any]:
         pairs = zip(streams, renditions, strict=True)

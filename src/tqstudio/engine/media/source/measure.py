@@ -25,7 +25,7 @@ from av.stream import Stream
 
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
-from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock
+from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.engine.media.source.streams import late, packets
@@ -84,13 +84,15 @@ def measure(
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
     faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
     bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
-    reached, breaks_off = Fraction(0), False
+    reached, breaks_off, played = Fraction(0), False, 0
     try:
         for number, packet in enumerate(packets(container)):
             if number % _CHECK_EVERY == 0:
                 check()
             if not packet.size:
                 continue  # the flush at the end
+            if facts.container == "aac":
+                played = retime_adts(packet, played)
             if packet.pts is not None and packet.time_base is not None:
                 reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
             if packet.stream_index in bitmaps:

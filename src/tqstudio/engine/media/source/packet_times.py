@@ -23,8 +23,24 @@ _OTHER_CLOCK_S = 10
 # Longer gaps between packets count as lost data.
 _HOLE_S = 0.5
 _HOLE_FRAMES = 4
+_ADTS_RATES = 96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350
+_ADTS_SAMPLES = 1024
 # From the pictures after a pause to the sound beside them in the file.
 _INTERLEAVED_S = 5
+
+
+def retime_adts(packet: Packet[Stream], at: int) -> int:
+    """Set the time of a frame of AAC without container, and its length by the rate in its header.
+
+    ffmpeg counts all of them in the rate of the first. Returns the end of the frame.
+    """
+    header = bytes(memoryview(packet)[:7])
+    index = header[2] >> 2 & 15
+    packet.pts = packet.dts = at
+    if packet.time_base and index < len(_ADTS_RATES):
+        samples = _ADTS_SAMPLES * ((header[6] & 3) + 1)
+        packet.duration = round(samples / (_ADTS_RATES[index] * packet.time_base))
+    return at + (packet.duration or 0)
 
 
 class PacketTimes:
