@@ -121,6 +121,27 @@ def test_pictures_that_are_shown_much_later_than_decoded_are_no_damage(
     assert _probed(path).damage == ()
 
 
+@pytest.mark.parametrize("between", [b"", bytes(4), b"G\0\0" * 777], ids=["ts", "m2ts", "garbage"])
+def test_a_stream_that_changes_its_codec_is_noticed(ffmpeg: FFmpeg, tmp_path: Path, between: bytes) -> None:
+    """Also where packets have times between them, or garbage is among them; its tables are long."""
+    path = tmp_path / "changes.ts"
+    tracks = ("-map", "0", *("-map", "1") * 30, *("-t", "1.5", "-mpegts_flags", "initial_discontinuity"))
+    parts = [
+        _part(ffmpeg, tmp_path / f"{codec}.ts", *_PICTURES, *_tone(500), *tracks, *_X264, "-c:a", codec, *at)
+        for codec, at in (("mp2", ()), ("ac3", ("-output_ts_offset", "1.5")))
+    ]
+    stream = b"".join(parts)
+    if len(between) == 4:
+        stream = b"".join(between + stream[at : at + 188] for at in range(0, len(stream), 188))
+    else:
+        stream = stream[:10_000] + between + stream[10_000:]
+    path.write_bytes(stream)
+    [damage] = [each for each in probe(os.fsencode(path)).damage if each.kind == "codec"]
+    assert damage.at_s == pytest.approx(1.5, abs=0.3)
+    path.write_bytes(parts[0] + parts[0])
+    assert not [each for each in probe(os.fsencode(path)).damage if each.kind == "codec"]
+
+
 def test_a_language_that_looks_like_a_stream_is_none(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     path = tmp_path / "odd.mkv"
     run_ffmpeg(ffmpeg, *_PICTURES, *_X264, "-metadata:s:v:0", "language=en:GB", str(path))

@@ -210,6 +210,29 @@ def test_a_profile_that_refuses_damage_refuses_it_within(
     assert {each["code"] for each in published.manifest["warnings"]} == {WarningCode.SOURCE_DAMAGED}
 
 
+@pytest.mark.fault(
+    "A transport stream changes the codec of a stream midway",
+    "`UNSUPPORTED` with the time",
+    area="resume",
+)
+def test_a_source_whose_codec_changes_is_refused_whatever_is_accepted(
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, small: Profile, tmp_path: Path
+) -> None:
+    source = tmp_path / "changes.ts"
+    kept, other = ("-c", "copy"), ("-c:v", "mpeg2video", "-c:a", "copy", "-output_ts_offset", "2")
+    for options in (kept, other):
+        part = tmp_path / "part.ts"
+        run_ffmpeg(bench.ffmpeg, "-i", str(long_clip), "-t", "2", *options, str(part))
+        with source.open("ab") as file:
+            file.write(part.read_bytes())
+    accepts = override(small, {"on_damage": "accept"})
+    refused = run(make_job(source, profile=accepts.to_json()), bench, RecordingReport())
+    assert isinstance(refused, Failed)
+    assert refused.code is ErrorCode.UNSUPPORTED
+    assert re.search(r"changes\.ts: .* changes its codec at 0:0[12]", refused.text)
+    assert "split" in refused.hint
+
+
 @pytest.mark.parametrize(
     "name", [b"-y.mp4", b"a b'c\"d.mp4", "é\n.mp4".encode(), b"%03d.mp4", b"caf\xe9.mp4"]
 )

@@ -413,6 +413,12 @@ CASES = [
     Case("hdr-later.ts", _AS_BT709, then=_AS_PQ, warnings=frozenset({"COLOURS_CHANGE"}), colours=0),
     Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
     Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
+    Case(
+        "codec-changes.ts", ("-c:v", "mpeg2video", *AAC), then=(*X264, *AAC), code="UNSUPPORTED", quick=True
+    ),
+    Case("sound-codec-changes.ts", then=(*X264, *_AC3), code="UNSUPPORTED"),
+    # One decoder has both.
+    Case("eac3-later.ts", (*X264, *_AC3), then=(*X264, "-c:a", "eac3"), seconds=1.84),
     # Other streams
     Case("cover.mp4", remux=_with_cover),
     Case("two-videos.mkv", remux=_with_second_video, warnings=frozenset({"STREAMS_LEFT_OUT"})),

@@ -67,6 +67,8 @@ def of_damage(damage: Damage) -> JobWarning:
             text = f"the source has a gap at {at}: {damage.length_s:.1f} s are missing"
         case "restart":
             text = f"the clock of the source goes back at {at}: what follows may be missing"
+        case "codec":
+            text = f"a stream of the source changes its codec at {at}, which ffmpeg cannot follow"
         case "corrupt":
             text = f"the source has packets with errors, the first at {at}"
         case "pictures":

@@ -23,6 +23,7 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
 
+from tqstudio.engine.media.source.codec_changes import CodecChanges
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
@@ -84,6 +85,9 @@ def measure(
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
     faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
     bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
+    pids = {s.id for s in streams}
+    changes = CodecChanges(path, pids) if facts.container == "mpegts" else None
+    changed: tuple[Damage, ...] = ()
     reached, breaks_off, played = Fraction(0), False, 0
     try:
         for number, packet in enumerate(packets(container)):
@@ -93,6 +97,8 @@ def measure(
                 continue  # the flush at the end
             if facts.container == "aac":
                 played = retime_adts(packet, played)
+            if changes and not changed and changes.before(packet.pos):
+                changed = (Damage("codec", clock.played_s(0)),)
             if packet.pts is not None and packet.time_base is not None:
                 reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
             if packet.stream_index in bitmaps:
@@ -146,6 +152,7 @@ def measure(
         linear=facts.linear or jumps,
         pause_s=clock.pause_s if jumps else 0,
         damage=(
+            *changed,
             *missing,
             *faults.damage(steady=not video.vfr, cut=cut),
         ),

@@ -37,10 +37,19 @@ class ExaminedSource:
     def require_accepted(self, profile: Profile, found: Sequence[Damage] = ()) -> None:
         """Refuse damage of the facts or found by decoding that the profile does not accept.
 
-        Raises SOURCE_TRUNCATED, else SOURCE_DAMAGED, with the time of the first damage.
+        Raises UNSUPPORTED, SOURCE_TRUNCATED, else SOURCE_DAMAGED, with the time of the first damage.
         """
         # The packet at which a source breaks off cannot be read either.
-        for damage in sorted((*self.facts.damage, *found), key=lambda each: (each.kind != "cut", each.at_s)):
+        order = {"codec": 0, "cut": 1}
+        for damage in sorted(
+            (*self.facts.damage, *found), key=lambda each: (order.get(each.kind, 2), each.at_s)
+        ):
+            if damage.kind == "codec":
+                raise TqError(
+                    ErrorCode.UNSUPPORTED,
+                    f"{display(self.path)}: {of_damage(damage).text}",
+                    "split the file there, and add its parts",
+                )
             if damage.kind == "cut" and damage.length_s and profile.on_damage != "accept":
                 declared = clock_of(damage.at_s + damage.length_s)
                 raise TqError(
