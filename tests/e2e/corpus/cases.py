@@ -154,6 +154,12 @@ def _with_cover(source: str) -> tuple[str, ...]:
     return ("-i", source, *cover, "-map", "0", "-map", "1", *attached)
 
 
+def _with_he_aac(*options: str) -> Callable[[str], tuple[str, ...]]:
+    """HE-AAC v2, which ffmpeg does not encode: parametric stereo of half the rate. Its encoder delays it."""
+    sound = Path(__file__).with_name("he-aac-v2.aac")
+    return lambda source: ("-i", source, "-i", str(sound), "-map", "0", "-map", "1", "-c", "copy", *options)
+
+
 def _with_second_video(source: str) -> tuple[str, ...]:
     other = ("-f", "lavfi", "-i", "color=red:s=160x90:r=25:d=2.4")
     return ("-i", source, *other, "-map", "0", "-map", "1", "-c", "copy", "-c:v:1", *X264[1:])
@@ -467,6 +473,10 @@ CASES = [
     audio("quad.mkv", "flac", sounds=("quad",)),
     audio("96k.mkv", "flac", sound_rate=96000),
     audio("22k.mp4", "aac", sound_rate=22050),
+    *(
+        Case(name, X264, sounds=(), remux=_with_he_aac(*options), sound_late_s=0.148)
+        for name, options in (("he.mp4", ()), ("he.ts", ()), ("he-latm.ts", ("-mpegts_flags", "latm")))
+    ),
     Case("silent.mp4", X264, sounds=(), languages=()),
     Case(
         "languages.mkv",
