@@ -118,7 +118,7 @@ class WarningCode(StrEnum):
 
 WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
-        WarningCode.STREAMS_LEFT_OUT: "other videos, other programmes, and streams that begin late",
+        WarningCode.STREAMS_LEFT_OUT: "other videos or programmes, unknown codecs, streams that begin late",
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
         WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",

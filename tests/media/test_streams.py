@@ -142,6 +142,19 @@ def test_a_stream_that_changes_its_codec_is_noticed(ffmpeg: FFmpeg, tmp_path: Pa
     assert not [each for each in probe(os.fsencode(path)).damage if each.kind == "codec"]
 
 
+def test_a_stream_whose_codec_is_not_recognised_is_left_out_with_a_warning(
+    ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    """As AV1 in a transport stream, of which only the sound is left."""
+    path = tmp_path / "av1.ts"
+    coded = ("-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-c:a", "aac")
+    run_ffmpeg(ffmpeg, *_PICTURES, *_tone(500), *coded, str(path))
+    facts = _probed(path)
+    assert facts.video.still
+    assert facts.omitted == (OmittedStream(0, "data", "unknown"),)
+    assert "stream 0 (of a codec that ffmpeg does not recognise)" in _warned(facts)[0]
+
+
 def test_a_language_that_looks_like_a_stream_is_none(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     path = tmp_path / "odd.mkv"
     run_ffmpeg(ffmpeg, *_PICTURES, *_X264, "-metadata:s:v:0", "language=en:GB", str(path))

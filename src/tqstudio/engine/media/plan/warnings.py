@@ -20,6 +20,7 @@ _OMITTED = {
     "other": "another {}",
     "programme": "{} of another programme",
     "late": "{} that begins after the first seconds",
+    "unknown": "of a codec that ffmpeg does not recognise",
 }
 
 

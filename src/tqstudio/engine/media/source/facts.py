@@ -179,9 +179,9 @@ class OmittedStream:
     index: int
     kind: str
     """As ffmpeg names it, in lower case: `audio`."""
-    why: Literal["other", "programme", "late"]
-    """It is not the default video, belongs to another programme than that, or begins after the first seconds,
-    in which ffmpeg looks for streams."""
+    why: Literal["other", "programme", "late", "unknown"]
+    """It is not the default video, belongs to another programme than that, begins after the first seconds, in
+    which ffmpeg looks for streams, or has a codec that ffmpeg does not recognise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,24 @@ from av.video.stream import VideoStream
 from tqstudio.engine.media.source.facts import OmittedStream
 
 _PRINTED = re.compile(
-    r"^  (?:Program (\d+)|No Program|Stream #0:(\d+)(?:\[0x\w+\])?(?:\(.*?\))?: (\w+))", re.MULTILINE
+    r"^  (?:Program (\d+)|No Program"
+    r"|Stream #0:(\d+)(?:\[0x\w+\])?(?:\(.*?\))?: (\w+)(?:: (?:bin_data|none) \(.* / 0x(\w+)\))?)",
+    re.MULTILINE,
 )
+# Types of an MPEG-TS: private data, and video or sound of standards that ffmpeg may not know.
+_MAY_BE_MEDIA = {6, *range(0x1C, 0x40), int.from_bytes(b"AV01", "little")}
 _PUBLISHED = ("video", "audio", "subtitle")
 
 
 class _Printed(NamedTuple):
     kind: str
+    unknown: bool
+    """Of an MPEG-TS, a stream that may be video or sound; ffmpeg does not recognise its codec."""
     programmes: frozenset[str]
     """Of an MPEG-TS; empty for a stream of none."""
 
 
-_NONE = _Printed("", frozenset())
+_NONE = _Printed("", False, frozenset())
 
 
 def videos(container: InputContainer) -> list[VideoStream]:
@@ -36,7 +42,7 @@ def videos(container: InputContainer) -> list[VideoStream]:
 
 
 def beside(container: InputContainer, found: Sequence[VideoStream]) -> tuple[OmittedStream, ...]:
-    """The videos but the first one, and what belongs to other programmes than that."""
+    """The videos but the first one, what belongs to other programmes than that, and unknown codecs."""
     omitted = [OmittedStream(video.index, "video", "other") for video in found[1:]]
     streams = _printed(container)
     if found and (own := streams.get(found[0].index, _NONE).programmes):
@@ -45,6 +51,9 @@ def beside(container: InputContainer, found: Sequence[VideoStream]) -> tuple[Omi
             for index, stream in streams.items()
             if stream.kind in _PUBLISHED[1:] and stream.programmes and not stream.programmes & own
         ]
+    omitted += [
+        OmittedStream(index, stream.kind, "unknown") for index, stream in streams.items() if stream.unknown
+    ]
     return tuple(omitted)
 
 
@@ -81,11 +90,13 @@ def _printed(container: InputContainer) -> dict[int, _Printed]:
         av.logging.set_level(None)
     found: dict[int, _Printed] = {}
     programme = frozenset[str]()
-    for number, index, kind in _PRINTED.findall(text):
+    for number, index, kind, codec in _PRINTED.findall(text):
         if not index:
             programme = frozenset((number,)) if number else frozenset()
         elif int(index) in found:
-            found[int(index)] = _Printed(kind.lower(), programme | found[int(index)].programmes)
+            known = found[int(index)]
+            found[int(index)] = known._replace(programmes=programme | known.programmes)
         else:
-            found[int(index)] = _Printed(kind.lower(), programme)
+            unknown = bool(codec) and int(codec, 16) in _MAY_BE_MEDIA
+            found[int(index)] = _Printed(kind.lower(), unknown, programme)
     return found
