@@ -142,6 +142,24 @@ def test_a_stream_that_changes_its_codec_is_noticed(ffmpeg: FFmpeg, tmp_path: Pa
     assert not [each for each in probe(os.fsencode(path)).damage if each.kind == "codec"]
 
 
+@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.3), (0.4, 0.6), (0.5, 1.0)])
+def test_parts_that_are_encrypted_are_damage(
+    ffmpeg: FFmpeg, tmp_path: Path, begin: float, end: float
+) -> None:
+    path = tmp_path / "part.ts"
+    clear = _part(ffmpeg, path, *_PICTURES, *_tone(500), *_X264, "-g", "5", "-c:a", "aac")
+    content = bytearray(clear)
+    for at in range(0, len(content), 188):
+        is_media = content[at + 1] & 0x1F == 1  # PIDs 256 and 257, not the tables
+        if is_media and begin <= at / len(content) < end:
+            content[at + 3] |= 0x80
+            content[at + 4 : at + 188] = bytes(byte ^ 0x5A for byte in content[at + 4 : at + 188])
+    path.write_bytes(content)
+    [damage] = [each for each in _probed(path).damage if each.kind == "encrypted"]
+    assert damage.at_s == pytest.approx(3 * begin, abs=0.6)
+    assert any(text.startswith("parts of the source are encrypted") for text in _warned(_probed(path)))
+
+
 def test_a_stream_whose_codec_is_not_recognised_is_left_out_with_a_warning(
     ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

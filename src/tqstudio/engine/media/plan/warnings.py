@@ -70,6 +70,8 @@ def of_damage(damage: Damage) -> JobWarning:
             text = f"the clock of the source goes back at {at}: what follows may be missing"
         case "codec":
             text = f"a stream of the source changes its codec at {at}, which ffmpeg cannot follow"
+        case "encrypted":
+            text = f"parts of the source are encrypted and missing, the first at {at}"
         case "corrupt":
             text = f"the source has packets with errors, the first at {at}"
         case "pictures":

@@ -163,9 +163,9 @@ class Chapter:
 class Damage:
     """One kind of damage in the data of a source."""
 
-    kind: Literal["hole", "corrupt", "restart", "cut", "codec", "pictures", "sound"]
+    kind: Literal["hole", "corrupt", "restart", "cut", "codec", "encrypted", "pictures", "sound"]
     """A gap without packets, packets with errors, a clock that goes back where ffmpeg does not correct it, a
-    truncated file, a stream that changes its codec, decoding errors in video or in audio."""
+    truncated file, a stream that changes its codec, encrypted parts, decoding errors in video or in audio."""
     at_s: float
     """Its start in seconds from the first picture; for decoding errors accurate to about a second."""
     length_s: float = 0.0

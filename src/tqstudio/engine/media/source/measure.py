@@ -23,13 +23,13 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
 
-from tqstudio.engine.media.source.codec_changes import CodecChanges
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.engine.media.source.streams import late, packets
+from tqstudio.engine.media.source.transport import TransportScan
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -86,8 +86,8 @@ def measure(
     faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
     bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
     pids = {s.id for s in streams}
-    changes = CodecChanges(path, pids) if facts.container == "mpegts" else None
-    changed: tuple[Damage, ...] = ()
+    scan = TransportScan(path, pids) if facts.container == "mpegts" else None
+    scanned: list[Damage] = []
     reached, breaks_off, played = Fraction(0), False, 0
     try:
         for number, packet in enumerate(packets(container)):
@@ -97,8 +97,8 @@ def measure(
                 continue  # the flush at the end
             if facts.container == "aac":
                 played = retime_adts(packet, played)
-            if changes and not changed and changes.before(packet.pos):
-                changed = (Damage("codec", clock.played_s(0)),)
+            if scan and (found := scan.before(packet.pos or 0)):
+                scanned += [Damage(what, clock.played_s(0)) for what in found]
             if packet.pts is not None and packet.time_base is not None:
                 reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
             if packet.stream_index in bitmaps:
@@ -117,6 +117,8 @@ def measure(
         breaks_off = True  # such as sound whose channels change in Ogg
     except av.error.FFmpegError:
         pass
+    if scan:
+        scanned += [Damage(what, clock.played_s(0)) for what in scan.before(math.inf)]
     leading = times[facts.leading]
     leading.close()
     # Where it jumps, only the playing time says how long the source is.
@@ -152,7 +154,7 @@ def measure(
         linear=facts.linear or jumps,
         pause_s=clock.pause_s if jumps else 0,
         damage=(
-            *changed,
+            *scanned,
             *missing,
             *faults.damage(steady=not video.vfr, cut=cut),
         ),

@@ -1,12 +1,14 @@
-"""Finds where a transport stream changes the codec of a stream, by its tables.
+"""Finds where a transport stream changes the codec of a stream, by its tables, and where it is encrypted.
 
-ffmpeg decodes each stream with one codec: usually that of the last table in the first seconds.
+ffmpeg decodes each stream with one codec, usually that of the last table in the first seconds, and skips what
+is encrypted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from typing import Literal
 
 from tqstudio.engine.media.source.source_file import reading
 
@@ -17,6 +19,10 @@ _SIZES = (_PACKET, 192, 204)
 _READ = 16_384 * _PACKET
 _BEGINS = re.compile(rb"[\x40-\x7f]")
 """The second byte of packets in which a table or a frame begins."""
+_SCRAMBLED = re.compile(rb"[\x80-\xff]")
+"""Their fourth byte."""
+_FEW = 10
+"""Packets that may be marked so by an error."""
 _PAT, _PMT = 0, 2
 _PID, _LENGTH = 0x1FFF, 0xFFF
 _POLYNOMIAL = 0x04C11DB7
@@ -40,30 +46,37 @@ _DESCRIBED = {0x6A: "ac3", 0x7A: "ac3", 0x7B: "dts", 0x7C: "aac"}
 """Codec of a private stream by its descriptor (DVB)."""
 
 
-class CodecChanges:
-    """Reads the tables some megabytes ahead of the packets, up to the first change.
+Finding = Literal["codec", "encrypted"]
+
+
+class TransportScan:
+    """Reads some megabytes ahead of the packets, up to the first change of a codec.
 
     Args:
         path: of an MPEG-TS.
-        pids: of the streams that are compared.
+        pids: of the streams that are looked at.
     """
 
     def __init__(self, path: bytes, pids: Collection[int]) -> None:
         self._path, self._pids = path, pids
         self._at: int | None = 0
         """From where to read on; None at the end or after a change."""
-        self._change: int | None = None
+        self._found: dict[Finding, int] = {}
+        self._reported: set[Finding] = set()
         self._tables = {0: b""}
         """PID → the last table."""
         self._codecs: dict[int, str] = {}
 
-    def before(self, position: int | None) -> bool:
-        """Whether a codec changes before this byte of the file. Raises TqError as `source_file.reading`."""
-        if position is None:
-            return False
+    def before(self, position: float) -> set[Finding]:
+        """What begins before this byte of the file, and was not returned yet.
+
+        Raises TqError as `source_file.reading`.
+        """
         while self._at is not None and self._at <= position:
             self._read(self._at)
-        return self._change is not None and self._change <= position
+        new = {what for what, at in self._found.items() if at <= position} - self._reported
+        self._reported |= new
+        return new
 
     def _read(self, at: int) -> None:
         with reading(self._path) as file:
@@ -74,14 +87,22 @@ class CodecChanges:
         count = min(len(synced) - len(synced.lstrip(_SYNC)), (len(content) - begin) // size)
         self._at = at + begin + count * size if len(content) > 3 * size else None
         packets = content[begin : begin + count * size]
+        if scrambled := self._scrambled(packets, size):
+            self._found.setdefault("encrypted", at + begin + scrambled[0] * size)
         for number, pid, table in self._new_tables(packets, size):
             self._tables[pid] = table
             if pid == 0:
                 pids = (_word(table, entry + 2) & _PID for entry in range(8, len(table) - 4, 4))
                 self._tables |= {each: b"" for each in pids if each not in self._tables}
             elif self._differs(table):
-                self._at, self._change = None, at + begin + number * size
+                self._at, self._found["codec"] = None, at + begin + number * size
                 return
+
+    def _scrambled(self, packets: bytes, size: int) -> list[int]:
+        """The numbers of the encrypted packets, unless they are few."""
+        marked = (found.start() for found in _SCRAMBLED.finditer(packets[3::size]))
+        numbers = [number for number in marked if _word(packets, number * size + 1) & _PID in self._pids]
+        return numbers if len(numbers) > _FEW else []
 
     def _new_tables(self, packets: bytes, size: int) -> Iterator[tuple[int, int, bytes]]:
         """The valid tables in these packets that differ from the last one: number of packet, PID, table."""
