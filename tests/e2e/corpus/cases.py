@@ -160,6 +160,15 @@ def _with_he_aac(*options: str) -> Callable[[str], tuple[str, ...]]:
     return lambda source: ("-i", source, "-i", str(sound), "-map", "0", "-map", "1", "-c", "copy", *options)
 
 
+def _with_teletext(source: str) -> tuple[str, ...]:
+    """Packets of three lines of subtitles each."""
+    line = b"\x03\x2c\xf5\xe4" + b"\x15" * 42
+    teletext = Path(f"{source}.teletext")
+    teletext.write_bytes(12 * (b"\x10" + 3 * line))
+    both = ("-i", source, "-f", "dvbtxt", "-i", str(teletext), "-map", "0", "-map", "1", "-c", "copy")
+    return (*both, "-metadata:s:s:0", "language=ger")
+
+
 def _with_second_video(source: str) -> tuple[str, ...]:
     other = ("-f", "lavfi", "-i", "color=red:s=160x90:r=25:d=2.4")
     return ("-i", source, *other, "-map", "0", "-map", "1", "-c", "copy", "-c:v:1", *X264[1:])
@@ -428,6 +437,7 @@ CASES = [
     # Other streams
     Case("cover.mp4", remux=_with_cover),
     Case("two-videos.mkv", remux=_with_second_video, warnings=frozenset({"STREAMS_LEFT_OUT"})),
+    Case("teletext.ts", remux=_with_teletext, warnings=frozenset({"SUBTITLES_LEFT_OUT"})),
     Case("programmes.ts", remux=_after_radio, warnings=frozenset({"STREAMS_LEFT_OUT"})),
     Case("timecode.mov", (*X264, *AAC, "-timecode", "01:00:00:00")),
     Case("text.mkv", text="srt", quick=True),
