@@ -228,6 +228,15 @@ CASES = [
     Case("h264.avi", (*X264, "-bf", "0", "-c:a", "libmp3lame"), held=1),
     Case("fragmented.mp4", (*X264, *AAC, "-movflags", "frag_keyframe+empty_moov"), held=1),
     Case("b-frames.mp4", ("-c:v", "libx264", "-preset", "veryfast", "-bf", "3", "-pix_fmt", "yuv420p", *AAC)),
+    # Its first pictures are decoded 17 frames before they are shown.
+    Case(
+        "b-frames-16.mkv",
+        (
+            *("-c:v", "libx264", "-preset", "veryfast", "-bf", "16", "-pix_fmt", "yuv420p"),
+            *("-x264-params", "b-adapt=0:scenecut=0", *AAC),
+        ),
+        quick=True,
+    ),
     Case(
         "open-gop.ts",
         ("-c:v", "libx264", "-x264-params", "open-gop=1:keyint=20", "-pix_fmt", "yuv420p", *AAC),

@@ -182,10 +182,11 @@ class PacketFaults:
         if ticks is None or packet.time_base is None:
             return
         at_s = float(ticks * packet.time_base - self._facts.video.first_pts_s)
-        # The first packets of some files have presentation times alone, which are later.
+        # The first packets of some files have presentation times alone, which are later, and in the order of
+        # decoding: the gaps between those of pictures are filled by the next ones.
         clock = index, packet.dts is None
         last_s = self._last.get(clock)
-        if last_s is not None and index not in self._holes:
+        if last_s is not None and index not in self._holes and clock != (self._video, True):
             missing_s = at_s - last_s
             if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
                 self._holes[index] = Damage("hole", last_s, missing_s)
