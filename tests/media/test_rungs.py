@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import RungSpec
-from tqstudio.engine.media.plan.rungs import ABOVE_SOURCE, NOT_REQUESTED, Rung, build_ladder
+from tqstudio.engine.media.plan.rungs import ABOVE_SOURCE, NOT_REQUESTED, SAME_SIZE, Rung, build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
 
 from .test_grid import facts
@@ -139,3 +139,21 @@ def test_no_rung_exceeds_the_levels_that_players_know(width: int, height: int) -
 def test_very_wide_pictures_are_scaled_down(source: tuple[int, int], largest: tuple[int, int]) -> None:
     rung = made(build_ladder(sized(*source), WEB))[0]
     assert (rung.name, rung.width, rung.height) == ("2160p", *largest)
+
+
+@pytest.mark.parametrize(
+    ("source", "specs", "left"),
+    [
+        ((12_000, 1440), WEB.rungs, ["1080p", "720p", "480p", "360p"]),
+        ((1920, 1080), (RungSpec(1100, 9000), RungSpec(1080, 6000)), ["1080p"]),
+        ((1920, 1080), (RungSpec(1080, 9000), RungSpec(1080, 6000)), ["1080p", "1080p-6000k"]),
+    ],
+    ids=["very wide", "close", "meant"],
+)
+def test_of_rungs_that_become_equally_large_the_lowest_is_left(
+    source: tuple[int, int], specs: tuple[RungSpec, ...], left: list[str]
+) -> None:
+    ladder = build_ladder(sized(*source), replace(WEB, rungs=specs))
+    assert [rung.name for rung in made(ladder)] == left
+    reasons = {rung.skipped_reason for rung in ladder if rung.skipped}
+    assert reasons <= {ABOVE_SOURCE, SAME_SIZE}

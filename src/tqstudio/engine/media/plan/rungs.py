@@ -16,6 +16,7 @@ ABOVE_SOURCE = "above source"
 NOT_HDR = "source is not HDR"
 NOT_REQUESTED = "not requested"
 DROPPED = "dropped"
+SAME_SIZE = "same size as a lower quality"
 
 # A source of at least this percentage of a rung gets that rung at its own size: 1918×1078 counts as 1080p,
 # because 720p would discard half of its pixels.
@@ -85,6 +86,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
     short = min(width, height)
     rungs = [_rung(width, height, spec, name, profile, requested) for spec, name in names(profile).items()]
     rungs = [replace(rung, skipped_reason=NOT_HDR) if rung.hdr and not hdr else rung for rung in rungs]
+    rungs = _without_equals(rungs, list(names(profile)))
     if all(rung.skipped_reason == ABOVE_SOURCE for rung in rungs if not rung.hdr):
         sdr = [spec for spec in profile.rungs if not spec.hdr]
         lowest = ([spec for spec in sdr if profile.codec_of(spec) == profile.codec] or sdr)[-1]
@@ -136,6 +138,17 @@ def _rung(
     reason = _unless_requested(name, requested)
     size = _allowed(*size)
     return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding, spec.hdr)
+
+
+def _without_equals(rungs: list[Rung], specs: list[RungSpec]) -> list[Rung]:
+    """Skip what becomes as large as a lower rung: very wide sources, or rungs that hardly differ."""
+    sides: dict[tuple[object, ...], int] = {}
+    found = []
+    for rung, spec in zip(reversed(rungs), reversed(specs), strict=True):
+        size = rung.width, rung.height, rung.codec, rung.hdr
+        is_equal = rung.width > 0 and sides.setdefault(size, spec.short_side) != spec.short_side
+        found.append(replace(rung, skipped_reason=SAME_SIZE) if is_equal else rung)
+    return found[::-1]
 
 
 def _unless_requested(name: str, requested: Set[str] | None) -> str | None:
