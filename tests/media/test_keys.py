@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan import keys, profiles
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.keys import settings_hash, stream_key
 from tqstudio.engine.media.plan.rungs import build_ladder
@@ -85,6 +85,16 @@ def test_audio_has_a_key_of_its_own() -> None:
     key = settings_hash("content", WEB, rendition, FACTS)
     assert settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
     assert settings_hash("content", WEB, replace(rendition, bitrate_kbps=64), FACTS) != key
+
+
+def test_sound_is_made_again_when_its_recipe_changes_and_pictures_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True, ""), 2)
+    before = settings_hash("content", WEB, rendition, FACTS)
+    monkeypatch.setitem(keys.RECIPES, "audio", keys.RECIPES["audio"] + 1)
+    assert settings_hash("content", WEB, rendition, FACTS) != before
+    assert settings_hash("content", WEB, RUNG, FACTS) == KEY
 
 
 def test_a_loudness_changes_the_key_of_audio_only_where_there_is_one() -> None:

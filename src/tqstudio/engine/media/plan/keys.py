@@ -23,8 +23,8 @@ from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 Rendition = Rung | AudioRendition | SubtitleRendition
 
-RECIPE = 2
-"""Increased when the ffmpeg command changes in a way that requires encoding again."""
+RECIPES = {"video": 2, "audio": 2, "subtitles": 2}
+"""By kind of rendition: increased when the code that makes it changes so that it has to be made again."""
 
 _DIGITS = 32
 
@@ -39,7 +39,7 @@ def settings_hash(content_id: str, profile: Profile, rendition: Rendition, facts
             settings = _of_audio(profile, rendition, grid)
         case SubtitleRendition():
             settings = _of_subtitles(rendition, facts, grid)
-    return _digest({"recipe": RECIPE, "content": content_id, **settings})
+    return _digest({"recipe": RECIPES[str(settings["kind"])], "content": content_id, **settings})
 
 
 def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> dict[str, object]:
