@@ -67,6 +67,16 @@ def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FF
     assert numbers(encode, source, profile=profile, audio=())["90p"] == shown
 
 
+@pytest.mark.parametrize("every_s", [5, 15])
+def test_slides_in_a_transport_stream(
+    encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, every_s: int
+) -> None:
+    """What the first picture is, a demuxer knows when the second one comes."""
+    source = numbered(ffmpeg, tmp_path / "slides.ts", f"1/{every_s}", 4 * every_s, *TS)
+    shown = numbers(encode, source)["90p"]
+    assert [shown.count(number) for number in range(4)] == [len(shown) // 4] * 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(25, 50), (24, 30), (30, 24), (24, 25), (60, 24)])
 def test_a_rate_that_changes_midway(

@@ -56,11 +56,7 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
 
 def input_options(threads: int) -> dict[str, Any]:
     """Options of every input. With 0 `threads`, ffmpeg chooses the number for the decoder."""
-    return {
-        "protocol_whitelist": sources.PROTOCOLS,
-        "format_whitelist": sources.FORMATS,
-        **({"threads": threads} if threads else {}),
-    }
+    return {**sources.OPTIONS, **({"threads": threads} if threads else {})}
 
 
 def at(seconds: Fraction | float) -> dict[str, str]:

@@ -76,7 +76,7 @@ def open_source(path: bytes) -> InputContainer:
     try:
         return av.open(
             source_file.url(source_file.to_open(path)),
-            options={"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": source_file.FORMATS},
+            options=source_file.OPTIONS,
             metadata_errors="replace",
         )
     except av.error.FFmpegError as error:

@@ -22,6 +22,14 @@ FORMATS = (
     "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe,mp3,aac,flac,wav,aiff"
 )
 PROTOCOLS = "file"
+OPTIONS = {
+    "protocol_whitelist": PROTOCOLS,
+    "format_whitelist": FORMATS,
+    # Slides change every few seconds, and a transport stream shows the size of the first when the second
+    # begins: look for it in 90 s (ffmpeg's limit for FLV) instead of 7 s, in the same 5 MB at most.
+    "analyzeduration": "90000000",
+}
+"""ffmpeg's options to open a source."""
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
