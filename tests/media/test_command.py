@@ -37,7 +37,7 @@ def test_one_decode_feeds_every_rung() -> None:
     assert argv[0] == "/opt/ffmpeg"
     assert argv.count("-i") == 1
     graph = after(argv, "-filter_complex")
-    assert graph.startswith("[0:0]fps=fps=30000/1001[")
+    assert graph.startswith("[0:0]setpts=PTS+round(0.001400/TB)[s0];[s0]fps=fps=30000/1001[")
     assert f"split={len(RUNGS)}" in graph
     assert [word for word in argv if word.endswith(".m3u8")] == [f"{rung.name}/index.m3u8" for rung in RUNGS]
     assert argv.count("-map") == len(RUNGS)

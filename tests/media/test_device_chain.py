@@ -46,7 +46,7 @@ def tagged(measured: SourceFacts) -> SourceFacts:
     return replace(measured, video=replace(measured.video, **tags))
 
 
-FACTS = replace(tagged(facts(Fraction(30000, 1001), Fraction(7, 5))), measured=True)
+FACTS = replace(tagged(facts(Fraction(30000, 1001), Fraction(42 * 1001, 30000))), measured=True)
 GRID = make_grid(FACTS, WEB)
 RUNGS = [rung for rung in build_ladder(FACTS, WEB) if not rung.skipped]
 NODE = "/dev/dri/renderD128"
@@ -104,7 +104,7 @@ def test_the_command_of_each_interface(
     assert " ".join(argv[:end]) == (
         f"/opt/ffmpeg -hide_banner -nostdin -nostats -y {opened} -progress pipe:1 -stats_period 0.5"
         f" -analyzeduration 90000000 -copyts {held}-format_whitelist {source_file.FORMATS} {read}"
-        " -noaccurate_seek -protocol_whitelist file -ss 20.031400 -threads 1 -i file:/a.mp4 -filter_complex"
+        " -noaccurate_seek -protocol_whitelist file -ss 20.030000 -threads 1 -i file:/a.mp4 -filter_complex"
         " [0:0]fps=fps=30000/1001[s0];[s0]trim=end_pts=5436:start_pts=942[s1];"
         "[s1]setparams=color_primaries=1:color_trc=1:colorspace=1:range=limited[s2];[s2]split=1[s3];"
         f"[s3]{scaled}"

@@ -196,6 +196,7 @@ _AS_BT709 = (*X264, *_TAGS, "-vf", BT709, *AAC)
 _BT601 = ("-color_primaries", "smpte170m", "-color_trc", "smpte170m", "-colorspace", "smpte170m")
 _AS_BT601 = (*X264, *_BT601, "-vf", "scale=out_color_matrix=smpte170m:out_range=limited", *AAC)
 _AS_PQ = (*X264, "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", *AAC)
+_AS_THEY_ARE = ("-avoid_negative_ts", "disabled")
 _LATE = ("-af", "asetpts=PTS+0.6/TB")
 _SEI_ROTATION = ("-bsf:v", "h264_metadata=display_orientation=insert:rotate=90")
 CUES = ((0.4, 1.2, "Guten Tag"), (1.4, 2.2, "Tom & Anna"))
@@ -460,6 +461,10 @@ CASES = [
     Case("23.976.mp4", rate="24000/1001"),
     Case("24.mkv", rate="24"),
     Case("29.97.mp4", rate="30000/1001", quick=True),
+    # Its times in ms are halfway between two frames at 29.97, so that they would be rounded both ways.
+    Case(
+        "halfway.mkv", rate="30000/1001", remux=_copied("-itsoffset", "0.017", after=_AS_THEY_ARE), quick=True
+    ),
     Case("50.mp4", rate="50"),
     Case("59.94.ts", rate="60000/1001"),
     Case("15.mp4", rate="15"),

@@ -113,6 +113,8 @@ def video_command(
     stream = _pictures(opened, facts)
     if facts.video.varies:
         stream = _one_size(stream, facts)
+    if not facts.linear:
+        stream = _on_grid(stream, facts, NTSC if fields == "film" else grid.fps)
     # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
     at_the_end = {"eof_action": "pass"} if grid.exact else {}
     # Repeat the last picture for a few lost ones, but no more: if the decoder stops early, the verification
@@ -271,6 +273,17 @@ def _film(stream: Any, facts: SourceFacts, grid: Grid, cycle: int, repeated: int
     stream = stream.filter("bwdif", mode="send_frame", deint="interlaced").filter("decimate", cycle=taken)
     # It counts its pictures from zero.
     return stream.filter("setpts", f"PTS-STARTPTS{grid.g0 + grid.head + cycle * left:+d}")
+
+
+def _on_grid(stream: Any, facts: SourceFacts, fps: Fraction) -> Any:
+    """Shift all pictures so that the first is on the grid.
+
+    If it were halfway between two frames, the next ones would be rounded up or down at random: Matroska has
+    times in milliseconds.
+    """
+    first_s = facts.video.first_pts_s
+    shift = nearest(first_s * fps) / fps - first_s
+    return stream.filter("setpts", f"PTS+round({float(shift):.6f}/TB)") if shift else stream
 
 
 def _one_size(stream: Any, facts: SourceFacts) -> Any:
