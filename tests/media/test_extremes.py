@@ -22,6 +22,7 @@ from .test_resume import streams, video_of
 
 RUNG = (Rung("90p", 160, 90, 400),)
 X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
+FILM = "24000/1001"
 TS = ("-muxdelay", "0", "-muxpreload", "0")
 
 
@@ -77,6 +78,27 @@ def test_slides_in_a_transport_stream(
     assert [shown.count(number) for number in range(4)] == [len(shown) // 4] * 4
 
 
+@pytest.mark.parametrize("declared", ["25", "24000/1001", "30000/1001"])
+def test_film_that_is_shown_for_two_and_three_fields_in_turn(
+    encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, declared: str
+) -> None:
+    """Each of its pictures is published once, whatever rate the header declares."""
+    film, source = numbered(ffmpeg, tmp_path / "film.mp4", FILM, 4), tmp_path / "film.mkv"
+    times = "floor((round({}*TB*24000/1001)*5+1)/2)*1001/60000/TB"
+    # Neither does it matter when its clock begins.
+    fields = f"setts=pts='{times.format('PTS')}+1.436/TB':dts='{times.format('DTS')}+1.436/TB'"
+    run_ffmpeg(ffmpeg, "-i", str(film), "-c", "copy", "-bsf:v", fields, str(source))
+    # DefaultDuration, in ns.
+    before, after = (
+        b"\x23\xe3\x83\x84" + round(10**9 / Fraction(rate)).to_bytes(4) for rate in (FILM, declared)
+    )
+    content = source.read_bytes()
+    assert before in content
+    source.write_bytes(content.replace(before, after))
+    assert probe(os.fsencode(source)).video.fps == Fraction(FILM)
+    assert numbers(encode, source)["90p"] == [*range(96)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(25, 50), (24, 30), (30, 24), (24, 25), (60, 24)])
 def test_a_rate_that_changes_midway(
@@ -105,6 +127,8 @@ def test_a_rate_that_changes_midway(
         pytest.param({512: 200, 533: 200, 534: 100}, "24", "25", id="two rates"),
         pytest.param(dict.fromkeys(range(500, 525), 20), "25", "25", id="jitter"),
         pytest.param({256: 10, 512: 400, 1024: 100}, "25", "25", id="outliers"),
+        pytest.param({427: 50, 641: 50}, "30000/1001", "24000/1001", id="film"),
+        pytest.param({427: 57, 641: 43}, "30000/1001", "30000/1001", id="film and video"),
     ],
 )
 def test_rates_that_are_close_are_told_apart_as_far_as_the_clock_allows(

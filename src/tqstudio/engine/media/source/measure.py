@@ -49,6 +49,9 @@ _EXACT_TICKS = 400
 _OTHER_RATE = Fraction(1002, 1000)
 # With a variable rate, the 10th percentile of the gaps decides: only a few outliers are dropped.
 _SHORT_GAPS = 0.1
+# Film in NTSC: half of the pictures are shown for two fields, the others for three. Some more of two fields
+# would be video, which has more pictures.
+_PULLDOWN_OF_ALL = 0.48
 
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg", "ogg"})
 """Formats whose clock may restart anywhere, which ffmpeg corrects; in others, times come from an index."""
@@ -204,11 +207,26 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
             return nominal, False
         usual = min(near, key=lambda r: (r not in USUAL_FPS, abs(r - rate)), default=rate)
         return usual.limit_denominator(1001), False
+    if film := _film_rate(gaps, time_base, rounding):
+        return film, False
     rate = 1 / (_gap_at(gaps, int(count * _SHORT_GAPS)) * time_base)
     if abs(nominal - rate) > rate / 5:
         nominal = next((r for r in USUAL_FPS if r >= rate * _USUAL_SLACK), Fraction(MAX_FPS))
     nominal = _in_range(nominal)
     return fastest if fastest > nominal * _OTHER_RATE else nominal, True
+
+
+def _film_rate(gaps: Mapping[int, int], time_base: Fraction, rounding: int) -> Fraction | None:
+    """The usual rate of pictures that are shown for two and three fields in turn; None if they are not."""
+    count = sum(gaps.values())
+    two = Fraction(_gap_at(gaps, int(count * _SHORT_GAPS)))
+    means = Fraction(0)
+    for length in (two, two * 3 / 2):
+        turn = {gap: n for gap, n in gaps.items() if abs(gap - length) <= 2 * rounding}
+        if sum(turn.values()) < count * _PULLDOWN_OF_ALL:
+            return None
+        means += Fraction(sum(gap * n for gap, n in turn.items()), sum(turn.values()))
+    return min(USUAL_FPS, key=lambda rate: abs(rate - 2 / (means * time_base)))
 
 
 def _fastest_rate(gaps: Mapping[int, int], time_base: Fraction) -> Fraction:
