@@ -17,7 +17,7 @@ from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
 from .corpus import pictures
-from .test_range import BARS
+from .test_range import BARS, hear, joined
 from .test_resume import streams, video_of
 
 RUNG = (Rung("90p", 160, 90, 400),)
@@ -66,6 +66,30 @@ def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FF
     again.look_up()
     leave(video_of(again)[0].directory, 200)
     assert numbers(encode, source, profile=profile, audio=())["90p"] == shown
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sound_that_begins_late_is_not_held_in_memory(
+    encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    """Neither the silence before it, nor the other track meanwhile."""
+    picture, source = tmp_path / "one.mp4", tmp_path / "late.mkv"
+    numbered(ffmpeg, picture, "5", 1)
+    sounds = [f"aevalsrc='0.5*sin(3000*t)|0.5*sin(3000*t)':s=48000:d={length}" for length in (450, 50)]
+    sound, late_sound = (("-f", "lavfi", "-i", each) for each in sounds)
+    streams_of = ("-map", "0:v", "-map", "1:a", "-map", "2:a", "-c:v", "copy", "-c:a", "aac")
+    late = ("-itsoffset", "400", *late_sound)
+    run_ffmpeg(ffmpeg, "-i", str(picture), *sound, *late, *streams_of, str(source))
+    made = encode(
+        source, replace(small, segment_s=30, gop_s=30, preset="ultrafast"), rungs=RUNG, poster=False
+    )
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert max(run.peak_memory for run in made.runs) < 150_000_000
+    [second] = [each for each in made.renditions if each.name == "audio-und-2"]
+    began, (first, last) = hear(joined(second.directory))
+    assert (began[0], first, last) == pytest.approx((400, 0, 450), abs=0.1)
 
 
 @pytest.mark.parametrize("every_s", [5, 15])

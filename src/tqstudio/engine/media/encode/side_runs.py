@@ -15,6 +15,7 @@ from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Launcher, SideKind, Task
 from tqstudio.engine.media.encode.subtitles import sidecar_content, take_subtitles
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
+from tqstudio.engine.media.ffmpeg.track_commands import begins_late
 from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -58,7 +59,11 @@ class SideRuns:
         texts = self._board.missing("subtitles")
         self.add("subtitles", [name for name in texts if name not in alone])
         self.add_each("subtitles", [name for name in texts if name in alone])
-        self.add("audio" if spec.profile.target_lufs is None else "loudness", self._board.missing("audio"))
+        late = {each.name for each in spec.audio if begins_late(each, spec.grid)}
+        sounds = self._board.missing("audio")
+        kind: SideKind = "audio" if spec.profile.target_lufs is None else "loudness"
+        self.add(kind, [name for name in sounds if name not in late])
+        self.add_each(kind, [name for name in sounds if name in late])
 
     def add(self, kind: SideKind, names: Sequence[str]) -> None:
         """Queue one run of some renditions; nothing if there are none."""

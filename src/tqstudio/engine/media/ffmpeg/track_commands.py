@@ -34,6 +34,8 @@ from tqstudio.engine.media.source.source_file import FORMATS, PROTOCOLS
 
 # Audio timestamps may be off by this much before silence is inserted or samples are dropped.
 _MAX_AUDIO_OFFSET_S = 0.03
+# `aresample` holds the silence that it inserts in memory: 0.7 MB per second of stereo.
+_SILENCE_AT_ONCE_S = 30
 SUBTITLE_OFFSET_S = 1000
 """WebVTT has no negative times: the muxer would shift all of them."""
 CAPTIONS_SOURCE = "source"
@@ -119,6 +121,14 @@ def loudness_command(
         ]
 
     return _compile(ffmpeg, source, facts, grid, profile, renditions, measured) + read_all_streams(facts)
+
+
+def begins_late(rendition: AudioRendition, grid: Grid) -> bool:
+    """Whether sound begins so late that it needs a run of its own.
+
+    ffmpeg does not filter before all tracks of a run have begun, and holds the others in memory until then.
+    """
+    return Fraction(rendition.track.first_s or 0) - grid.zero > _SILENCE_AT_ONCE_S
 
 
 def _measured_outputs(argv: Sequence[str], renditions: Sequence[AudioRendition]) -> list[str]:
@@ -241,9 +251,12 @@ def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, 
         stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
     first_s, end_s, begins = rendition.track.first_s, rendition.track.end_s, grid.zero
     is_late = first_s is None or first_s > begins
-    first = {"first_pts": _samples(begins - zero, rate)} if is_late else {}
+    delay = _samples(Fraction(first_s or 0) - begins, rate) if begins_late(rendition, grid) else 0
+    first = {"first_pts": _samples(begins - zero, rate) + delay} if is_late else {}
     # Fill what is left of gaps to the sample: at the start, and where the filters before were built again.
     stream = stream.filter("aresample", rate, min_hard_comp=1e-4, **{"async": 1}, **first)
+    if delay:
+        stream = _moved(stream.filter("adelay", f"{delay}S", all=1), -delay)
     if first_s is not None and first_s < begins - UNEVEN_S:
         stream = stream.filter("atrim", start_pts=_samples(begins - zero, rate))
     if end_s is None:
