@@ -188,6 +188,12 @@ def _garbage(path: Path) -> None:
     path.write_bytes(bytes(range(256)) * 4096)
 
 
+def _as_ycgco(width: int) -> tuple[str, ...]:
+    """A matrix that ffmpeg's filter `scale` refuses."""
+    converted = f"scale={width}:-2,format=gbrp,zscale=matrix=ycgco:range=limited,format=yuv420p"
+    return (*X264, "-vf", converted, *AAC)
+
+
 _PCM = ("-c:a", "pcm_s16le")
 _OPUS = ("-c:a", "libopus")
 _MP2 = ("-c:a", "mp2")
@@ -436,6 +442,7 @@ CASES = [
     Case("range-tagged-later.ts", then=(*X264, "-color_range", "tv", *AAC)),
     Case("tags-jump.ts", _AS_BT709, then=_AS_BT601, jump_s=100),
     Case("hdr-later.ts", _AS_BT709, then=_AS_PQ, warnings=frozenset({"COLOURS_CHANGE"}), colours=0),
+    Case("size-changes.ts", _as_ycgco(320), then=_as_ycgco(160)),
     Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
     Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
     Case(
@@ -535,6 +542,8 @@ CASES = [
     Case("half.mkv", harm=_half, code="SOURCE_TRUNCATED", seconds=6),
     Case("garbage.mp4", harm=_garbage, code="NO_MEDIA"),
     Case("raw.h264", X264, sounds=(), code="UNSUPPORTED"),
+    # A matrix of light in PQ or HLG, in SDR.
+    Case("ictcp.mp4", (*X264, "-x264-params", "colormatrix=ictcp", *AAC), code="UNSUPPORTED"),
     Case(
         "encrypted.mp4",
         (

@@ -299,7 +299,8 @@ def _one_size(stream: Any, facts: SourceFacts) -> Any:
         for at, sample_aspect in later[:_MAX_ASPECTS]:
             aspect = f"if(lt(t,{at - zero - 0.001:.3f}),{aspect},iw/ih*{sample_aspect:.6f})"
     return (
-        stream.filter(
+        _filtered(stream, colour.scalable(video))
+        .filter(
             "scale",
             f"max(2,2*round(min({width},{height}*{aspect})/2))",
             f"max(2,2*round(min({height},{width}/({aspect}))/2))",

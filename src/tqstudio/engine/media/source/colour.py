@@ -20,10 +20,14 @@ Filters = tuple[tuple[str, dict[str, Any]], ...]
 
 RGB, BT709, UNSPECIFIED, BT601_625, BT601_525, SMPTE240M, BT2020, BT2020_CL = 0, 1, 2, 5, 6, 7, 9, 10
 PQ, HLG = 16, 18
+# Of light in PQ or HLG only.
+ICTCP = 14
 
 BT601 = frozenset({BT601_625, BT601_525})
+SCALABLE = frozenset({RGB, BT709, 4, BT601_625, BT601_525, SMPTE240M, BT2020})
+"""The matrices that ffmpeg's filter `scale` accepts."""
 
-_MATRICES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, BT2020_CL, 12, 13, 14})
+_MATRICES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, BT2020_CL, 12, 13, ICTCP})
 # SMPTE 2085, Dolby Vision IPT and reversible YCgCo: zscale cannot convert them to RGB.
 _MATRICES_WITHOUT_FILTER = frozenset({11, 15, 16, 17})
 _PRIMARIES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, 10, 11, 12, 22})
@@ -233,7 +237,10 @@ def require_mappable(video: VideoTrack, metadata: Any, name: str) -> None:
                 f"{name} is Dolby Vision profile {video.dv_profile}, but lost the metadata of its pictures",
                 "export it again with that metadata (RPU), or as HDR10, HLG or SDR, and add that file",
             )
-    elif video.color_space in _MATRICES_WITHOUT_FILTER and not is_rgb(video):
+    elif not is_rgb(video) and (
+        video.color_space in _MATRICES_WITHOUT_FILTER
+        or (video.color_space == ICTCP and not colour_of(video).hdr)
+    ):
         raise TqError(
             ErrorCode.UNSUPPORTED,
             f"the colours of {name} are in matrix {video.color_space} of H.273, which cannot be converted",
@@ -313,6 +320,11 @@ def _described(read: Colour) -> tuple[str, dict[str, Any]]:
     return ("setparams", tags)
 
 
+def scalable(video: VideoTrack) -> Filters:
+    """The filter that names another matrix than one that `scale` refuses, for pictures that keep theirs."""
+    return () if colour_of(video).matrix in SCALABLE else (("setparams", {"colorspace": BT709}),)
+
+
 def first_tags(video: VideoTrack) -> dict[str, Any]:
     """The options of `scale` by which pictures whose tags change get those of the first picture.
 
@@ -321,8 +333,8 @@ def first_tags(video: VideoTrack) -> dict[str, Any]:
     read = colour_of(video)
     if read.matrix == RGB:
         return {}
-    # It knows constant luminance by no name, and both systems of BT.601 by one.
-    matrix = {BT601_525: BT601_625, BT2020_CL: BT2020}.get(read.matrix, read.matrix)
+    # It knows both systems of BT.601 by one name; `scalable` renames what it does not know.
+    matrix = {BT601_525: BT601_625}.get(read.matrix, read.matrix if read.matrix in SCALABLE else BT709)
     tags = {"color_matrix": matrix, "range": "full" if read.full_range else "limited"}
     ends = ("out",) if video.follows_tags else ("in", "out")
     return {f"{end}_{name}": value for end in ends for name, value in tags.items()}

@@ -115,10 +115,9 @@ class PictureShapes:
         untagged = any(
             tag == colour.UNSPECIFIED and look.matrix not in as_601 for _, tag, _, look in self._looks
         )
-        matrices = len({look.matrix for *_, look in self._looks}) > 1
-        other = [
-            at_s for at_s, look in changes.items() if look.light != first.light or (matrices and untagged)
-        ]
+        matrices = {look.matrix for *_, look in self._looks}
+        lost = len(matrices) > 1 and (untagged or not matrices <= colour.SCALABLE)
+        other = [at_s for at_s, look in changes.items() if look.light != first.light or lost]
         return replace(
             video,
             varies=True,
