@@ -7,6 +7,8 @@ low bit rate leave readable.
 from __future__ import annotations
 
 import io
+import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +129,38 @@ def _edit_list(corpus: Corpus, path: Path) -> None:
     corpus.copy(corpus.with_b_frames(), path, before=("-ss", "1.3"))
 
 
+def with_edits(path: Path, *parts: tuple[float, float]) -> None:
+    """Let all tracks of an MP4 (`moov` last) show these parts of them, from and to in seconds."""
+    data = bytearray(path.read_bytes())
+    moov = data.rindex(b"moov") - 4
+    movie = _number_at(data, data.index(b"mvhd", moov) + 16)
+    for found in reversed([*re.finditer(b"trak", data[moov:])]):
+        track = moov + found.start() - 4
+        scale = _number_at(data, data.index(b"mdhd", track) + 16)
+        old = data.index(b"edts", track) - 4
+        # Its only edit leaves out what comes before the first picture or sound.
+        zero = _number_at(data, old + 28)
+        edits = [(round((end - start) * movie), zero + round(start * scale), 1 << 16) for start, end in parts]
+        content = b"".join(struct.pack(">III", *edit) for edit in edits)
+        sizes = 24 + len(content), 16 + len(content)
+        data[old : old + 36] = (
+            struct.pack(">I4sI4sII", sizes[0], b"edts", sizes[1], b"elst", 0, len(parts)) + content
+        )
+        for box in (track, moov):
+            struct.pack_into(">I", data, box, _number_at(data, box) + sizes[0] - 36)
+    path.write_bytes(data)
+
+
+def _number_at(data: bytes | bytearray, at: int) -> int:
+    return int.from_bytes(data[at : at + 4])
+
+
+def _edits(corpus: Corpus, path: Path) -> None:
+    """Two that follow each other, of which the second begins within a GOP."""
+    corpus.copy(corpus.with_b_frames(), path)
+    with_edits(path, (0, 8.92), (8.92, 17.4))
+
+
 def _negative(corpus: Corpus, path: Path) -> None:
     corpus.copy(corpus.plain(), path, "-avoid_negative_ts", "disabled", before=("-itsoffset", "-1.5"))
 
@@ -185,6 +219,7 @@ CORPUS = (
     Nasty("frozen.mp4", _frozen, lost=315),
     Nasty("pause.ts", _pause, linear="probed", lost=315),
     Nasty("edit-list.mp4", _edit_list, shown=(33, 435)),
+    Nasty("edits.mp4", _edits),
     Nasty("negative.mkv", _negative, linear="found"),
     Nasty("late.mkv", _late, late_s=3.7),
     Nasty("open-gop.mkv", _open_gop),

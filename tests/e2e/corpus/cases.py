@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from media.corpus import with_edits
 from media.dolby_vision import with_box
 
 from . import chart
@@ -426,6 +427,13 @@ CASES = [
         near=2,
     ),
     Case("edit-list.mp4", remux=_copied("-ss", "0.52"), from_s=0.52, quick=True),
+    Case(
+        "edits.mp4",
+        ("-c:v", "libx264", "-preset", "veryfast", "-bf", "3", "-pix_fmt", "yuv420p", *AAC),
+        harm=lambda path: with_edits(path, (0.52, 1.52), (1.52, 2.4)),
+        from_s=0.52,
+        quick=True,
+    ),
     Case("late-sound.mp4", remux=_late_sound, sound_late_s=0.6),
     Case("late-sound.mkv", remux=_late_sound, sound_late_s=0.6),
     Case("late-pictures.mkv", remux=_late_pictures, sound_late_s=-0.6, held=15),

@@ -62,6 +62,8 @@ _KEY_FRAME_WITHIN_S = 12
 _FILM_CYCLE = (5, 4)
 # Of 256, in any square, in pictures whose fields do not belong together. The default, 80, misses slow motion.
 _COMBED_PIXELS = 40
+# Times of pictures may be rounded by this much.
+_SLACK_S = 0.001
 # Recordings change their shape a few times per hour. ffmpeg's expressions nest at most 100 levels.
 _MAX_ASPECTS = 60
 
@@ -109,8 +111,11 @@ def video_command(
         seek,
         **colour.decoder_of(facts.video),
         **(device_chain.decoder_options(decoder) if decoder else {}),
+        **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
     )
     stream = _pictures(opened, facts)
+    if facts.video.edits:
+        stream = _edited(stream, facts.video.edits)
     if facts.video.varies:
         stream = _one_size(stream, facts)
     if not facts.linear:
@@ -128,7 +133,8 @@ def video_command(
         mode = "send_field" if fields == "double" else "send_frame"
         stream = stream.filter("bwdif", mode=mode, deint="interlaced")
     # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
-    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if in_head and not facts.linear else {}
+    begins = in_head or (start == 0 and facts.video.edits)
+    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if begins and not facts.linear else {}
     stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
     if facts.linear:
         # When ffmpeg corrects jumps, times start at zero: shift them to the grid.
@@ -139,8 +145,8 @@ def video_command(
     if repeated and fields != "film":
         stream = stream.filter("tpad", stop=repeated, stop_mode="clone")
     # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
-    begins = {"start_pts": grid.g0 + first} if start else {}
-    stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
+    from_first = {"start_pts": grid.g0 + first} if start else {}
+    stream = stream.filter("trim", end_pts=grid.g0 + end, **from_first)
     stream = _filtered(stream, conversion(facts.video, profile, rungs[0]))
     if burnt := burnt_subtitles(facts, profile):
         published = pixel_format(profile, rungs[0])
@@ -286,6 +292,19 @@ def _on_grid(stream: Any, facts: SourceFacts, fps: Fraction) -> Any:
     return stream.filter("setpts", f"PTS+round({float(shift):.6f}/TB)") if shift else stream
 
 
+def _edited(stream: Any, edits: Sequence[tuple[float, float, float]]) -> Any:
+    """Put the parts of an edit list together by when their pictures are shown, not decoded as ffmpeg does."""
+    shown = [
+        f"gte(t,{media - _SLACK_S:.6f})*lt(t,{media + length - _SLACK_S:.6f})" for _, media, length in edits
+    ]
+    moves = [media - at for at, media, _ in edits]
+    steps = [
+        f"gte(T,{media - _SLACK_S:.6f})*{move - before:.6f}"
+        for (_, media, _), before, move in zip(edits, [0.0, *moves], moves, strict=False)
+    ]
+    return stream.filter("select", "+".join(shown)).filter("setpts", f"PTS-round(({'+'.join(steps)})/TB)")
+
+
 def _one_size(stream: Any, facts: SourceFacts) -> Any:
     """Scale pictures of varying size and shape to fit the largest one, and add bars."""
     video = facts.video
@@ -321,8 +340,12 @@ def is_indexed(facts: SourceFacts) -> bool:
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
     """Value of `-ss` in seconds from the smallest timestamp of the file."""
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
-    at_s = (grid.g0 + start * grid.gop) / grid.fps - start_of(facts)
-    return max(Fraction(0), at_s - margin_s) if start else Fraction(0)
+    at_s = (grid.g0 + start * grid.gop) / grid.fps
+    # In the file it comes later by what the edits before it leave out.
+    at_s += Fraction(
+        max((media - begins for begins, media, _ in facts.video.edits if begins <= at_s), default=0)
+    )
+    return max(Fraction(0), at_s - start_of(facts) - margin_s) if start else Fraction(0)
 
 
 def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> int:

@@ -28,7 +28,7 @@ CAP_MARGIN_S = 60
 CAP_UNDECLARED_S = 24 * 3600
 
 
-def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **more: str) -> Any:
+def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **more: str | None) -> Any:
     """Open the source in the graph.
 
     Args:
@@ -44,11 +44,7 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
     pauses = {"dts_delta_threshold": facts.pause_s} if facts.linear and facts.pause_s else {}
     return compiler.input(
         SOURCE,
-        **clock,
-        **keep,
-        **pauses,
-        **input_options(threads),
-        **more,
+        **{**clock, **keep, **pauses, **input_options(threads), **more},
         # An accurate seek starts at the wrong frame if the frame rate of the source varies.
         **({"noaccurate_seek": None} | at(seek_s) if seek_s else {}),
     )

@@ -66,6 +66,7 @@ def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> d
         "colour": conversion(facts.video, profile, rung),
         "varies": facts.video.varies,
         **({"vbi_rows": facts.video.vbi_rows} if facts.video.vbi_rows else {}),
+        **({"edits": facts.video.edits} if facts.video.edits else {}),
         **({"follows_tags": True} if facts.video.follows_tags else {}),
         **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
     }

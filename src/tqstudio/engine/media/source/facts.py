@@ -68,6 +68,10 @@ class VideoTrack:
     """The colour tags change, and each picture is converted from its own to those of the first one."""
     retagged_s: float | None = None
     """Source time (seconds) of the first change of the colour tags that cannot be followed."""
+    edits: tuple[tuple[float, float, float], ...] = ()
+    """Parts of the file that an edit list takes, if there are several and B-frames, with which ffmpeg puts
+    them together wrongly, in seconds: source time, time on the clock of the file from that of the first
+    part, length."""
     peak_nits: int = 0
     """Luminance of the brightest pixel (MaxCLL), else the most of the mastering display; 0 if not stated."""
     vbi_rows: int = 0
@@ -240,6 +244,7 @@ class SourceFacts:
                     "fps": Fraction(video["fps"]),
                     "first_pts_s": Fraction(video["first_pts_s"]),
                     "aspects": tuple(map(tuple, video["aspects"])),
+                    "edits": tuple(map(tuple, video.get("edits", ()))),
                 }
             ),
             "audio": tuple(AudioTrack(**track) for track in data["audio"]),

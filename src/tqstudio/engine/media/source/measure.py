@@ -281,13 +281,18 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
     if video.interlaced and fps == 2 * video.fps:
         fps = video.fps  # one packet per field
     # The last packet may have no duration.
-    end = max(end, times.last + 1 / fps)
+    end, last = max(end, times.last + 1 / fps), times.last
+    if video.edits:
+        # Its packets are some frames early or late.
+        begins_s, _, length_s = video.edits[-1]
+        end = Fraction(begins_s + length_s)
+        last = end - 1 / fps
     length = max(end - video.first_pts_s, 1 / fps)
     return replace(
         video,
         fps=fps,
         vfr=vfr,
-        last_s=float(times.last),
+        last_s=float(last),
         end_s=float(end),
         duration_s=float(length),
         own_duration=True,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import av.logging
@@ -21,6 +24,7 @@ _PRINTED = re.compile(
 )
 # Types of an MPEG-TS: private data, and video or sound of standards that ffmpeg may not know.
 _MAY_BE_MEDIA = {6, *range(0x1C, 0x40), int.from_bytes(b"AV01", "little")}
+_EDIT = re.compile(r"Processing st: (\d+), edit list \d+ - media time: (-?\d+), duration: (\d+)")
 _PUBLISHED = ("video", "audio", "subtitle")
 
 
@@ -81,13 +85,42 @@ def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[S
         yield packet
 
 
-def _printed(container: InputContainer) -> dict[int, _Printed]:
-    """The streams by their index as ffmpeg prints them: PyAV exposes neither programmes nor late streams."""
-    av.logging.set_level(av.logging.INFO)
+def edits(
+    opened: Callable[[], InputContainer], stream: VideoStream
+) -> tuple[tuple[float, float, float], ...]:
+    """The `VideoTrack.edits` of a stream, if they are in the order of the file.
+
+    PyAV does not expose them: ffmpeg's log has them when the file is opened again.
+    """
+    with av.logging.Capture() as log, _logging(av.logging.DEBUG), opened():
+        printed = "".join(text for *_, text in log)
+    base, at, first = stream.time_base or Fraction(1, 90_000), 0, None
+    found: list[tuple[int, int, int]] = []
+    for index, media, length in _EDIT.findall(printed):
+        if int(index) == stream.index:
+            if int(media) >= 0:
+                first = int(media) - at if first is None else first
+                found.append((at, int(media) - first, int(length)))
+            at += int(length)
+    in_order = all(one[1] + one[2] <= other[1] for one, other in pairwise(found))
+    if len(found) < 2 or not in_order or not all(length for *_, length in found):
+        return ()
+    return tuple((float(at * base), float(media * base), float(length * base)) for at, media, length in found)
+
+
+@contextlib.contextmanager
+def _logging(level: int) -> Iterator[None]:
+    av.logging.set_level(level)
     try:
-        text = container.dumps_format()  # type: ignore[attr-defined]
+        yield
     finally:
         av.logging.set_level(None)
+
+
+def _printed(container: InputContainer) -> dict[int, _Printed]:
+    """The streams by their index as ffmpeg prints them: PyAV exposes neither programmes nor late streams."""
+    with _logging(av.logging.INFO):
+        text = container.dumps_format()  # type: ignore[attr-defined]
     found: dict[int, _Printed] = {}
     programme = frozenset[str]()
     for number, index, kind, codec in _PRINTED.findall(text):
