@@ -395,6 +395,15 @@ CASES = [
         harm=_with_clean_aperture,
         quick=True,
     ),
+    Case(
+        "cropped.mkv",
+        filters="pad=iw+80:ih+40:40:20:red",
+        # Of 400×224: the blocks of the codec.
+        remux=_copied(
+            after=("-bsf:v", "h264_metadata=crop_left=40:crop_right=40:crop_top=20:crop_bottom=24")
+        ),
+        quick=True,
+    ),
     Case("mirrored.mp4", filters="hflip", remux=_copied("-display_hflip")),
     Case("upside-down.mp4", filters="vflip", remux=_copied("-display_vflip")),
     Case("small.mp4", size="64x36", colours=25),

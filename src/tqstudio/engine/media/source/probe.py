@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import av
 import av.error
+from av.codec.context import Flags
 from av.container import InputContainer
 from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
@@ -74,13 +75,17 @@ def open_source(path: bytes) -> InputContainer:
     """
     facts = source_file.check(path)
     try:
-        return av.open(
+        container = av.open(
             source_file.url(source_file.to_open(path)),
             options=source_file.OPTIONS,
             metadata_errors="replace",
         )
     except av.error.FFmpegError as error:
         raise _refusal(path, facts.st_size, error) from error
+    for stream in filter(_codec, container.streams.video):
+        # As the program ffmpeg crops; else columns on the left are kept for the alignment in memory.
+        stream.codec_context.flags |= Flags.unaligned
+    return container
 
 
 def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
