@@ -111,6 +111,18 @@ def test_text_of_every_codec_is_shown_at_its_time(
     assert of_source(made.spec.facts, one) == []
 
 
+def test_webvtt_keeps_its_positions_speakers_and_ruby(
+    encode: MakeEncode, ffmpeg: FFmpeg, one: Profile, tmp_path: Path
+) -> None:
+    text = "<v Anna>one <ruby>漢<rt>kan</rt></ruby>"
+    script = tmp_path / "words.vtt"
+    script.write_text(f"WEBVTT\n\n00:01.000 --> 00:02.000 align:left line:10%\n{text}\n")
+    made = encode(film(ffmpeg, tmp_path / "a.mkv", script, "-c:s", "copy"), one)
+    run_to_end(made)
+    [cue] = cues_of(subtitles_of(made)["sub-und"])
+    assert (cue.text, cue.settings.split()) == (text, ["align:left", "line:10%"])
+
+
 @pytest.mark.parametrize("start", [100, 3600])
 def test_times_are_those_of_the_pictures_wherever_the_source_starts(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path, start: int

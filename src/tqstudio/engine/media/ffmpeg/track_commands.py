@@ -283,8 +283,12 @@ def subtitle_command(
     """
     # One byte that is no UTF-8 must not drop a line.
     opened = open_input(1, facts, sub_charenc_mode="ignore")
+    # MP4 has WebVTT in boxes.
+    as_text = facts.container.startswith("matroska")
     outputs = [
-        opened[str(rendition.track.index)].output(f"{rendition.name}.vtt", **_WEBVTT)
+        opened[str(rendition.track.index)].output(
+            f"{rendition.name}.vtt", **_webvtt(rendition.track.codec if as_text else "")
+        )
         for rendition in renditions
     ]
     return compile_command(ffmpeg, source, outputs, progress=True, threads=0) + read_all_streams(facts)
@@ -302,10 +306,13 @@ def sidecar_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
         format_whitelist="srt,ass,webvtt",
         copyts=None,
     )
-    # Decoded WebVTT would lose its positions.
-    kept = {"c:s": "copy"} if codec == "webvtt" else {}
-    output = opened["0"].output(f"{rendition.name}.vtt", **_WEBVTT | kept)
+    output = opened["0"].output(f"{rendition.name}.vtt", **_webvtt(codec))
     return compile_command(ffmpeg, None, [output], progress=True, threads=0)
+
+
+def _webvtt(codec: str) -> dict[str, object]:
+    # Decoded WebVTT would lose its positions, speakers and ruby.
+    return _WEBVTT | ({"c:s": "copy"} if codec == "webvtt" else {})
 
 
 def captions_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
