@@ -149,8 +149,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     if facts.container == "avi" and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
     video = _video_track(stream, frame, first_pts, facts, stated)
-    has_edits = facts.container.startswith("mov") and stream.codec_context.has_b_frames
-    edits = streams.edits(lambda: open_source(path), stream) if has_edits else ()
+    edits = streams.edits(lambda: open_source(path), stream)
     video = replace(video, varies=video.varies or turns, edits=edits)
     colour.require_mappable(video, frame.side_data, display(path))
     return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))

@@ -92,6 +92,8 @@ def edits(
 
     PyAV does not expose them: ffmpeg's log has them when the file is opened again.
     """
+    if not (stream.codec_context.has_b_frames and stream.container.format.name.startswith("mov")):
+        return ()
     with av.logging.Capture() as log, _logging(av.logging.DEBUG), opened():
         printed = "".join(text for *_, text in log)
     base, at, first = stream.time_base or Fraction(1, 90_000), 0, None
