@@ -122,6 +122,7 @@ def test_a_signal_ends_all_slots_and_their_work_is_kept(
     assert len(joins(studio)) == 2, "the tokens are kept"
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")
     start(rack, slots=2)
@@ -136,6 +137,7 @@ def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar
     until_ended(pids)
 
 
+@pytest.mark.slow
 def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")
     start(rack, slots=2)
@@ -183,6 +185,7 @@ def test_it_joins_again_only_if_its_token_is_refused(studio: Studio, machine: Ma
         assert end(pod) == 0
 
 
+@pytest.mark.slow
 def test_a_machine_waits_for_the_studio_and_ends_meanwhile(machine: MakeFar) -> None:
     pod = machine("pod")
     pod.start("http://127.0.0.1:1", "--name", "pod")
@@ -194,6 +197,7 @@ def test_a_machine_waits_for_the_studio_and_ends_meanwhile(machine: MakeFar) -> 
     assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--slots", "2"), ("--name", "other")])
 @pytest.mark.parametrize("role", ["worker", "view"])
 def test_other_tokens_run_one_worker_of_their_own_name(

@@ -185,7 +185,8 @@ def migrated(program: str, folder: Path) -> Address:
     return made
 
 
-@pytest.fixture(scope="session", params=DATABASES)
+# `test_differential.py` compares both in the quick tests too.
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def program(request: pytest.FixtureRequest) -> str:
     """The program whose database is tested."""
     return str(request.param)
