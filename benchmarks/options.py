@@ -34,7 +34,7 @@ class Options:
     idle_s: float = 20
     burst: int = 10_000
     """Files renamed into a drop folder."""
-    watch_s: float = 60
+    watch_s: float = 120
     """At rest, with a hundred drop folders: two of their scans."""
     starts: int = 9
     """Of each command."""

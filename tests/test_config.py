@@ -46,7 +46,7 @@ def test_defaults(home: Home) -> None:
         "disk_factor": 1.5,
         "drain_s": 15,
         "settle_s": 5,
-        "rescan_s": 30,
+        "rescan_s": 60,
         "sse_keepalive_s": 30,
         "sse_reconnect_s": 3,
         "profile": "web",

@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     allow_shared_output: bool = Field(False, description="use output folders that other users may write to")
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
-    rescan_s: float = Field(30, gt=0, description="interval of rescans of drop folders")
+    rescan_s: float = Field(60, gt=0, description="interval of rescans of drop folders")
 
     probe_s: float = Field(30, gt=0, description="time limit of the background probe for one file")
     probe_memory_bytes: int = Field(GB, gt=0, description="address space limit of the background probe")
