@@ -172,6 +172,7 @@ def test_a_new_machine_takes_the_place_of_one_with_its_name(
     assert end(new) == 0
 
 
+@pytest.mark.slow
 def test_it_joins_again_only_if_its_token_is_refused(studio: Studio, machine: MakeFar) -> None:
     pod = machine("pod")
     for started, joined in enumerate((1, 1, 2, 2), 1):
