@@ -158,6 +158,7 @@ def test_subtitles_beside_the_source_are_taken_along(
 ) -> None:
     source = copy(clip(seconds=4), "film.mp4")
     source.with_name("film.de.srt").write_text(_SUBTITLES)
+    source.with_name("film.fr.srt").touch()
     far.start()
     job = studio.done(studio.add(source))
     master = Path(job["video_view"]["generation"]["master"])

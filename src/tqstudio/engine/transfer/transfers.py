@@ -233,7 +233,7 @@ def _source_files(job: _Job) -> tuple[list[SourceFile], list[WarningView]]:
     for name in (os.path.basename(job.source), *_subtitles(beside)):
         with _opened(job, name) as descriptor:
             found = os.fstat(descriptor)
-            digest = fingerprint.quick_hash(b"/proc/self/fd/%d" % descriptor)
+            digest = fingerprint.quick_hash_of(descriptor, found.st_size)
         files.append(
             {
                 "name_b64": encode(name),

@@ -49,14 +49,19 @@ def quick_hash(path: bytes) -> str:
     A file of at most 5 MiB is hashed whole. Raises as `source_file.check`.
     """
     size = source_file.check(path).st_size
-    hasher = blake3(f"{size}:".encode())
     with source_file.reading(path) as file:
-        if size <= SAMPLES * SAMPLE_BYTES:
-            hasher.update(file.read())
-        else:
-            for number in range(SAMPLES):
-                offset = (size - SAMPLE_BYTES) * number // (SAMPLES - 1)
-                hasher.update(os.pread(file.fileno(), SAMPLE_BYTES, offset))
+        return quick_hash_of(file.fileno(), size)
+
+
+def quick_hash_of(descriptor: int, size: int) -> str:
+    """Hash an open file, which may be empty, as `quick_hash`."""
+    hasher = blake3(f"{size}:".encode())
+    if size <= SAMPLES * SAMPLE_BYTES:
+        hasher.update(os.pread(descriptor, SAMPLES * SAMPLE_BYTES, 0))
+    else:
+        for number in range(SAMPLES):
+            offset = (size - SAMPLE_BYTES) * number // (SAMPLES - 1)
+            hasher.update(os.pread(descriptor, SAMPLE_BYTES, offset))
     return hasher.hexdigest()
 
 

@@ -120,7 +120,9 @@ class TransportScan:
                 if _word(packets, at + 1) & _PID == pid:
                     table += _payload(packets, at)
             table = table[: _length(table)]
-            if table != self._tables[pid] and table[0] == (_PMT if pid else _PAT) and not _checksum(table):
+            is_whole = len(table) == _length(table)
+            is_new = is_whole and table[0] == (_PMT if pid else _PAT) and table != self._tables[pid]
+            if is_new and not _checksum(table):
                 yield found.start(), pid, table
 
     def _differs(self, table: bytes) -> bool:

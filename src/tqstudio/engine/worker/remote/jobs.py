@@ -45,7 +45,6 @@ _INPUTS_TIMEOUT_S = 3600.0
 _LAST_FILES_S = 20.0
 """How long a job that was stopped or has failed may send what it has finished."""
 _OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
-
 _OF_MOUNT = (
     ErrorCode.SOURCE_AWAY,
     ErrorCode.SOURCE_CHANGED,
