@@ -115,6 +115,9 @@ class Settings(BaseSettings):
         1.5, gt=0, description="estimated size of a ladder, as a multiple of its source"
     )
 
+    divide_jobs: bool = Field(
+        True, description="idle workers encode segments of jobs that other workers have"
+    )
     drain_s: float = Field(15, ge=0, description="how long running jobs may continue after SIGTERM")
     log_level: LogLevel = Field("info", description="least severe lines of logs/supervisor.log")
     workers: int = Field(0, ge=0, le=256, description="number of CPU workers; 0: by processors and memory")

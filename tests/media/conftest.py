@@ -134,9 +134,14 @@ def run_to_end(encode: LadderEncode, until: Callable[[], bool] = lambda: False) 
         encode.start()
     while encode.state == "running" and not until():
         new += encode.step()
-        if encode.pids:
+        if pids_of(encode):
             wait_a_moment(encode)
     return new
+
+
+def pids_of(encode: LadderEncode) -> tuple[int, ...]:
+    """Ids of the running ffmpeg processes of an encode."""
+    return tuple(task.run.pid for task in encode.tasks)
 
 
 def wait_a_moment(encode: LadderEncode) -> None:

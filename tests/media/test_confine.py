@@ -17,7 +17,7 @@ from tqstudio.engine.media.ffmpeg import confine
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import can_be_confined, start
 
-from .conftest import MakeClip, MakeEncode, run_to_end
+from .conftest import MakeClip, MakeEncode, pids_of, run_to_end
 
 pytestmark = pytest.mark.skipif(bool(confine.missing()), reason="this kernel cannot confine programs")
 
@@ -108,8 +108,8 @@ def test_every_encode_is_confined(ffmpeg: FFmpeg, clip: MakeClip, encode: MakeEn
     """By the flags that the kernel reports of the running ffmpeg."""
     assert can_be_confined(ffmpeg.path)
     made = encode(clip("plain6.mp4", seconds=6))
-    run_to_end(made, until=lambda: bool(made.pids))
-    for pid in made.pids:
+    run_to_end(made, until=lambda: bool(pids_of(made)))
+    for pid in pids_of(made):
         status = Path(f"/proc/{pid}/status").read_text()
         # It may not have executed ffmpeg yet.
         if "Name:\tffmpeg" in status:

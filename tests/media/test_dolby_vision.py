@@ -21,7 +21,7 @@ from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError
 
 from . import test_tone_mapping as tone
-from .conftest import MakeEncode, run_ffmpeg, run_to_end
+from .conftest import MakeEncode, pids_of, run_ffmpeg, run_to_end
 from .dolby_vision import (
     FPS,
     Metadata,
@@ -171,7 +171,7 @@ def test_what_renders_it_is_confined(encode: MakeEncode, ffmpeg: FFmpeg, tmp_pat
     made = encode(ipt_source(ffmpeg, tmp_path / "5.mp4", light_of(SOFT), 8, SIZE, frames=FPS), poster=False)
 
     def is_confined() -> bool:
-        [pid] = made.pids or [0]
+        [pid] = pids_of(made) or [0]
         status = Path(f"/proc/{pid}/status").read_text() if pid else ""
         return "Name:\tffmpeg" in status and "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
 

@@ -27,7 +27,7 @@ from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode
 
-from .conftest import MakeClip, MakeEncode, leave, run_ffmpeg, run_to_end
+from .conftest import MakeClip, MakeEncode, leave, pids_of, run_ffmpeg, run_to_end
 
 
 def video_of(encode: LadderEncode) -> list[RenditionState]:
@@ -217,7 +217,7 @@ def test_a_killed_encode_leaves_whole_segments_and_resumes(
     source = clip("long.mp4", seconds=30)
     first = encode(source, poster=False)
     run_to_end(first, until=lambda: all(state.segments_done >= 2 for state in video_of(first)))
-    pids = first.pids
+    pids = pids_of(first)
     before = [state.fraction for state in video_of(first)]
     first.kill()
     assert first.state == "killed"
@@ -444,11 +444,11 @@ def test_nothing_is_stored_of_a_source_that_changed(
     shutil.copy(clip("long.mp4", seconds=30), source)
     made = encode(source, poster=False)
     made.start()
-    for pid in made.pids:
+    for pid in pids_of(made):
         os.kill(pid, signal.SIGSTOP)
     with source.open("ab") as file:
         file.write(b"more")
-    for pid in made.pids:
+    for pid in pids_of(made):
         os.kill(pid, signal.SIGCONT)
     run_to_end(made)
     assert made.state == "failed"
@@ -553,7 +553,7 @@ def test_a_gpu_without_a_free_session_is_waited_for(
     run_to_end(made)
     assert made.error is not None
     assert made.error.code == ErrorCode.GPU_SESSION
-    assert made.pids == ()
+    assert pids_of(made) == ()
 
 
 def test_a_poster_is_worth_a_warning_only(

@@ -18,7 +18,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.worker.job import pipeline
-from tqstudio.engine.worker.job.pipeline import WorkerConfig
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Outcome
 from tqstudio.engine.worker.progress_report import Report

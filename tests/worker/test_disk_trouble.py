@@ -13,7 +13,7 @@ import pytest
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
 from tqstudio import paths
-from tqstudio.engine.worker.job.pipeline import WorkerConfig
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed, Outcome
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 

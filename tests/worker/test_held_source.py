@@ -15,7 +15,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import start
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.job.pipeline import WorkerConfig
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.source import examine
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, TqError, WarningCode

@@ -15,7 +15,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.worker.job.pipeline import WorkerConfig
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.requests import CompleteRequest

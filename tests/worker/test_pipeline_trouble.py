@@ -17,8 +17,8 @@ import pytest
 from media.conftest import run_ffmpeg
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan.profiles import Profile, override
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.limits import TimeLimit
-from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, WarningCode
 

@@ -20,6 +20,7 @@ from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
+from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.outputs.after_done import AfterDone
@@ -91,8 +92,9 @@ class Services:
         self.retention = retention = Retention(settings, db, workspace, io)
         reader = VolumeReader(db, workspace, io)
         self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
-        self.reports = Reports(db, board, forecasts, metrics)
-        self.dispatch = Dispatch(home, settings, db, board, workspace, volumes, metrics)
+        self.ranges = ranges = Ranges(board, enabled=settings.divide_jobs, lease_us=lease_us)
+        self.reports = Reports(db, board, ranges, forecasts, metrics)
+        self.dispatch = Dispatch(home, settings, db, board, ranges, workspace, volumes, metrics)
         volumes.on_ready = self.dispatch.wake
         self.publisher = publisher = Publisher(db, board, workspace, io)
         endings = LeaseEnd(db, board, publisher, quarantine_after=settings.quarantine_after)
@@ -117,7 +119,7 @@ class Services:
         self.deletions = Deletions(settings, db, board, workspace, io, retention)
         self.admission.want = self.deletions.want
         self.after_done = AfterDone(db, io, self.intake.look_again)
-        self.transfers = Transfers(home, db, board, workspace, io)
+        self.transfers = Transfers(home, db, board, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(board, settings.drain_s)

@@ -107,6 +107,25 @@ class EtaError(TypedDict):
     jobs: int
 
 
+class RangeView(TypedDict):
+    """Segments of a job that another worker than its own encodes."""
+
+    worker: str
+    first: int
+    end: int
+    """After the last one."""
+    done: int
+
+
+class DivisionView(TypedDict):
+    """How a running job is divided among several workers."""
+
+    renditions: list[str]
+    missing: list[tuple[int, int]]
+    """Ranges of segments of these, as (first, end); its own worker is at the first one."""
+    ranges: list[RangeView]
+
+
 class JobRow(TypedDict):
     """A job as lists show it."""
 
@@ -146,6 +165,7 @@ class JobRow(TypedDict):
     max_crashes: int
     retry_in_s: float | None
     worker: str | None
+    division: DivisionView | None
     idle_s: float | None
     """Seconds that a running job has made no progress; None while it makes some."""
     error: JobError | None
@@ -676,6 +696,7 @@ class JobLive(TypedDict):
     eta_s: float | None
     eta: EtaView | None
     worker: str | None
+    division: DivisionView | None
     idle_s: float | None
     renditions: NotRequired[list[RenditionLive]]
     """Absent until its worker has reported them: earlier values stay valid."""

@@ -295,6 +295,8 @@ class RegisterRequest(WorkerMessage):
 
 class ClaimRequest(WorkerMessage):
     wait_s: float = Field(0, ge=0, le=60)
+    ranges: bool = False
+    """Whether it takes ranges of jobs of other workers too."""
 
 
 class RemovedFiles(Message):
@@ -354,6 +356,26 @@ class Token(WorkerMessage):
     epoch: Whole
 
 
+SegmentNumber = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class Division(Message):
+    """What other workers may make of a running job: these segments of these streams."""
+
+    missing: list[tuple[SegmentNumber, SegmentNumber]] = Field(max_length=10_000)
+    """Ranges, in order, from the one in which its own worker encodes: the first segment, and the end."""
+    streams: dict[Annotated[str, StringConstraints(max_length=40)], ShortText] = Field(max_length=64)
+    """Rendition → stream key."""
+
+
+class RangeRequest(Token):
+    """The end of a range."""
+
+    steps: dict[Step, Amount] = Field(default_factory=dict)
+    problem: ShortText = ""
+    """Why it is not whole; empty if it is."""
+
+
 class ProgressRequest(Token):
     step: Step
     copied: float | None = Field(None, ge=0, le=100)
@@ -362,6 +384,7 @@ class ProgressRequest(Token):
     speed: Amount | None = None
     eta_s: Amount | None = None
     renditions: list[RenditionReport] | None = None
+    division: Division | None = None
     warnings: list[WarningReport] | None = None
     """All that are known so far; None if unchanged."""
     steps: dict[Step, Amount] = Field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from tqstudio.protocol.answers import WarningView
 
@@ -26,6 +26,15 @@ class PublishedTwin(TypedDict):
     """Hash of its whole source."""
     keys: dict[str, tuple[str, str]]
     """Its renditions: name → settings_hash and stream_key."""
+
+
+class AssignedRange(TypedDict):
+    """The part of a job to be made: segments from `first` up to `end` of these streams."""
+
+    first: int
+    end: int
+    streams: dict[str, str]
+    """Rendition → stream key."""
 
 
 class ClaimedJob(TypedDict):
@@ -63,6 +72,8 @@ class ClaimedJob(TypedDict):
     """Hash of the whole source when its ladder was encoded."""
     log: str
     lease_s: float
+    range: NotRequired[AssignedRange | None]
+    """To be made of a job that another worker has; None for the whole job. Earlier versions have none."""
 
 
 class SourceFile(TypedDict):

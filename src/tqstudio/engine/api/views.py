@@ -175,6 +175,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
         actual_s=record.actual_s if status is JobStatus.DONE else None,
         retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
         worker=record.processed_by if running else None,
+        division=studio.ranges.view(record.id) if live else None,
         idle_s=board.idle_s(record.id, now) if live else None,
         error=_job_error(record, studio.home),
         warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
@@ -211,6 +212,7 @@ def job_live(studio: Services, live: LiveJob, now: int) -> answers.JobLive:
         "eta_s": eta_s,
         "eta": eta,
         "worker": live.worker,
+        "division": studio.ranges.view(live.token.job),
         "idle_s": studio.board.idle_s(live.token.job, now),
     }
     if live.renditions is not None:

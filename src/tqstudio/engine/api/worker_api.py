@@ -16,6 +16,7 @@ from tqstudio.engine.api.dependencies import TheActor, TheStudio, TheWorker
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import quarantine, workers
+from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.answers import NewTokenView
 from tqstudio.protocol.requests import (
     ClaimRequest,
@@ -24,6 +25,7 @@ from tqstudio.protocol.requests import (
     HeartbeatRequest,
     NewWorker,
     ProgressRequest,
+    RangeRequest,
     RegisterRequest,
     ReleaseRequest,
     TestedRequest,
@@ -167,6 +169,16 @@ async def fail(
     studio: TheStudio, worker: TheWorker, job: int, body: Annotated[FailRequest, _message(FailRequest)]
 ) -> OutcomeAnswer:
     return {"job": job, "status": (await studio.results.fail(worker, job, body)).value}
+
+
+@router.post("/jobs/{job}/range")
+async def end_range(
+    studio: TheStudio, worker: TheWorker, job: int, body: Annotated[RangeRequest, _message(RangeRequest)]
+) -> OutcomeAnswer:
+    """End the range that a worker made of a job that another one has."""
+    del worker
+    studio.ranges.end(Token(job, body.epoch, body.instance), body.problem)
+    return {"job": job, "status": JobStatus.IN_PROGRESS.value}
 
 
 @router.post("/jobs/{job}/release")

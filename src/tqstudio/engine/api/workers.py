@@ -26,6 +26,7 @@ async def worker_views(studio: Services) -> list[WorkerView]:
 def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     board = studio.board
     live = next((live for live in board.jobs.values() if live.worker == row.name), None)
+    part = studio.ranges.of_worker(row.name) if live is None else None
     beat = board.heartbeats.get(row.id) if row.instance else None
     heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
     note = studio.pool.note_of(row.name)
@@ -35,6 +36,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     if not sound and note is None:
         advice = f"check their logs, then: tqstudio worker enable {row.name}"
         note = f"in quarantine: {row.quarantine_reason}; {advice}"
+    busy = live is not None or part is not None
     host = row.metadata.get("host")
     if note is None and host:
         note = f"on {host}"
@@ -43,11 +45,11 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
         row,
         type="remote" if host else row.type,
         status=status_of(studio, row).value,
-        enabled=row.enabled and sound and (live is not None or not row.draining),
-        draining=row.draining and live is not None,
+        enabled=row.enabled and sound and (busy or not row.draining),
+        draining=row.draining and busy,
         last_heartbeat_at=iso(heard),
-        job=live.token.job if live else None,
-        step=live.shown_step if live else None,
+        job=live.token.job if live else part.token.job if part else None,
+        step=live.shown_step if live else f"{part.first}–{part.end - 1}" if part else None,
         speed=live.speed if live else None,
         cpu_percent=beat.cpu_percent if beat else None,
         memory_bytes=beat.memory_bytes if beat else None,

@@ -25,7 +25,8 @@ def status_of(studio: Services, row: WorkerRow) -> WorkerStatus:
         beat_age_s=silent_s if alive else None,
         offline_s=studio.settings.offline_s,
         registered=row.registered_at is not None,
-        busy=any(live.worker == row.name for live in studio.board.jobs.values()),
+        busy=any(live.worker == row.name for live in studio.board.jobs.values())
+        or studio.ranges.of_worker(row.name) is not None,
     )
 
 

@@ -21,6 +21,7 @@ from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.metrics import Metrics
+from tqstudio.engine.live.ranges import Range, Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
@@ -30,9 +31,10 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
-from tqstudio.engine.store.jobs.assignments import assignment_of
+from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow, TwinRow
 from tqstudio.engine.store.machine import workers
@@ -91,14 +93,17 @@ class Dispatch:
         settings: Settings,
         db: Database,
         board: LiveBoard,
+        ranges: Ranges,
         workspace: Workspace,
         volumes: VolumeMonitor,
         metrics: Metrics,
     ) -> None:
-        self._home, self._settings, self._db, self._board = home, settings, db, board
+        self._home, self._settings, self._db = home, settings, db
+        self._board, self._ranges = board, ranges
         self._workspace, self._volumes, self._metrics = workspace, volumes, metrics
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
+        ranges.on_offer = self.wake
         self.closed = False
         """Set at shutdown: no more jobs are assigned."""
 
@@ -120,6 +125,8 @@ class Dispatch:
         self, caller: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
     ) -> ClaimAnswer:
         """Claims the next job for a worker, waiting up to `wait_s` for one, or requests a test encode.
+
+        If no job waits, it gets a range of one that another worker has.
 
         Args:
             disconnected: whether the client has disconnected; then nothing is claimed.
@@ -159,6 +166,8 @@ class Dispatch:
                     if claimed.published is not None:
                         _request_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
                     return {"job": job, "test": False}
+                if request.ranges and (part := await self._assign_range(claimant)) is not None:
+                    return {"job": part, "test": False}
                 left = deadline - loop.time()
                 if left <= 0:
                     break
@@ -218,6 +227,21 @@ class Dispatch:
             )
         return "test" if row.needs_test else None
 
+    async def _assign_range(self, claimant: Claimant) -> ClaimedJob | None:
+        if not self._ranges.is_any_offered or not await self._db.read(claims.may_work, claimant):
+            return None
+        found = self._ranges.assign(claimant.instance, claimant.name)
+        return None if found is None else await self._db.read(self._describe_range, found)
+
+    def _describe_range(self, db: Connection, part: Range) -> ClaimedJob | None:
+        number, epoch = part.token.job, part.token.epoch
+        asked, facts = assignment_of(db, number), job_facts(db, number)
+        if facts is None:
+            return None
+        job = self._job(asked, number, epoch, facts.video)
+        log = f"{self._home.job_logs(number)}/{epoch}-{part.first}.log"
+        return {**job, "log": log, "range": part.assigned}
+
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         asked = assignment_of(db, lease.job)
         generation = generations.current(db, lease.video) if asked.generation is not None else None
@@ -233,12 +257,18 @@ class Dispatch:
         if generation is not None:
             place = Place.below(asked.output_root, asked.slug)
             published = _Published(place.generation(generation.number), generation)
+        job = self._job(asked, lease.job, lease.epoch, lease.video)
+        job["kept"] = kept
+        job["twins"] = [_offered(twin) for twin in generations.twins(db, lease.job)]
+        return _Claimed(lease, job, published, asked.starts_over)
+
+    def _job(self, asked: Assignment, number: int, epoch: int, video: int) -> ClaimedJob:
         # A source that was moved when it was done is no longer in its drop folder.
         folder = asked.folder if asked.folder and is_within(asked.source, asked.folder) else None
-        job: ClaimedJob = {
-            "job": lease.job,
-            "epoch": lease.epoch,
-            "video": lease.video,
+        return {
+            "job": number,
+            "epoch": epoch,
+            "video": video,
             "attempt": asked.attempt,
             "kind": asked.kind.value,
             "source": {"kind": "file", "path_b64": encode(asked.source)},
@@ -251,16 +281,16 @@ class Dispatch:
             "profile": from_json(asked.profile_json),
             "requested": None if asked.requested is None else list(asked.requested),
             "dropped": list(asked.dropped),
-            "kept": kept,
-            "twins": [_offered(twin) for twin in generations.twins(db, lease.job)],
+            "kept": {},
+            "twins": [],
             "source_warnings": [],
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,
             "full_hash": asked.full_hash,
-            "log": f"{self._home.job_logs(lease.job)}/{lease.epoch}.log",
+            "log": f"{self._home.job_logs(number)}/{epoch}.log",
             "lease_s": self._settings.lease_s,
+            "range": None,
         }
-        return _Claimed(lease, job, published, asked.starts_over)
 
 
 def _offered(twin: TwinRow) -> PublishedTwin:

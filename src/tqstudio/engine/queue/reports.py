@@ -7,6 +7,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.metrics import Metrics
+from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -25,8 +26,11 @@ from tqstudio.protocol.worker_answers import HeartbeatAnswer
 class Reports:
     """Keeps what workers report about their jobs."""
 
-    def __init__(self, db: Database, board: LiveBoard, forecasts: Forecasts, metrics: Metrics) -> None:
-        self._db, self._board, self._forecasts, self._metrics = db, board, forecasts, metrics
+    def __init__(
+        self, db: Database, board: LiveBoard, ranges: Ranges, forecasts: Forecasts, metrics: Metrics
+    ) -> None:
+        self._db, self._board, self._ranges = db, board, ranges
+        self._forecasts, self._metrics = forecasts, metrics
 
     async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
@@ -36,9 +40,10 @@ class Reports:
             Heartbeat(caller.worker, now_us(), request.instance, request.cpu_percent, request.memory_bytes)
         )
         ours = self._board.leases.heartbeat(request.instance, named)
+        held = {*ours, *self._ranges.heartbeat(named)}
         return {
             "controls": {str(token.job): self._board.jobs[token.job].asked for token in ours},
-            "lost": [token.job for token in named if token not in ours],
+            "lost": [token.job for token in named if token not in held],
             "enabled": True,
         }
 
@@ -49,6 +54,9 @@ class Reports:
             TqError: LOST_LEASE, NOT_FOUND.
         """
         token = Token(job, request.epoch, request.instance)
+        if self._ranges.is_live(token):
+            self._ranges.progress(token, min((r.segments_done for r in request.renditions or ()), default=0))
+            return Control.NONE.value
         if not self._board.leases.is_live(token):
             raise await lost_lease(self._db, job)
         now, held = now_us(), self._board.jobs[job]
@@ -80,6 +88,7 @@ class Reports:
             at=now,
         )
         merged = self._board.report(token, report, significant=_is_significant(held, report))
+        self._ranges.offer(token, request.division)
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
         if merged.argv and merged.prediction is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -90,10 +91,13 @@ def read_all(descriptor: int, offset: int, length: int) -> bytes:
     return found
 
 
-def receive(folder: Path, name: str, part: Part, body: bytes) -> None:
+def receive(folder: Path, name: str, part: Part, body: bytes, *, keep: bool = False) -> None:
     """Append a part to a file; with the last one, check the file and give it its name, durably.
 
     A repeated part replaces itself.
+
+    Args:
+        keep: never replace a file of that name.
 
     Raises:
         TqError: UPLOAD_DAMAGED: the file has another hash, or earlier parts of it are missing; send it again
@@ -117,5 +121,10 @@ def receive(folder: Path, name: str, part: Part, body: bytes) -> None:
     if digest(temporary) != (part.size, part.blake3):
         temporary.unlink()
         raise TqError(ErrorCode.UPLOAD_DAMAGED, f"{name} did not arrive as it was sent")
-    temporary.replace(folder / name)
+    if keep:
+        with contextlib.suppress(FileExistsError):
+            durable.link(temporary, folder / name)
+        temporary.unlink()
+    else:
+        temporary.replace(folder / name)
     durable.sync_folder(folder)

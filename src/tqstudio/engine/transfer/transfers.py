@@ -17,6 +17,7 @@ from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.live import leases
+from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
@@ -54,16 +55,24 @@ class Transfers:
     """The files of running jobs."""
 
     def __init__(
-        self, home: Home, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO
+        self,
+        home: Home,
+        db: Database,
+        board: LiveBoard,
+        ranges: Ranges,
+        workspace: Workspace,
+        bounded_io: BoundedIO,
     ) -> None:
-        self._home, self._db, self._board = home, db, board
+        self._home, self._db, self._board, self._ranges = home, db, board, ranges
         self._workspace, self._bounded_io = workspace, bounded_io
 
     async def inputs(self, token: Token) -> JobInputs:
-        """What a worker copies before it begins: the source, and what is stored of its ladder."""
+        """What a worker copies before it begins: the source, and for a whole job what is stored of it."""
         job = await self._job(token)
         files, warnings = await self._read(job.source, partial(_source_files, job))
         store, paths = await self._write(job, lambda: self._look_up(job))
+        if self._ranges.is_live(token):
+            return {"files": files, "warnings": warnings, "store": store, "stored": {}}
         stored = {}
         for path in paths:
             try:
@@ -110,9 +119,12 @@ class Transfers:
         if part.size > store_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
             raise TqError(ErrorCode.BAD_REQUEST, f"{path} is larger than declared, or than any segment")
 
+        # The worker that has the job may have stored it meanwhile, and hashed it.
+        keep = self._ranges.is_live(token)
+
         def write() -> None:
             with self._hold(job, *names[:-1]) as folder:
-                store_files.receive(folder, names[-1], part, body)
+                store_files.receive(folder, names[-1], part, body, keep=keep)
 
         await self._write(job, write)
 
@@ -129,8 +141,9 @@ class Transfers:
         await self._write(job, remove)
 
     async def log(self, token: Token, offset: int, body: bytes) -> None:
-        """Write a part of the log of the attempt; it can be repeated."""
-        await self._job(token)
+        """Write a part of the log of the attempt; it can be repeated. Ranges have none here."""
+        if not self._board.leases.is_live(token):
+            raise leases.lost(token.job)
         if offset + len(body) > MAX_LOG_BYTES:
             raise TqError(ErrorCode.BAD_REQUEST, f"the log has more than {MAX_LOG_BYTES} bytes")
         folder = self._home.job_logs(token.job)
@@ -180,7 +193,7 @@ class Transfers:
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
     async def _job(self, token: Token) -> _Job:
-        if not self._board.leases.is_live(token):
+        if not (self._board.leases.is_live(token) or self._ranges.is_live(token)):
             raise leases.lost(token.job)
         return await self._db.read(_job_of, token.job)
 

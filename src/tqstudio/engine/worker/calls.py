@@ -24,7 +24,7 @@ def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
 
 def claim(instance: str, wait_s: float) -> Call[ClaimAnswer]:
     """Claim a job, waiting up to `wait_s` seconds for one."""
-    return Call("POST", "/v1/worker/claim", body={"instance": instance, "wait_s": wait_s})
+    return Call("POST", "/v1/worker/claim", body={"instance": instance, "wait_s": wait_s, "ranges": True})
 
 
 def tested(instance: str, problem: str) -> Call[TestedAnswer]:
@@ -54,5 +54,5 @@ def progress(job: int, body: dict[str, Any]) -> Call[ProgressAnswer]:
 
 
 def end(job: int, verb: str, body: dict[str, Any]) -> Call[OutcomeAnswer]:
-    """Report the outcome of a job; `verb` is complete, fail or release."""
+    """Report the outcome of a job; `verb` is complete, fail, release or range."""
     return Call("POST", f"/v1/worker/jobs/{job}/{verb}", body=body)

@@ -43,4 +43,9 @@ class Lost:
     why: str
 
 
-Outcome = Done | Failed | Stopped | Lost
+@dataclass(frozen=True, slots=True)
+class RangeMade:
+    """The segments of a range are stored, of a job that another worker has."""
+
+
+Outcome = Done | Failed | Stopped | Lost | RangeMade

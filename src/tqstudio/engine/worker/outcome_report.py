@@ -13,7 +13,7 @@ from tqstudio.engine.worker import calls, retry_delay
 from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, RangeMade, Stopped
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class OutcomeReport:
             case Lost():
                 _log.warning("job lost", job=lease.job, why=outcome.why)
                 return None
+            case _ if job.get("range"):
+                return self._send_or_log(lease, "range", {**token, "problem": _problem(outcome)})
             case Stopped():
                 return self._send_or_log(lease, "release", {**token, "reason": outcome.reason})
             case Failed():
@@ -61,6 +63,8 @@ class OutcomeReport:
                     # The supervisor could not publish it.
                     path = paths.decode(job["source"]["path_b64"])
                     return self._fail(lease, token, describe(error, path))
+            case RangeMade():
+                raise AssertionError("a whole job has another outcome")
 
     def _fail(self, lease: Lease, token: dict[str, Any], failed: Failed) -> str | None:
         body = {**token, "code": failed.code.value, "text": failed.text, "hint": failed.hint}
@@ -97,3 +101,14 @@ class OutcomeReport:
                 return None
             time.sleep(retry_s)
             retry_s = retry_delay.after(retry_s)
+
+
+def _problem(outcome: Outcome) -> str:
+    """Why a range is not whole; empty if it is."""
+    match outcome:
+        case Failed():
+            return f"{outcome.code}: {outcome.text}"
+        case Stopped():
+            return outcome.reason
+        case _:
+            return ""

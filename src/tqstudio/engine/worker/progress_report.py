@@ -7,9 +7,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from tqstudio.lifecycle import Step
+
+if TYPE_CHECKING:
+    from tqstudio.engine.media.encode.division import Division
 
 _PACE_WINDOW_S = 30.0
 _PACE_LEAST_S = 2.0
@@ -32,6 +36,7 @@ class Report:
         self._steps: dict[str, float] = {}
         self._cpu_s, self._peak_memory = 0.0, 0
         self._renditions: list[dict[str, Any]] | None = None
+        self._division: dict[str, Any] | None = None
         self._details: dict[str, Any] = {}
 
     @property
@@ -81,6 +86,11 @@ class Report:
         with self._lock:
             self._renditions = list(renditions)
 
+    def divide(self, division: Division | None) -> None:
+        """Set what other workers may make."""
+        with self._lock:
+            self._division = asdict(division) if division is not None else None
+
     def add(self, **details: Any) -> None:
         """Add values that are sent once: facts, content_id, argv, encoder, resume position. None is
         ignored."""
@@ -97,6 +107,7 @@ class Report:
                 "speed": None if self._speed is None else round(self._speed, 3),
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),
                 "renditions": self._renditions,
+                "division": self._division,
                 "steps": dict(self._steps),
                 "cpu_s": round(self._cpu_s, 3),
                 "peak_memory_bytes": self._peak_memory,

@@ -25,6 +25,7 @@ from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
 from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
 from tqstudio.engine.worker.job import pipeline
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe, printable
 from tqstudio.engine.worker.job.limits import TimeLimit
@@ -73,7 +74,7 @@ def _connect(identity: WorkerIdentity) -> ApiClient:
     return Client(identity.at, token=identity.token, keep_alive=True)
 
 
-RunJob = Callable[["ClaimedJob", pipeline.WorkerConfig, Lease, Report], Outcome]
+RunJob = Callable[["ClaimedJob", WorkerConfig, Lease, Report], Outcome]
 
 
 class _Interrupted(Exception):
@@ -295,7 +296,7 @@ class WorkerSession:
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:
-            config = pipeline.WorkerConfig(
+            config = WorkerConfig(
                 ffmpeg=self._locate(),
                 encoder=self._identity.encoder or CPU_ENCODER,
                 device=self._identity.device,

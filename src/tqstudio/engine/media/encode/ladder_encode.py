@@ -74,11 +74,6 @@ class LadderEncode:
         """Progress of the video, weighted by cost: 0 … 1."""
         return self._board.fraction
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Ids of the running ffmpeg processes."""
-        return tuple(task.run.pid for task in self.tasks)
-
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         if self.spec.linear_mark.exists():
@@ -206,6 +201,9 @@ class LadderEncode:
             output.collect(new, ended=status == 0)
             self._show_progress(task, output)
         if status is None:
+            if task.batch is not None and all(output.meets_stored for output in task.outputs):
+                self._end_task(task)
+                self._batches.appendleft(task.batch)
             return
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
@@ -225,8 +223,8 @@ class LadderEncode:
             self.warnings.append(of_damage(found))
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
-        fraction, kept, speed = task.progress(output, self.spec.grid)
-        self._board.advance(output.name, output.complete_segments, fraction, kept, speed)
+        segments = output.complete_segments + len(output.ahead)
+        self._board.advance(output.name, segments, *task.progress(output, self.spec.grid))
 
     def _run_ended(self, task: Task) -> None:
         """Handle exit status 0: verify complete renditions, continue the others."""

@@ -174,8 +174,9 @@ class Task:
         frames = self.last_frame
         elapsed = time.monotonic() - (self.idle_until or self.run.started)
         speed = frames / float(grid.fps) / elapsed if frames else None
-        kept = output.next_piece * grid.gop / grid.total_frames
-        return (self.start * grid.gop + frames) / grid.total_frames, kept, speed
+        ahead = len(output.ahead) * grid.seg_frames
+        made, kept = self.start * grid.gop + frames + ahead, output.next_piece * grid.gop + ahead
+        return made / grid.total_frames, kept / grid.total_frames, speed
 
 
 class Launcher:
@@ -318,8 +319,11 @@ class Launcher:
         )
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         to_the_end = planned is None or planned.stop is None
+        apart = planned is not None and planned.apart
         outputs = [
-            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_storable)
+            StreamOutput(
+                name, directory / name, store, grid, first, to_the_end, self._require_storable, apart=apart
+            )
             for name, store in stores.items()
         ]
         segment = first // spec.grid.fragments_per_segment

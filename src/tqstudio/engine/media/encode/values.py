@@ -195,22 +195,27 @@ def look_up(
             return _look_up(spec, rendition, "audio", rendition.default, rendition.codec)
         case SubtitleRendition():
             return _look_up(spec, rendition, "subtitles", False, "webvtt")
-    rung = rendition
-    intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
-    if encoder:
-        candidates = [(encoder, on_device)]
-    else:
-        permitted = device_chain.permits(spec.decodes, spec.facts, spec.profile, rung)
-        encoders = dict.fromkeys((intended, CODECS[rung.codec].encoder))
-        candidates = [(each, device) for each in encoders for device in {permitted: None, False: None}]
-    states = [
-        _look_up(spec, rung, "video", rung.required, candidate, rung.weight, device)
-        for candidate, device in candidates
-    ]
-    further = max(
+    states = streams(spec, rendition) if not encoder else [_stream(spec, rendition, encoder, on_device)]
+    return max(
         states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
     )
-    return replace(further, hdr=rung.hdr)
+
+
+def streams(spec: EncodeSpec, rung: Rung) -> list[RenditionState]:
+    """Read the states of all streams that this worker can encode of a video rendition."""
+    permitted = device_chain.permits(spec.decodes, spec.facts, spec.profile, rung)
+    intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
+    encoders = dict.fromkeys((intended, CODECS[rung.codec].encoder))
+    return [
+        _stream(spec, rung, encoder, on_device)
+        for encoder in encoders
+        for on_device in {permitted: None, False: None}
+    ]
+
+
+def _stream(spec: EncodeSpec, rung: Rung, encoder: str, on_device: bool) -> RenditionState:
+    state = _look_up(spec, rung, "video", rung.required, encoder, rung.weight, on_device)
+    return replace(state, hdr=rung.hdr)
 
 
 def _look_up(
@@ -228,9 +233,11 @@ def _look_up(
     store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()
     prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)
-    done = len(complete.check.segments) if complete else prefix.segments
+    ahead = len(store.numbers_from(prefix.segments)) if prefix.full and not complete else 0
+    done = len(complete.check.segments) if complete else prefix.segments + ahead
     total = done if complete else max(done, _expected_segments(spec, kind))
-    kept = max(done / max(1, total), prefix.fragments * spec.grid.gop / spec.grid.total_frames)
+    of_fragments = (prefix.fragments * spec.grid.gop + ahead * spec.grid.seg_frames) / spec.grid.total_frames
+    kept = max(done / max(1, total), of_fragments)
     return RenditionState(
         name=rendition.name,
         kind=kind,

@@ -22,6 +22,8 @@ class VideoRun:
     """End of the range, exclusive; None encodes to the end of the source."""
     names: tuple[str, ...]
     """Renditions, largest first."""
+    apart: bool = False
+    """It is a part that another worker encodes, whose beginning need not follow stored fragments."""
 
 
 def plan(grid: Grid, stored: Mapping[str, int], latest: int | None = None) -> list[VideoRun]:

@@ -50,6 +50,8 @@ class StreamOutput:
         start: int = 0,
         to_the_end: bool = True,
         may_store: Callable[[], None] = lambda: None,
+        *,
+        apart: bool = False,
     ) -> None:
         """
         Args:
@@ -61,6 +63,7 @@ class StreamOutput:
             start: the first piece that the run writes; it must follow the stored media.
             to_the_end: whether the run encodes to the end of the source.
             may_store: called before anything is stored; its exceptions prevent that.
+            apart: whether the media before `start` need not be stored.
         """
         self.name = name
         self.store = store
@@ -74,6 +77,9 @@ class StreamOutput:
         self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
         self.complete_segments = start // self._pieces_per_segment
         """All segments below this one are stored."""
+        self.ahead: frozenset[int] = frozenset()
+        """Later segments that are stored, as other workers have encoded them."""
+        self._apart = apart
         self._open_pieces: list[tuple[Path, Segment]] = []
         """The pieces of the incomplete segment, in the store or in the scratch directory."""
         self._covering_segment: Segment | None = None
@@ -118,6 +124,15 @@ class StreamOutput:
         except BaseException:
             self._failed = True
             raise
+
+    @property
+    def meets_stored(self) -> bool:
+        """Whether the next segment is stored already, as another worker has encoded it, and joins on."""
+        k, within = divmod(self.next_piece, self._pieces_per_segment)
+        if within or self.is_empty or self._grid is None or self._timescale is None or self._previous is None:
+            return False
+        found = self._stored_whole(k, self._grid, self._timescale)
+        return found is not None and found.follows(self._previous)
 
     def _check_next(self, ended: bool) -> bool:
         """Check the next piece; False if it does not exist yet."""
@@ -166,7 +181,8 @@ class StreamOutput:
             init = inspect_init(self._directory / INIT_NAME)
             if isinstance(init, Torn):
                 raise self._damaged(f"init.mp4 is damaged: {init.reason}")
-            if not self.store.put_init(self._directory / INIT_NAME) and self.start:
+            is_stored = self.store.put_init(self._directory / INIT_NAME, replace=not self._apart)
+            if not is_stored and (self.start or self._apart):
                 raise InitDiffersError(self.name)
             self._timescale = init.timescale
         return self._timescale
@@ -213,7 +229,7 @@ class StreamOutput:
         if self._previous is not None:
             follows = piece.follows(self._previous)
         else:
-            follows = not self.next_piece or self._covering_segment is not None
+            follows = not self.next_piece or self._apart or self._covering_segment is not None
         if not follows or not is_placed(piece, self.next_piece * grid.gop, grid, timescale):
             what = f"{self._piece_label()} does not begin at the end of the previous one"
             raise self._misplaced(what, self.is_empty)
@@ -235,6 +251,7 @@ class StreamOutput:
         self._drop_fragments(k)
         self._open_pieces = []
         self.complete_segments = k + 1
+        self.ahead = self.store.numbers_from(k + 1)
 
     def _joined(self, k: int) -> Segment | None:
         """Write the open segment to one file in the scratch directory; None if it is stored already."""

@@ -47,11 +47,11 @@ class SegmentStore:
         """The path of the initialisation segment, which may not exist."""
         return self.root / INIT_NAME
 
-    def put_init(self, scratch: Path) -> bool:
+    def put_init(self, scratch: Path, *, replace: bool = True) -> bool:
         """Store a copy of the initialisation segment; ffmpeg may still write to the original.
 
         False if a different one was stored: its segments cannot be joined with new ones, so the whole stream
-        is discarded first.
+        is discarded first, or with `replace=False` left as it is.
         """
         content = scratch.read_bytes()
         try:
@@ -61,6 +61,8 @@ class SegmentStore:
         if stored == content:
             return True
         if stored is not None:
+            if not replace:
+                return False
             self.discard()
         self._write(self.init_path, content)
         return stored is None
@@ -107,6 +109,11 @@ class SegmentStore:
             )
         except FileNotFoundError:
             return ()
+
+    def numbers_from(self, k: int) -> frozenset[int]:
+        """Numbers of the stored segments from segment k on."""
+        numbers = (int(name.partition(".")[0].removeprefix("seg_")) for name in self.listing())
+        return frozenset(number for number in numbers if number >= k)
 
     def mark_complete(self, complete: Complete) -> None:
         """Record that the stream is complete."""

@@ -122,7 +122,6 @@ _MAY_WORK = select(worker.c.id).where(
     worker.c.suspected_at.is_(None),
     ~select(gate.c.kind).exists(),
 )
-"""Whether a worker may get a job."""
 _CLAIM = (
     update(job)
     .where(job.c.id == bindparam("candidate"), READY)
@@ -185,7 +184,7 @@ def claim(
     for mine in of_instance(db, claimant.instance):
         if mine.worker_id == claimant.id and mine.token not in expired:
             return mine
-    if db.execute(_MAY_WORK, {"worker": claimant.id, "instance": claimant.instance}).first() is None:
+    if not may_work(db, claimant):
         return None
     candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
     if candidate is None or not fits(db, candidate[0]):
@@ -215,6 +214,11 @@ def claim(
         target=JobStatus.IN_PROGRESS,
     )
     return lease
+
+
+def may_work(db: Connection, claimant: Claimant) -> bool:
+    """Whether a worker may get a job: nothing has switched it off, and no gate is closed."""
+    return db.execute(_MAY_WORK, {"worker": claimant.id, "instance": claimant.instance}).first() is not None
 
 
 def _pick(

@@ -23,9 +23,10 @@ from tqstudio import paths
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.worker.job import pipeline
+from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Done, Failed, Outcome, Stopped
+from tqstudio.engine.worker.outcome import Done, Failed, Outcome, RangeMade, Stopped
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote import shared
 from tqstudio.engine.worker.remote.link import Link
@@ -69,20 +70,22 @@ class RemoteJobs:
     shared: tuple[Path, ...] = ()
     """Folders of the studio that are mounted here, in which sources need no copy."""
 
-    def run(self, job: ClaimedJob, config: pipeline.WorkerConfig, lease: Lease, report: Report) -> Outcome:
+    def run(self, job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> Outcome:
         """Work on a job as `pipeline.run`, with copies of its files."""
         try:
             report.begin(Step.PROBE)
             inputs, root, source = self._copy_inputs(job, lease, report)
-            local = self._localise(job, root, source, inputs, lease)
+            local = self._localise(job, root, source, inputs)
             with self._mirror(local, inputs, lease) as mirror:
                 outcome = _as_of_worker(pipeline.run(local, config, lease, report), root in self.shared)
-                if isinstance(outcome, Done):
+                if isinstance(outcome, Done | RangeMade):
                     mirror.finish(lease.check)
                 elif _is_continued(outcome):
                     # The reason why it ends counts more than an error here.
                     with contextlib.suppress(TqError):
                         mirror.finish(lambda: require_held(lease), _LAST_FILES_S)
+            if job.get("range"):
+                shutil.rmtree(self._store(job), ignore_errors=True)
             if isinstance(outcome, Done):
                 identity = inputs["files"][0]["identity"]
                 outcome = replace(outcome, manifest={**outcome.manifest, "source": identity})
@@ -103,7 +106,7 @@ class RemoteJobs:
         store = self._store(job)
         known = {path: state_of(store / path) for path in inputs["stored"]}
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
-        mirror = Mirror(link, lease, store, known, Path(job["log"]))
+        mirror = Mirror(link, lease, store, known, None if job.get("range") else Path(job["log"]))
         try:
             yield mirror
         finally:
@@ -124,6 +127,8 @@ class RemoteJobs:
                 folder,
                 self._copy_files(link, folder, inputs, report),
             )
+            if job.get("range"):
+                shutil.rmtree(self._store(job), ignore_errors=True)
             self._copy_store(link, self._store(job), inputs)
         finally:
             link.close()
@@ -218,9 +223,7 @@ class RemoteJobs:
                 content += part
             durable.write(target, content)
 
-    def _localise(
-        self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs, lease: Lease
-    ) -> ClaimedJob:
+    def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:
         """The job with the paths of this machine. Ladders of other videos are not at hand to link from."""
         return {
             **job,
@@ -230,7 +233,7 @@ class RemoteJobs:
             "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
             "twins": [],
             "source_warnings": inputs["warnings"],
-            "log": str(self.work / "logs" / f"{job['job']}-{lease.epoch}.log"),
+            "log": str(self.work / "logs" / f"{job['job']}-{os.path.basename(job['log'])}"),
         }
 
     @property

@@ -35,10 +35,12 @@ class Mirror:
 
     Args:
         known: the files that the studio has, as `state_of` gives them.
-        log: the log of the attempt, which may not exist yet.
+        log: the log of the attempt, which may not exist yet; None to send none.
     """
 
-    def __init__(self, link: Link, lease: Lease, store: Path, known: dict[str, _State], log: Path) -> None:
+    def __init__(
+        self, link: Link, lease: Lease, store: Path, known: dict[str, _State], log: Path | None
+    ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
         self._known = known
         self._logged = 0
@@ -138,6 +140,8 @@ class Mirror:
 
     def _send_log(self) -> None:
         """Send what was added to the log; errors of the log fail no job."""
+        if self._log is None:
+            return
         try:
             with self._log.open("rb") as file:
                 while self._logged < min(os.fstat(file.fileno()).st_size, _MAX_LOG_BYTES):
