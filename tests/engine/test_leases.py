@@ -23,6 +23,7 @@ from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import RunningClock, now_us, since_boot
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
+from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -344,12 +345,13 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     boot = [0]
     clock = RunningClock(100 * SECOND, lambda: boot[0])
     board = LiveBoard(Leases(1, 60 * SECOND, 10 * SECOND, clock))
+    ranges = Ranges(board, enabled=True, lease_us=60 * SECOND)
     # What looks at files is left out.
     nothing: Any = None
     endings = LeaseEnd(opened, board, nothing, quarantine_after=0)
     results = Results(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics())
     recovery = Recovery(home, settings, opened, board, endings, results)
-    return Parts(opened, board, Reports(opened, board, nothing, Metrics()), endings, recovery, boot)
+    return Parts(opened, board, Reports(opened, board, ranges, nothing, Metrics()), endings, recovery, boot)
 
 
 def begin(parts: Parts) -> list[tuple[Token, Claimant]]:

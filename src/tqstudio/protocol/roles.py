@@ -96,6 +96,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/worker/jobs/{job}/progress": Role.WORKER,
         "POST /v1/worker/jobs/{job}/complete": Role.WORKER,
         "POST /v1/worker/jobs/{job}/fail": Role.WORKER,
+        "POST /v1/worker/jobs/{job}/range": Role.WORKER,
         "POST /v1/worker/jobs/{job}/release": Role.WORKER,
         "GET /v1/worker/jobs/{job}/inputs": Role.WORKER,
         "GET /v1/worker/jobs/{job}/source": Role.WORKER,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from tqstudio.protocol.answers import WarningView
 
@@ -128,6 +128,8 @@ class RegisterAnswer(TypedDict):
 
 class ProgressAnswer(TypedDict):
     control: str
+    made: list[AssignedRange]
+    """What other workers have made of the job and stored in the studio."""
 
 
 class HeartbeatAnswer(TypedDict):

@@ -146,7 +146,8 @@ async def progress(
     job: int,
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
-    return {"control": await studio.reports.progress(worker, job, body)}
+    control = await studio.reports.progress(worker, job, body)
+    return {"control": control, "made": studio.ranges.made(Token(job, body.epoch, body.instance))}
 
 
 @router.post("/jobs/{job}/complete")

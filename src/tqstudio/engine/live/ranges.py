@@ -146,6 +146,14 @@ class Ranges:
         took_s = max(1, self._clock.now_us() - range_.began) / MICROSECOND
         self._speeds[token.instance, token.job] = (range_.end - range_.first) / took_s
 
+    def made(self, owner: Token) -> list[AssignedRange]:
+        """The ranges that others have made of the job of this worker."""
+        divided = self._divided.get(owner.job)
+        if divided is None or divided.owner != owner:
+            return []
+        streams = dict(divided.offered.streams)
+        return [{"first": first, "end": end, "streams": streams} for first, end in divided.made]
+
     def of_worker(self, name: str) -> Range | None:
         return next((each for each in self._ranges.values() if each.worker == name), None)
 

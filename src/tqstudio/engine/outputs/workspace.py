@@ -1,7 +1,7 @@
 """Manages the folders of unfinished work on the output's file system.
 
     OUT/.tqstudio/<store uuid>/segments/<video>/<rendition>/<stream_key>/
-    OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/
+    OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/, and with a first segment behind that for ranges
     OUT/.tqstudio/<store uuid>/trash/
 
 Two homes may share an output, because the uuid separates their work. Two copies of one database, such as a
@@ -264,7 +264,7 @@ class Workspace:
         """Scratch directories without changes for `idle_s`: (job, epoch, name)."""
         before = time.time() - idle_s
         for job, folder in _numbered(self.sink(output_root) / "scratch"):
-            epoch = folder.name.partition("-")[2]
+            epoch = folder.name.partition("-")[2].partition("-")[0]
             with contextlib.suppress(FileNotFoundError):
                 if epoch.isdigit() and folder.stat().st_mtime < before:
                     yield job, int(epoch), folder.name

@@ -14,6 +14,7 @@ from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.encode.division import Division
+    from tqstudio.protocol.worker_answers import AssignedRange
 
 _PACE_WINDOW_S = 30.0
 _PACE_LEAST_S = 2.0
@@ -38,6 +39,8 @@ class Report:
         self._renditions: list[dict[str, Any]] | None = None
         self._division: dict[str, Any] | None = None
         self._details: dict[str, Any] = {}
+        self.made: list[AssignedRange] = []
+        """What other workers have made of the job, as the supervisor last answered."""
 
     @property
     def steps(self) -> dict[str, float]:

@@ -77,7 +77,7 @@ class StreamOutput:
         self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
         self.complete_segments = start // self._pieces_per_segment
         """All segments below this one are stored."""
-        self.ahead: frozenset[int] = frozenset()
+        self.ahead = store.numbers_from(self.complete_segments + 1)
         """Later segments that are stored, as other workers have encoded them."""
         self._apart = apart
         self._open_pieces: list[tuple[Path, Segment]] = []

@@ -220,9 +220,10 @@ class Attempt:
             yield
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            self._remove_old(root)
 
     def _remove_old(self, root: Path) -> None:
-        """Remove what killed workers have left, whose leases have ended."""
+        """Remove what killed workers have left of this job, whose leases have ended, and of ranges of it."""
         for old in root.glob(f"{self.job['job']}-*"):
             epoch = old.name.split("-")[1]
             if epoch.isdigit() and int(epoch) <= self.job["epoch"]:

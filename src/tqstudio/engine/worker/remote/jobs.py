@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tqstudio import paths
-from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
@@ -30,7 +29,7 @@ from tqstudio.engine.worker.outcome import Done, Failed, Outcome, RangeMade, Sto
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote import shared
 from tqstudio.engine.worker.remote.link import Link
-from tqstudio.engine.worker.remote.mirror import Mirror, require_held, state_of
+from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held, state_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.paths import encode
@@ -76,7 +75,7 @@ class RemoteJobs:
             report.begin(Step.PROBE)
             inputs, root, source = self._copy_inputs(job, lease, report)
             local = self._localise(job, root, source, inputs)
-            with self._mirror(local, inputs, lease) as mirror:
+            with self._mirror(local, inputs, lease, report) as mirror:
                 outcome = _as_of_worker(pipeline.run(local, config, lease, report), root in self.shared)
                 if isinstance(outcome, Done | RangeMade):
                     mirror.finish(lease.check)
@@ -102,11 +101,12 @@ class RemoteJobs:
         return outcome
 
     @contextlib.contextmanager
-    def _mirror(self, job: ClaimedJob, inputs: JobInputs, lease: Lease) -> Iterator[Mirror]:
+    def _mirror(self, job: ClaimedJob, inputs: JobInputs, lease: Lease, report: Report) -> Iterator[Mirror]:
         store = self._store(job)
         known = {path: state_of(store / path) for path in inputs["stored"]}
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
-        mirror = Mirror(link, lease, store, known, None if job.get("range") else Path(job["log"]))
+        log = None if job.get("range") else Path(job["log"])
+        mirror = Mirror(link, lease, store, known, log, lambda: report.made)
         try:
             yield mirror
         finally:
@@ -215,13 +215,7 @@ class RemoteJobs:
             if target.is_file() and (target.stat().st_size, digests.of_file(target)) == (size, digest):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            content = b""
-            while len(content) < size:
-                part = link.read("store", path=path, offset=len(content))
-                if not part:
-                    raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
-                content += part
-            durable.write(target, content)
+            fetch(link, path, target, size)
 
     def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:
         """The job with the paths of this machine. Ladders of other videos are not at hand to link from."""

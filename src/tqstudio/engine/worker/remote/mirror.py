@@ -1,4 +1,7 @@
-"""Keeps the segment store of a studio equal to the local one, while the local one is written."""
+"""Keeps the segment store of a studio equal to the local one, while the local one is written.
+
+What other workers make of the job comes the other way.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,23 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, segment_name
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.worker_answers import AssignedRange
 
 _INTERVAL_S = 0.5
 _WAIT_S = 0.1
@@ -36,13 +43,20 @@ class Mirror:
     Args:
         known: the files that the studio has, as `state_of` gives them.
         log: the log of the attempt, which may not exist yet; None to send none.
+        made: returns the ranges that other workers have made of the job.
     """
 
     def __init__(
-        self, link: Link, lease: Lease, store: Path, known: dict[str, _State], log: Path | None
+        self,
+        link: Link,
+        lease: Lease,
+        store: Path,
+        known: dict[str, _State],
+        log: Path | None,
+        made: Callable[[], Sequence[AssignedRange]] = list,
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
-        self._known = known
+        self._known, self._made = known, made
         self._logged = 0
         self._ending = threading.Event()
         self._abandoned = False
@@ -85,6 +99,7 @@ class Mirror:
                 self._send_changes()
                 if is_last:
                     return
+                self._fetch_made()
                 self._ending.wait(_INTERVAL_S)
         except StopWork:
             return
@@ -109,6 +124,17 @@ class Mirror:
                 self._send(path, found[path])
         self._remove(fragments)
         self._send_log()
+
+    def _fetch_made(self) -> None:
+        """Copy the segments of other workers, for streams that are being made here."""
+        for part in list(self._made()):
+            for name, key in part["streams"].items():
+                for k in range(part["first"], part["end"]):
+                    path = f"{name}/{key}/{segment_name(k)}"
+                    target = self._store / path
+                    if path not in self._known and not target.exists() and target.parent.is_dir():
+                        fetch(self._link, path, target)
+                        self._known[path] = state_of(target)
 
     def _remove(self, paths: set[str]) -> None:
         if paths:
@@ -152,6 +178,29 @@ class Mirror:
             if class_of(error.code) is ErrorClass.LOST:
                 raise
             _log.warning("the log could not be sent", code=error.code.value, error=error.message)
+
+
+def fetch(link: Link, path: str, target: Path, size: int | None = None) -> None:
+    """Copy a stored file of the studio.
+
+    Args:
+        size: in bytes, if it is known.
+
+    Raises:
+        TqError: OUTPUT_INVALID if it became shorter.
+    """
+    content = b""
+    while size is None or len(content) < size:
+        part = link.read("store", path=path, offset=len(content))
+        if not part and size is None:
+            break
+        if not part:
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
+        content += part
+    # The encode may look for it meanwhile.
+    part_file = target.with_name(f".{target.name}")
+    durable.write(part_file, content)
+    part_file.replace(target)
 
 
 def require_held(lease: Lease) -> None:

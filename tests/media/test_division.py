@@ -1,0 +1,191 @@
+"""A ladder whose segments several workers encode: nobody can see it afterwards."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.encode.division import RangeEncode, division, gaps
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.segments.collector import InitDiffersError
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.errors import ErrorCode, TqError
+
+from .conftest import MakeEncode, run_to_end
+from .corpus import CORPUS, Corpus, Nasty, pictures
+from .test_resume import RUNGS, streams, video_of
+
+_SEEKABLE = [one for one in CORPUS if not one.linear]
+
+
+@pytest.fixture(scope="module")
+def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(ffmpeg, tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def slow(small: Profile) -> Profile:
+    return replace(small, preset="slow", segment_s=3, gop_s=1)
+
+
+def keys_of(encode: LadderEncode) -> dict[str, str]:
+    encode.look_up()
+    return {state.name: state.stream_key for state in video_of(encode)}
+
+
+def part_of(encode: LadderEncode, folder: Path, first: int, end: int, **changes: object) -> RangeEncode:
+    """A range of an encode, in a scratch directory of its own."""
+    folder.mkdir()
+    spec = replace(encode.spec, scratch=folder, **changes)  # type: ignore[arg-type]
+    return RangeEncode(spec, first, end, keys_of(encode))
+
+
+def make(part: RangeEncode, until: Callable[[], bool] = lambda: False) -> None:
+    try:
+        while part.step() and not until():
+            time.sleep(0.002)
+    finally:
+        part.kill()
+
+
+def begun(encode: LadderEncode) -> list[int]:
+    """The segments at which its runs of video began."""
+    return [run.resumed_from for run in encode.runs if run.label == "video"]
+
+
+def stored(encode: LadderEncode) -> dict[str, list[int]]:
+    return {state.name: sorted(SegmentStore(state.directory).numbers_from(0)) for state in video_of(encode)}
+
+
+@pytest.mark.parametrize(
+    "nasty",
+    [
+        pytest.param(one, id=one.name, marks=[] if number == 0 else [pytest.mark.slow])
+        for number, one in enumerate(_SEEKABLE)
+    ],
+)
+def test_ranges_of_others_between_its_own(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, nasty: Nasty, tmp_path: Path
+) -> None:
+    """Two are made before the encode comes there, one of them is broken off."""
+    source = corpus.source(nasty)
+    whole = encode(source, slow, rungs=RUNGS, poster=False, store_root=tmp_path / "whole")
+    run_to_end(whole)
+    assert (whole.state, whole.error) == ("done", None)
+    expected = {name: pictures(stream) for name, stream in streams(whole).items()}
+    last = whole.spec.grid.segment_count - 1
+    assert last >= 4
+
+    own = encode(source, slow, rungs=RUNGS, poster=False)
+    make(part_of(own, tmp_path / "range", 3, last))
+    assert stored(own) == {name: [*range(3, last)] for name in ("90p", "54p")}
+    broken = part_of(own, tmp_path / "broken", 1, 3)
+    make(broken, until=lambda: min(broken.done.values()) > 0)
+    run_to_end(own)
+    assert (own.state, own.error) == ("done", None)
+    assert own.warnings == whole.warnings
+    assert {name: pictures(stream) for name, stream in streams(own).items()} == expected
+    assert set(begun(own)) <= {0, 2, last}, "a run begins where segments are missing"
+
+
+def test_it_skips_what_others_have_made(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    last = own.spec.grid.segment_count - 1
+    make(part_of(own, tmp_path / "range", 1, last))
+    own.start()
+    offered = division(own)
+    assert offered is not None
+    assert (list(offered.missing), offered.streams) == ([(0, 1)], keys_of(own))
+    run_to_end(own)
+    assert (own.state, own.error) == ("done", None)
+    assert begun(own) == [0, last]
+    assert division(own) is None
+
+
+def test_what_is_stored_ahead_counts(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    last = own.spec.grid.segment_count - 1
+    make(part_of(own, tmp_path / "range", last - 1, last))
+    run_to_end(own, until=lambda: all(len(numbers) > 1 for numbers in stored(own).values()))
+    offered = division(own)
+    assert offered is not None
+    front = offered.missing[0][0]
+    assert list(offered.missing) == gaps(front, last, {last - 1})
+    assert min(state.segments_done for state in video_of(own)) == front + 1
+    own.kill()
+    again = encode(Path(os.fsdecode(own.spec.source)), slow, rungs=RUNGS, poster=False)
+    again.look_up()
+    done = {state.name: state.segments_done for state in video_of(again)}
+    assert done == {name: len(numbers) for name, numbers in stored(own).items()}
+
+
+def test_another_encoder_can_make_none_of_it(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    ffmpeg = replace(own.spec.ffmpeg, build="another")
+    with pytest.raises(TqError) as caught:
+        part_of(own, tmp_path / "range", 1, 2, ffmpeg=ffmpeg)
+    assert caught.value.code is ErrorCode.UNSUPPORTED
+
+
+def test_a_source_that_ends_early_ends_the_range(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    count = own.spec.grid.segment_count
+    with pytest.raises(TqError) as caught:
+        make(part_of(own, tmp_path / "range", count + 1, count + 2))
+    assert caught.value.code is ErrorCode.OUTPUT_EMPTY
+    run_to_end(own)
+    assert own.state == "done"
+
+
+def test_a_range_with_another_init_removes_nothing(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    run_to_end(own, until=lambda: all(stored(own).values()))
+    own.kill()
+    for state in video_of(own):
+        init = state.directory / "init.mp4"
+        init.write_bytes(init.read_bytes() + b"\0\0\0\x08free")
+    before = stored(own)
+    with pytest.raises(InitDiffersError):
+        make(part_of(own, tmp_path / "range", 1, 2))
+    assert stored(own) == before
+
+
+def test_sources_that_are_decoded_from_their_start_are_not_divided(
+    corpus: Corpus, encode: MakeEncode, slow: Profile
+) -> None:
+    jumping = next(one for one in CORPUS if one.linear == "probed")
+    own = encode(corpus.source(jumping), slow, rungs=RUNGS, poster=False)
+    own.start()
+    assert any(task.kind == "video" for task in own.tasks)
+    assert division(own) is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [
+        ((), [(2, 9)]),
+        ((2, 8), [(3, 8)]),
+        ((4, 5), [(2, 4), (6, 9)]),
+        (range(20), []),
+        ((0, 1, 9, 12), [(2, 9)]),
+    ],
+)
+def test_gaps(taken: tuple[int, ...], left: list[tuple[int, int]]) -> None:
+    assert gaps(2, 9, taken) == left
