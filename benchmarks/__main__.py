@@ -33,6 +33,7 @@ NAMES = {
     "hashes": "the hashes of a source's bytes",
     "uploads": "a file to a studio of another machine",
     "remote": "a worker on another machine",
+    "division": "one video on two workers",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",

@@ -23,12 +23,12 @@ class Lease:
     """A worker with a token that has claimed one job."""
 
     def __init__(self, live: LiveSupervisor, name: str, source: Path) -> None:
-        self.source = source
+        self.source, self.live = source, live
         self.token = live.send(calls.create_token(name, "worker"))["token"]
         self.port = int(str(live.send(calls.status())["supervisor"]["listen"]).rpartition(":")[2])
         message = {"instance": _INSTANCE}
         self.json("POST", "/v1/worker/register", {**message, "pid": 1, "pid_started": 1.0})
-        self.claimed = self.json("POST", "/v1/worker/claim", {**message, "wait_s": 5})["job"]
+        self.claimed = self.json("POST", "/v1/worker/claim", {**message, "wait_s": 5, "ranges": True})["job"]
         self.epoch, self.instance = self.claimed["epoch"], _INSTANCE
 
     def ask(
@@ -207,3 +207,49 @@ def test_a_link_beside_the_source_is_not_followed(lease: Lease) -> None:
         assert lease.files("GET", "source", offset=0, length=10, **about) == (404, b"NOT_FOUND")
     finally:
         (folder / "film.fr.srt").unlink()
+
+
+@pytest.fixture
+def part(lease: Lease) -> Iterator[Lease]:
+    """Another worker, with a range of the same job."""
+    report = {"instance": _INSTANCE, "epoch": lease.epoch, "step": "transcode", "progress": 1}
+    division = {"missing": [[0, 20]], "streams": {"720p": "key"}}
+    path = f"/v1/worker/jobs/{lease.claimed['job']}/progress"
+    lease.json("POST", path, report | {"division": division})
+    other = Lease(lease.live, "helper", lease.source)
+    assert other.claimed["range"]["end"] == 20
+    yield other
+    lease.json("POST", path, report)
+    lease.live.send(calls.revoke_token("helper"))
+
+
+def test_a_range_adds_segments_and_replaces_none(lease: Lease, part: Lease, out: Path) -> None:
+    _, answer = part.files("GET", "inputs")
+    assert json.loads(answer)["stored"] == {}, "it makes its segments without those of others"
+    assert lease.put("720p/key/seg_00017.m4s", b"first")[0] == 204
+    assert part.put("720p/key/seg_00017.m4s", b"second")[0] == 204
+    assert part.put("720p/key/seg_00018.m4s", b"another")[0] == 204
+    stored = _stored(out)
+    assert (stored["720p/key/seg_00017.m4s"], stored["720p/key/seg_00018.m4s"]) == (b"first", b"another")
+    assert not [path for path in stored if path.startswith("720p") and ".part" in path]
+
+
+def test_a_range_removes_fragments_only(lease: Lease, part: Lease, out: Path) -> None:
+    paths = ["720p/key/seg_00003.m4s", "720p/key/fragments/frag_00011.m4s"]
+    for path in paths:
+        assert lease.put(path, b"stored")[0] == 204
+    assert part.files("POST", "store/remove", json.dumps({"paths": paths}).encode())[0] == 204
+    assert paths[0] in _stored(out)
+    assert paths[1] not in _stored(out)
+
+
+def test_a_range_completes_nothing_and_writes_no_log(part: Lease) -> None:
+    assert part.put("720p/key/complete.json", b"{}") == (400, b"BAD_REQUEST")
+    assert part.files("PUT", "log", b"text", offset=0) == (409, b"LOST_LEASE")
+
+
+def test_a_range_that_is_no_longer_wanted_writes_nothing(lease: Lease, part: Lease) -> None:
+    report = {"instance": _INSTANCE, "epoch": lease.epoch, "step": "transcode", "progress": 1}
+    lease.json("POST", f"/v1/worker/jobs/{lease.claimed['job']}/progress", report)
+    assert part.put("720p/key/seg_00019.m4s", b"late") == (409, b"LOST_LEASE")
+    assert part.files("GET", "inputs") == (409, b"LOST_LEASE")

@@ -95,6 +95,7 @@ async def register(
         now=now_us(),
     )
     studio.board.hear(worker.worker)
+    studio.ranges.forget_worker(worker.name)
     settings = studio.settings
     return {
         "worker": worker.worker,

@@ -155,7 +155,12 @@ class Ranges:
         return [{"first": first, "end": end, "streams": streams} for first, end in divided.made]
 
     def of_worker(self, name: str) -> Range | None:
-        return next((each for each in self._ranges.values() if each.worker == name), None)
+        live = (each for token, each in self._ranges.items() if self.is_live(token))
+        return next((each for each in live if each.worker == name), None)
+
+    def forget_worker(self, name: str) -> None:
+        """Forget the range of a worker whose process has ended."""
+        self._ranges = {token: each for token, each in self._ranges.items() if each.worker != name}
 
     def view(self, job: int) -> DivisionView | None:
         """How a running job is divided; None if nobody else has worked on it."""

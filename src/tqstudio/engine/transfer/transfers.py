@@ -20,6 +20,8 @@ from tqstudio.engine.live import leases
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
+from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.connection import Connection
@@ -121,6 +123,8 @@ class Transfers:
 
         # The worker that has the job may have stored it meanwhile, and hashed it.
         keep = self._ranges.is_live(token)
+        if keep and names[-1] == COMPLETE_NAME:
+            raise TqError(ErrorCode.BAD_REQUEST, "only the worker that has a job records what is complete")
 
         def write() -> None:
             with self._hold(job, *names[:-1]) as folder:
@@ -132,6 +136,9 @@ class Transfers:
         """Remove files from the store; missing ones are no error."""
         job = await self._job(token)
         named = [store_files.names_of(path) for path in paths]
+        if self._ranges.is_live(token):
+            # All else belongs to the worker that has the job.
+            named = [names for names in named if FRAGMENTS_NAME in names]
 
         def remove() -> None:
             for names in named:

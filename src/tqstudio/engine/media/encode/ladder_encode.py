@@ -203,7 +203,7 @@ class LadderEncode:
         if status is None:
             if task.batch is not None and all(output.meets_stored for output in task.outputs):
                 self._end_task(task)
-                self._batches.appendleft(task.batch)
+                self._batches.appendleft(replace(task.batch, fresh=False))
             return
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
