@@ -49,7 +49,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
         draining=row.draining and busy,
         last_heartbeat_at=iso(heard),
         job=live.token.job if live else part.token.job if part else None,
-        step=live.shown_step if live else f"{part.first}–{part.end - 1}" if part else None,
+        step=live.shown_step if live else part.shown_step if part else None,
         speed=live.speed if live else None,
         cpu_percent=beat.cpu_percent if beat else None,
         memory_bytes=beat.memory_bytes if beat else None,

@@ -48,6 +48,12 @@ class Range:
         return {"first": self.first, "end": self.end, "streams": dict(self.streams)}
 
     @property
+    def shown_step(self) -> str:
+        """`seg 16–18`: what a list of workers shows as its step."""
+        last = self.end - 1
+        return f"seg {self.first}" + (f"–{last}" if last > self.first else "")
+
+    @property
     def view(self) -> RangeView:
         return {"worker": self.worker, "first": self.first, "end": self.end, "done": self.done}
 
@@ -170,7 +176,7 @@ class Ranges:
             return None
         return {
             "renditions": sorted(divided.offered.streams),
-            "missing": list(divided.offered.missing),
+            "missing": without(divided.offered.missing, divided.made),
             "ranges": sorted(ranges, key=lambda each: each["first"]),
         }
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 # Title, width, minimal width of the terminal, right-aligned.
 COLUMNS = (
     ("worker", 9, 0, False),
-    ("kind", 15, 94, False),
+    ("kind", 15, 96, False),
     ("state", 12, 0, False),
     ("job", 6, 0, True),
-    ("step", 10, 74, False),
+    ("step", 13, 77, False),
     ("speed", 6, 0, True),
     ("cpu", 6, 0, True),
     ("mem", 6, 0, True),
     ("beat", 5, 62, True),
-    ("since", 6, 78, True),
+    ("since", 6, 80, True),
 )
 
 
