@@ -74,6 +74,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "changes": [],
         "retry_in_s": None,
         "worker": "cpu-0" if running else None,
+        "division": None,
         "error": None,
         "warnings": [],
         "source": {
@@ -106,6 +107,7 @@ def job_live(row: Any, **more: Any) -> Any:
         "eta_s",
         "eta",
         "worker",
+        "division",
         "idle_s",
     )
     times = ("started_at", "completed_at")
