@@ -176,6 +176,23 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
         assert "in 31:20" in shown()
 
 
+async def test_a_job_whose_qualities_are_not_reported_yet_keeps_those_that_are_known(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
+    row = next(each for each in door.jobs if each["status"] == "in_progress")
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+        before = app.studio.model.detail
+        without = {key: value for key, value in job_live(row).items() if key != "renditions"}
+        door.push("progress", {"jobs": [without | {"step": "probe"}]})
+        await until(pilot, lambda: app.studio.model.detail is not before, "the stream was heard")
+        assert app.studio.model.detail["step"] == "probe"
+        assert app.studio.model.detail["renditions"] == before["renditions"]
+        assert app.studio.model.up
+
+
 async def test_leaving_is_immediate(make_app: MakeApp) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:

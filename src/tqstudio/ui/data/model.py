@@ -195,7 +195,9 @@ class Model:
 
 
 def _merged(detail: answers.JobDetail, update: answers.JobLive) -> list[dict[str, Any]]:
-    """The live qualities, with the times that only the detail contains."""
+    """The live qualities, with the times that only the detail contains; before there are any, its own."""
+    if "renditions" not in update:
+        return cast("list[dict[str, Any]]", detail["renditions"])
     known = {rendition["name"]: rendition for rendition in detail["renditions"]}
     unknown = {"started_at": None, "completed_at": None}
     return [{**unknown, **known.get(live["name"], {}), **live} for live in update["renditions"]]
