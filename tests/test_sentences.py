@@ -27,7 +27,9 @@ from tqstudio.words.sentences import (
     event_sentence,
     failure_words,
     gate_words,
+    makers_words,
     status_text,
+    worker_words,
 )
 from tqstudio.words.symbols import UNICODE, quality_look
 from ui.samples import event, job_detail, job_row, rendition, sample_jobs
@@ -46,6 +48,37 @@ from ui.samples import event, job_detail, job_row, rendition, sample_jobs
 )
 def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str) -> None:
     assert attempt_words(job_row(1, "a.mp4", status, **more)) == words
+
+
+@pytest.mark.parametrize(
+    ("ranges", "missing", "workers", "makers"),
+    [
+        ([], [(4, 19)], "cpu-0", "segments: cpu-0 from 4"),
+        (
+            [("cpu-1", 16, 19)],
+            [(4, 19)],
+            *("cpu-0 with cpu-1", "segments: cpu-0 from 4, cpu-1 16–18"),
+        ),
+        (
+            [("gpu-0", 9, 12), ("cpu-1", 12, 13), ("box-2", 13, 19)],
+            [],
+            "cpu-0 with box-2, cpu-1 and gpu-0",
+            "segments: gpu-0 9–11, cpu-1 12, box-2 13–18",
+        ),
+        ([], [], "cpu-0", ""),
+    ],
+)
+def test_who_makes_what_of_a_divided_job(
+    ranges: list[tuple[str, int, int]], missing: list[tuple[int, int]], workers: str, makers: str
+) -> None:
+    views = [{"worker": worker, "first": first, "end": end, "done": 0} for worker, first, end in ranges]
+    division = {"renditions": ["720p"], "missing": missing, "ranges": views}
+    row = job_row(1, "a.mp4", "in_progress", division=division)
+    assert (worker_words(row), makers_words(row)) == (workers, makers)
+    assert makers_words(row | {"status": "paused"}) == ""
+    alone = row | {"division": None}
+    assert (worker_words(alone), makers_words(alone)) == ("cpu-0", "")
+    assert worker_words(job_row(1, "a.mp4")) == ""
 
 
 def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:

@@ -226,6 +226,20 @@ def sample_jobs() -> list[Any]:
     ]
 
 
+def divide(row: Any) -> None:
+    """Divide a running job among its own worker, at segment 40, and two more; others made the end."""
+    helpers = [("box-2", 84, 96, 5), ("cpu-2", 96, 108, 8)]
+    ranges = [dict(zip(("worker", "first", "end", "done"), each, strict=True)) for each in helpers]
+    made = [each for each in row["renditions"] if each["status"] == "in_progress"]
+    row["division"] = {
+        "renditions": [each["name"] for each in made],
+        "missing": [(40, 108)],
+        "ranges": ranges,
+    }
+    for each in made:
+        each |= {"segments_done": 64, "progress": 53.0}
+
+
 def many_jobs(count: int) -> list[Any]:
     """A long queue; rows share their parts, as they are only read."""
     shared = [rendition("720p"), rendition("480p"), rendition("360p")]

@@ -26,7 +26,7 @@ from tqstudio.ui.widgets.line_view import LineView
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
-from .samples import job_live, job_row, rendition, sample_jobs
+from .samples import divide, job_live, job_row, rendition, sample_jobs
 from .test_queue import text_of
 
 
@@ -174,6 +174,39 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
         app.painter.now()
         await pilot.pause()
         assert "in 31:20" in shown()
+
+
+async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, door: FakeSupervisor) -> None:
+    row = next(each for each in door.jobs if each["status"] == "in_progress")
+    divide(row)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("tab")
+        pane = app.screen.query_one(JobPane)
+        facts = "\n".join(pane.render_line(y).text for y in range(pane.size.height))
+        assert "cpu-0 with box-2 and cpu-2" in facts
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+
+        def shown() -> str:
+            return "\n".join(line.text for line in app.screen.document._shown.values())
+
+        async def live(**more: Any) -> None:
+            detail = app.studio.model.detail
+            door.push("progress", {"jobs": [job_live(row, **more)]})
+            await until(pilot, lambda: app.studio.model.detail is not detail, "the stream was heard")
+            app.painter.now()
+            await pilot.pause()
+
+        await until(pilot, lambda: "segments: cpu-0 from 40, box-2 84–95, cpu-2 96–107" in shown())
+        await until(pilot, lambda: shown().count("█▸") == 9, "three workers are in each of three strips")
+        await until(pilot, lambda: "on cpu-0 with box-2 and cpu-2" in shown())
+        await live(division=row["division"] | {"ranges": row["division"]["ranges"][:1]})
+        await until(pilot, lambda: "segments: cpu-0 from 40, box-2 84–95 " in shown())
+        await live(division=None)
+        await until(pilot, lambda: shown().count("█▸") == 3, "its own worker alone is in each strip")
+        assert "segments:" not in shown()
+        assert "·█" not in shown()
 
 
 async def test_a_job_whose_qualities_are_not_reported_yet_keeps_those_that_are_known(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,9 @@ from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII, UNICODE, choose_glyphs
 
 from .samples import rendition
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.answers import DivisionView
 
 NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301\u3000\u200c[]/"), max_size=60)
 RED, BLUE = Style(color="red"), Style(color="blue")
@@ -156,3 +161,53 @@ def test_a_strip_shows_what_is_made_kept_and_missing(state: str, strip: str) -> 
         line = Line(width, Style())
         add_segments(line, rendition("720p", 6, 10), width, UNICODE, palette, resumed_from=3, state=state)
         assert line.strip().text == text
+
+
+@pytest.mark.parametrize(
+    ("missing", "state", "strip"),
+    [
+        # The helper has made segment 7 and is at segment 8; the last one is made at the end.
+        ([(3, 6), (7, 9)], "running", "▒▒█▸··██▸·"),
+        ([(3, 9)], "running", "▒▒█▸···█▸·"),
+        ([(3, 9)], "stale", "▒▒█····█··"),
+        ([(1, 9)], "running", "▒▸·····█▸·"),
+        # Its own worker has overtaken the helper, and comes to the last segment.
+        ([(8, 9)], "running", "▒▒██████▸·"),
+        ([], "running", "▒▒███████▸"),
+    ],
+)
+def test_a_strip_shows_what_several_workers_make(
+    missing: list[tuple[int, int]], state: str, strip: str
+) -> None:
+    palette = Colours(load_themes([shipped_folder()]).by_name["ink"])
+    division: DivisionView = {
+        "renditions": ["720p"],
+        "missing": missing,
+        "ranges": [{"worker": "cpu-1", "first": 7, "end": 9, "done": 1}],
+    }
+    as_ascii = strip.translate(str.maketrans("▒█▸·", "%#>."))
+    for glyphs, width, text in (
+        (UNICODE, 10, strip),
+        (UNICODE, 20, "".join(sign * 2 for sign in strip)),
+        (ASCII, 10, as_ascii),
+    ):
+        line = Line(width, Style())
+        of = rendition("720p", 5, 10)
+        add_segments(line, of, width, glyphs, palette, resumed_from=2, state=state, division=division)
+        assert line.strip().text == text
+
+
+def test_a_cell_of_a_long_divided_video_shows_the_work_in_it() -> None:
+    palette = Colours(load_themes([shipped_folder()]).by_name["ink"])
+    division: DivisionView = {
+        "renditions": ["720p"],
+        "missing": [(250, 700), (800, 999)],
+        "ranges": [
+            {"worker": "cpu-1", "first": 660, "end": 700, "done": 40},
+            {"worker": "cpu-2", "first": 840, "end": 999, "done": 70},
+        ],
+    }
+    line = Line(10, Style())
+    of = rendition("720p", 350, 1000)
+    add_segments(line, of, 10, UNICODE, palette, resumed_from=0, state="running", division=division)
+    assert line.strip().text == "██▸····█·▸"

@@ -24,7 +24,7 @@ from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
-from .samples import missing_folder
+from .samples import divide, missing_folder, worker
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="golden pictures are of Python 3.11")
 
@@ -97,10 +97,29 @@ def test_job(size: tuple[int, int], make_app: MakeApp, snap_compare: Any) -> Non
     assert snap_compare(make_app(), terminal_size=size, run_before=_pressing("enter"))
 
 
+DIVIDED = [
+    ("80x24-dark", (80, 24), {}),
+    ("80x24-ascii", (80, 24), {"glyphs": ASCII}),
+    ("160x50-light", (160, 50), {"theme": "paper"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "options"), [case[1:] for case in DIVIDED], ids=[case[0] for case in DIVIDED]
+)
+def test_divided_job(
+    size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, door: FakeSupervisor, snap_compare: Any
+) -> None:
+    divide(door.jobs[0])
+    assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing("enter"))
+
+
 @pytest.mark.parametrize(("view", "theme"), [("workers", "ink"), ("folders", "paper"), ("history", "ink")])
 def test_views(view: str, theme: str, make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:
     if view == "folders":
         door.folders.append(missing_folder())
+    if view == "workers":
+        door.workers.append(worker("box-2", "busy", step="seg 1198–1200", speed=None))
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
 

@@ -145,6 +145,29 @@ def failure_words(row: answers.JobRow) -> str:
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 
 
+def worker_words(row: answers.JobRow) -> str:
+    """The worker of a running job, and those that help it: `cpu-1 with box-2 and cpu-0`."""
+    ranges = row["division"]["ranges"] if row["division"] else []
+    *others, last = sorted(each["worker"] for each in ranges) or [""]
+    helpers = " and ".join(filter(None, (", ".join(others), last)))
+    return " with ".join(filter(None, (row["worker"], helpers)))
+
+
+def makers_words(row: answers.JobRow) -> str:
+    """Which segments each worker of a divided job makes; empty for any other.
+
+    `segments: cpu-1 from 4, box-2 13–15, cpu-0 16–18`.
+    """
+    division = row["division"]
+    if division is None or row["status"] != "in_progress":
+        return ""
+    parts = [f"{row['worker']} from {division['missing'][0][0]}"] if division["missing"] else []
+    for each in division["ranges"]:
+        last = each["end"] - 1
+        parts.append(f"{each['worker']} {each['first']}" + (f"–{last}" if last > each["first"] else ""))
+    return f"segments: {', '.join(parts)}" if parts else ""
+
+
 _KINDS = {"new": "new", "retranscode": "encoded again", "changed": "encoded again after a change"}
 
 

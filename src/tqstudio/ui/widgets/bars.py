@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tqstudio.words.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import RenditionView
+    from tqstudio.protocol.answers import DivisionView, RenditionView
     from tqstudio.ui.look.line import Line
     from tqstudio.ui.look.theme import Colours
 
@@ -67,6 +67,7 @@ def add_segments(
     *,
     resumed_from: int,
     state: str,
+    division: DivisionView | None = None,
 ) -> None:
     """Append a bar of segments; a cell is one segment or a run of them.
 
@@ -75,24 +76,43 @@ def add_segments(
     Args:
         resumed_from: the first segment that the newest attempt had to encode.
         state: the quality's display state.
+        division: if several workers encode the quality.
     """
     total = rendition["segments_total"] or 0
     if not total or width <= 0:
         return
     cells = width // total * total if total <= width else width
     done = rendition["segments_done"]
+    missing, now = set(range(done, total)), {done}
+    if division is not None:
+        missing, now = _divided(division, total)
+    kept = min(resumed_from, min(missing, default=total))
     text: list[tuple[str, str]] = []
     for cell in range(cells):
         # A cell covers several segments of a long video, a segment several cells of a short one.
-        first, last = cell * total // cells, max(cell * total, (cell + 1) * total - 1) // cells
-        if last < min(done, resumed_from):
+        of_cell = range(cell * total // cells, max(cell * total, (cell + 1) * total - 1) // cells + 1)
+        if of_cell[-1] < kept:
             text.append((glyphs.kept, "done"))
-        elif last < done:
+        elif missing.isdisjoint(of_cell):
             text.append((glyphs.full, "done"))
-        elif first <= done and state in ("running", "failed"):
+        elif state in ("running", "failed") and not now.isdisjoint(of_cell):
             text.append((glyphs.states[state], state))
         else:
             text.append((glyphs.states["pending"], "skipped"))
     for (sign, role), run in groupby(text):
         line.add(sign * len(list(run)), palette.states[role])
     line.gap(width - cells)
+
+
+def _divided(division: DivisionView, total: int) -> tuple[set[int], set[int]]:
+    """The missing segments of a quality that several workers encode, and those in progress."""
+    # The last segment is never divided: it is the last one that the job's own worker makes.
+    missing = {total - 1}.union(*(range(*each) for each in division["missing"]))
+    at = [
+        each["first"] + each["done"]
+        for each in division["ranges"]
+        if each["done"] < each["end"] - each["first"]
+    ]
+    for each in division["ranges"]:
+        missing.difference_update(range(each["first"], each["first"] + each["done"]))
+    return missing, {min(missing), *at}

@@ -60,7 +60,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
         now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta, waits)))
-        about = [f"on {job['worker']}" if job["worker"] else "", *about]
+        about = [f"on {sentences.worker_words(job)}" if job["worker"] else "", *about]
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
     changes = "" if job["word"] == "changed" else ", ".join(sentences.changes(job))
@@ -95,6 +95,7 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
     attempt = newest_attempt(job)
     kept = attempt["resumed_from"] or 0 if attempt else 0
+    division = job["division"] if job["status"] == "in_progress" else None
     lines = [doc.heading("Qualities", width, _legend(job, kept, glyphs))]
     made = [each for each in job["renditions"] if each["status"] != "skipped"]
     column = max([8, *(len(each["name"]) for each in made)])
@@ -117,11 +118,19 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         lines.append(line.strip())
         if total:
             strip = doc.start(width).gap(column + 2)
-            add_segments(strip, rendition, strip.room - 2, glyphs, palette, resumed_from=kept, state=key)
+            shared = division if division and rendition["name"] in division["renditions"] else None
+            add_segments(
+                *(strip, rendition, strip.room - 2, glyphs, palette),
+                resumed_from=kept,
+                state=key,
+                division=shared,
+            )
             lines.append(strip.strip())
         style = palette.error if key == "failed" else palette.warning
         remark = rendition["error"] or rendition["reason"] or ""
         lines += doc.paragraph(remark, width, style, indent=column + 2)
+    makers = "" if stale else sentences.makers_words(job)
+    lines += doc.paragraph(makers, width, palette.dim, indent=column + 2)
     for text in sentences.skipped_words(job["renditions"]):
         skipped = f"{glyphs.states['skipped']} {text}"
         lines += doc.paragraph(skipped, width, palette.states["skipped"], indent=column + 2)
