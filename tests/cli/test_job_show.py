@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tqstudio.cli import printing
 from tqstudio.cli.commands.jobs import show
 from tqstudio.cli.follow.follower import Video
-from tqstudio.cli.follow.progress_lines import ending_text
+from tqstudio.cli.follow.progress_lines import ProgressLines, ending_text
 from tqstudio.paths import encode
 from ui.samples import error, job_detail, job_row, rendition
 
@@ -76,6 +77,19 @@ def test_a_quality_says_how_long_it_took(
     head, whole, part = capsys.readouterr().out.split("\n\n")[1].splitlines()
     column = slice(head.index("SEGMENTS") + len("SEGMENTS"), head.index("TOOK") + len("TOOK"))
     assert [line[column].strip() for line in (whole, part)] == ["31:20", ""]
+
+
+def test_the_workers_that_help_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranges = [{"worker": "box-2", "first": 16, "end": 19, "done": 1}]
+    division = {"renditions": ["720p"], "missing": [(4, 19)], "ranges": ranges}
+    for more, workers in (({}, "cpu-0"), ({"division": division}, "cpu-0 with box-2")):
+        row = job_row(7, "a.mp4", "in_progress", **more)
+        assert f"  worker     {workers}" in shown(monkeypatch, capsys, "in_progress", **more)
+        video = Video("a.mp4", "/films/a.mp4", encode("/films/a.mp4"), "in_progress")
+        ProgressLines(sys.stdout).began(video, row)
+        assert capsys.readouterr().out == f"a.mp4: job 7 runs on {workers}\n"
 
 
 def test_what_fails_for_good_does_not_say_that_nothing_failed(

@@ -9,6 +9,7 @@ from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import Display, Video
 from tqstudio.paths import readable
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import worker_words
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView
@@ -28,7 +29,7 @@ class ProgressLines(Display):
 
     def began(self, video: Video, row: JobRow) -> None:
         self._last[row["id"]] = (time.monotonic(), row["progress"])
-        worker = f" on {row['worker']}" if row["worker"] else ""
+        worker = f" on {worker_words(row)}" if row["worker"] else ""
         self._line(f"{video.name}: job {row['id']} runs{worker}")
 
     def moving(self, videos: list[Video], running: list[JobRow]) -> None:

@@ -101,7 +101,7 @@ class JobPane(LineView):
             parts = [
                 f"was in {step}" if stale else step,
                 sentences.attempt_words(row),
-                row["worker"] or "",
+                sentences.worker_words(row) if self.beside else row["worker"] or "",
                 speed,
             ]
         else:
@@ -236,7 +236,7 @@ class JobPane(LineView):
             ("added", sentences.added_words(row, now)),
             ("started", fmt.moment(row["started_at"], now)),
             ("ended", fmt.moment(row["completed_at"], now)),
-            ("worker", row["worker"] or ""),
+            ("worker", sentences.worker_words(row)),
             ("path", readable(row["path"])),
         ]
         return [line for name, value in facts for line in self.named(name, value, width, cells=9)]

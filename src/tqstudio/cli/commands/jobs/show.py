@@ -163,7 +163,7 @@ def _print(job: JobDetail) -> None:
         ("owner", sentences.owner_words(job["owner"])),
         ("metadata", _metadata(job)),
         ("failures", sentences.failure_words(job)),
-        ("worker", job["worker"] or job["processed_by"] or ""),
+        ("worker", sentences.worker_words(job) or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),
         ("ended", printing.clock(job["completed_at"])),
