@@ -66,7 +66,7 @@ def test_idle_workers_help_and_one_that_is_killed_loses_nothing(
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
         helped = until_helped(studio, job)
-        assert helped["end"] == SECONDS // 2 - 1, "the last segment is made by the job's own worker"
+        assert helped["end"] < SECONDS // 2, "the last segment is made by the job's own worker"
         row = studio.job(job)
         assert helped["worker"] != row["worker"]
         kept = stored(studio, job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,10 +32,13 @@ class Machine:
         clock = RunningClock(1_000_000_000, lambda: self.now_s * 1_000_000)
         self.board = LiveBoard(Leases(1, 60_000_000, 10_000_000, clock))
         self.board.begin(OWNER, "cpu-0", 0)
+        # Three segments of 6 s in half a minute.
+        self.board.jobs[1] = replace(self.board.jobs[1], speed=0.6)
         self.ranges = Ranges(self.board, enabled=enabled, lease_us=60_000_000)
 
     def offer(self, *missing: tuple[int, int], owner: Token = OWNER, **streams: str) -> Machine:
-        self.ranges.offer(owner, Division(missing=list(missing), streams=streams or KEYS))
+        offered = Division(missing=list(missing), segment_s=6, streams=streams or KEYS)
+        self.ranges.offer(owner, offered)
         return self
 
     def assign(self, instance: str) -> Range | None:
@@ -175,7 +179,7 @@ def test_a_range_ends_with_the_encode(why: str) -> None:
         case "other streams":
             machine.offer((0, 20), **{"480p": "three"})
         case "nothing left":
-            machine.ranges.offer(OWNER, Division(missing=[], streams=KEYS))
+            machine.ranges.offer(OWNER, Division(missing=[], segment_s=6, streams=KEYS))
         case "off":
             machine.ranges.offer(OWNER, None)
     assert not machine.ranges.is_live(part.token)
@@ -200,7 +204,7 @@ def beat(worker: Worker, claimed: Any) -> Any:
 
 def divided(desk: Desk) -> tuple[Worker, Any]:
     owner, job = desk.running()
-    report(owner, job, 1.0, division={"missing": [[0, 20]], "streams": KEYS})
+    report(owner, job, 1.0, speed=0.6, division={"missing": [[0, 20]], "segment_s": 6, "streams": KEYS})
     return owner, job
 
 
@@ -276,18 +280,52 @@ def test_a_pause_ends_the_range_at_its_next_report(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "division",
+    "wrong",
     [
-        {"missing": [[0, 20]]},
-        {"missing": [[0, -1]], "streams": KEYS},
-        {"missing": [[0]], "streams": KEYS},
-        {"missing": [[0, 10**9]], "streams": KEYS},
-        {"missing": [[0, 1]] * 10_001, "streams": KEYS},
-        {"missing": [[0, 20]], "streams": {"x" * 41: "one"}},
+        {"streams": None},
+        {"segment_s": 0},
+        {"missing": [[0, -1]]},
+        {"missing": [[0]]},
+        {"missing": [[0, 10**9]]},
+        {"missing": [[0, 1]] * 10_001},
+        {"streams": {"x" * 41: "one"}},
     ],
 )
-def test_what_is_no_division_is_refused(desk: Desk, division: dict[str, Any]) -> None:
+def test_what_is_no_division_is_refused(desk: Desk, wrong: dict[str, Any]) -> None:
     owner, job = desk.running()
+    division = {"missing": [[0, 20]], "segment_s": 6, "streams": KEYS} | wrong
     body = {"epoch": job["epoch"], "step": "transcode", "progress": 0, "division": division}
     status, _ = owner.post(f"jobs/{job['job']}/progress", instance=owner.instance, **body)
     assert status in (400, 422)
+
+
+@pytest.mark.parametrize(("speed", "first"), [(None, 19), (0.05, 19), (0.6, 17), (1.2, 14), (50.0, 11)])
+def test_the_first_range_is_by_the_speed_of_the_job(speed: float | None, first: int) -> None:
+    """About half a minute, which a job that is added meanwhile may have to wait, but at most half of it."""
+    machine = Machine()
+    machine.board.jobs[1] = replace(machine.board.jobs[1], speed=speed)
+    assert machine.offer((0, 20)).assigned("a") == (first, 20)
+
+
+def test_a_finished_range_is_not_missing_before_the_worker_of_the_job_has_found_it() -> None:
+    machine = Machine().offer((2, 19))
+    assert machine.ranges.view(1) is None, "no other worker works on it"
+    part = machine.assign("a")
+    assert part is not None
+    machine.ranges.progress(part.token, 2)
+    assert machine.ranges.view(1) == {
+        "renditions": ["360p", "720p"],
+        "missing": [(2, 19)],
+        "ranges": [{"worker": "worker a", "first": 16, "end": 19, "done": 2}],
+    }
+    machine.end(part)
+    shown = {"renditions": ["360p", "720p"], "missing": [(2, 16)], "ranges": []}
+    assert machine.ranges.view(1) == shown
+    assert machine.offer((3, 16)).ranges.view(1) == shown | {"missing": [(3, 16)]}
+    machine.ranges.offer(OWNER, None)
+    assert machine.ranges.view(1) is None
+
+
+@pytest.mark.parametrize(("end", "step"), [(17, "seg 16"), (18, "seg 16–17"), (1201, "seg 16–1200")])
+def test_a_worker_names_the_segments_it_makes(end: int, step: str) -> None:
+    assert Range(OWNER, "cpu-1", 16, end, {}, 0, 1).shown_step == step

@@ -212,8 +212,8 @@ def test_a_link_beside_the_source_is_not_followed(lease: Lease) -> None:
 @pytest.fixture
 def part(lease: Lease) -> Iterator[Lease]:
     """Another worker, with a range of the same job."""
-    report = {"instance": _INSTANCE, "epoch": lease.epoch, "step": "transcode", "progress": 1}
-    division = {"missing": [[0, 20]], "streams": {"720p": "key"}}
+    report = {"instance": _INSTANCE, "epoch": lease.epoch, "step": "transcode", "progress": 1, "speed": 1}
+    division = {"missing": [[0, 20]], "segment_s": 6, "streams": {"720p": "key"}}
     path = f"/v1/worker/jobs/{lease.claimed['job']}/progress"
     lease.json("POST", path, report | {"division": division})
     other = Lease(lease.live, "helper", lease.source)

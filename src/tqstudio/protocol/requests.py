@@ -364,6 +364,7 @@ class Division(Message):
 
     missing: list[tuple[SegmentNumber, SegmentNumber]] = Field(max_length=10_000)
     """Ranges, in order, from the one in which its own worker encodes: the first segment, and the end."""
+    segment_s: float = Field(gt=0, le=1e6)
     streams: dict[Annotated[str, StringConstraints(max_length=40)], ShortText] = Field(max_length=64)
     """Rendition → stream key."""
 

@@ -20,8 +20,6 @@ from tqstudio.protocol.worker_answers import AssignedRange
 
 LEAST_SEGMENTS = 4
 """A job with fewer missing segments is not divided: a range costs a start of ffmpeg."""
-_FIRST_SEGMENTS = 3
-"""Of a worker whose speed is not known yet."""
 _TARGET_S = 30.0
 """How long a range should take: the next job waits that long for a worker that could take it."""
 
@@ -84,7 +82,8 @@ class Ranges:
         self._divided: dict[int, _Divided] = {}
         self._ranges: dict[Token, Range] = {}
         self._speeds: dict[tuple[str, int], float] = {}
-        """Segments per second, by instance and job."""
+        """Segments per second, by instance and job; until one has made a range, that of the job's own worker
+        counts."""
         self.on_offer: Callable[[], object] = lambda: None
         """Called when there is a job to help with that was not offered before."""
 
@@ -171,7 +170,9 @@ class Ranges:
     def view(self, job: int) -> DivisionView | None:
         """How a running job is divided; None if nobody else has worked on it."""
         divided = self._divided.get(job)
-        ranges = [each.view for each in self._ranges.values() if each.token.job == job]
+        ranges = [
+            each.view for token, each in self._ranges.items() if token.job == job and self.is_live(token)
+        ]
         if divided is None or not (ranges or divided.made):
             return None
         return {
@@ -204,8 +205,9 @@ class Ranges:
         taken = [*divided.made, *((each.first, each.end) for each in others)]
         missing = divided.offered.missing
         free = without([(missing[0][0] + 1, missing[0][1]), *missing[1:]], taken)
-        speed = self._speeds.get((instance, job))
-        return cut(free, _FIRST_SEGMENTS if speed is None else round(speed * _TARGET_S), 2 + len(others))
+        of_owner = (self._board.jobs[job].speed or 0.0) / divided.offered.segment_s
+        speed = self._speeds.get((instance, job), of_owner)
+        return cut(free, round(speed * _TARGET_S), 2 + len(others))
 
 
 def cut(free: Collection[tuple[int, int]], wanted: int, workers: int) -> tuple[int, int] | None:

@@ -29,6 +29,8 @@ class Division:
 
     missing: Sequence[tuple[int, int]]
     """Ranges of segments, from the one that is being encoded; each is given by its first one, and its end."""
+    segment_s: float
+    """Length of a segment."""
     streams: Mapping[str, str]
     """Rendition → stream key. Another encoder or another ffmpeg makes streams that cannot be joined."""
 
@@ -47,7 +49,8 @@ def division(encode: LadderEncode) -> Division | None:
             front = min(output.complete_segments for output in task.outputs)
             stored = frozenset.intersection(*(output.ahead for output in task.outputs))
             keys = {each.name: each.stream_key for each in encode.renditions if each.name in task.names}
-            return Division(gaps(front, spec.grid.segment_count - 1, stored), keys)
+            segment_s = float(spec.grid.seg_frames / spec.grid.fps)
+            return Division(gaps(front, spec.grid.segment_count - 1, stored), segment_s, keys)
     return None
 
 
