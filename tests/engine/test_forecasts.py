@@ -23,13 +23,15 @@ from tqstudio.engine.store.machine import speeds, workers
 from .test_speed_model import FAST, TINY, facts
 
 
-def finish(opened: Database, forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
+def finish(
+    opened: Database, forecasts: Forecasts, work: Workload, seconds: float, *, divided: bool = False
+) -> float | None:
     """Predict a run and have it take so long; answers what was predicted."""
     prediction = forecasts.estimates.predict(work)
-    token = opened.write_now(_run, seconds + 1, prediction.seconds if is_measurable(work) else None)
-    live = LiveJob(
-        token, "cpu-0", steps={"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}, prediction=prediction
-    )
+    predicted_s = prediction.seconds if is_measurable(work) and not divided else None
+    token = opened.write_now(_run, seconds + 1, predicted_s)
+    steps = {"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}
+    live = LiveJob(token, "cpu-0", steps=steps, prediction=prediction, divided=divided)
     asyncio.run(forecasts.finished(token, live, {}))
     return prediction.seconds
 
@@ -89,3 +91,12 @@ def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened:
     prediction = finish(opened, forecasts, work, 30.0)
     assert prediction == pytest.approx(31.0)
     assert forecasts.estimates.error == pytest.approx(0)
+
+
+def test_a_job_of_several_workers_teaches_nothing(opened: Database) -> None:
+    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
+    work = workload(facts(), FAST, "libx264")
+    finish(opened, forecasts, work, 30.0)
+    before = forecasts.estimates.judged, forecasts.estimates.predict(work)
+    finish(opened, forecasts, work, 15.0, divided=True)
+    assert (forecasts.estimates.judged, forecasts.estimates.predict(work)) == before

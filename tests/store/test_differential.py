@@ -752,7 +752,10 @@ def measure(queue: Queue, rng: Random) -> Any:
     found = [speeds.Speed(rng.choice(["a", "é"]), rng.random(), rng.randint(1, 9), 2.5)]
     speeds.save(db, found, now=queue.now)
     of = a_token(queue, rng)
-    speeds.set_prediction(db, known(queue, rng, "job"), rng.uniform(0, 900))
+    predicted = known(queue, rng, "job")
+    speeds.set_prediction(db, predicted, rng.uniform(0, 900))
+    if rng.random() < 0.2:
+        speeds.forget_prediction(db, predicted)
     return unordered(speeds.load(db)), speeds.outcome(db, of.job, of.epoch), speeds.last_outcomes(db)
 
 

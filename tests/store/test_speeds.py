@@ -52,6 +52,15 @@ def test_only_the_first_run_of_a_job_is_predicted(queue: Queue) -> None:
     assert figures(queue, late.job) == (None, 5.0), "what it left is not the job"
 
 
+def test_the_prediction_of_a_divided_job_is_forgotten(queue: Queue) -> None:
+    lease, other = queue.claimed(), queue.claimed(queue.worker("cpu-1"))
+    for each in (lease, other):
+        speeds.set_prediction(queue.db, each.job, 60.0)
+    speeds.forget_prediction(queue.db, lease.job)
+    assert figures(queue, lease.job) == (None, None)
+    assert figures(queue, other.job) == (60.0, None)
+
+
 def test_the_time_of_all_runs_counts_and_that_of_no_process_does_not(queue: Queue) -> None:
     who = queue.worker()
     queue.claimed(queue.worker("cpu-1"))

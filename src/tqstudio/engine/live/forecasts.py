@@ -92,7 +92,7 @@ class Forecasts:
         if outcome is None:
             return
         self.estimates.record_outcome(outcome.predicted_s, outcome.actual_s)
-        if live is None or live.prediction is None:
+        if live is None or live.prediction is None or live.divided:
             return
         encode_s = {**live.steps, **steps}.get(Step.TRANSCODE.value)
         if encode_s is not None:

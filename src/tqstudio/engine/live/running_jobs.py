@@ -57,6 +57,8 @@ class LiveJob:
     """Seconds for which the worker's main thread was blocked."""
     prediction: Prediction | None = None
     """The prediction for this run when its encode began."""
+    divided: bool = False
+    """Whether other workers have got ranges of it, so that its time tells nothing of the speed of one."""
 
     @property
     def shown_step(self) -> str | None:
@@ -177,6 +179,7 @@ class LiveBoard:
             control=before.control,
             hours_over=before.hours_over,
             prediction=before.prediction,
+            divided=before.divided,
         )
         self.jobs[token.job] = merged
         self._touched_jobs.add(token.job)
@@ -197,6 +200,12 @@ class LiveBoard:
         if live is not None and live.token == token:
             self.jobs[token.job] = replace(live, prediction=prediction)
             self._touched_jobs.add(token.job)
+
+    def divide(self, job: int) -> bool:
+        """Records that a running job is divided; False if that was known."""
+        live = self.jobs[job]
+        self.jobs[job] = replace(live, divided=True)
+        return not live.divided
 
     def end(self, job: int) -> LiveJob | None:
         """Removes a job that is no longer running."""

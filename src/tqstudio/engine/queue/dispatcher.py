@@ -37,7 +37,7 @@ from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow, TwinRow
-from tqstudio.engine.store.machine import workers
+from tqstudio.engine.store.machine import speeds, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
@@ -231,7 +231,11 @@ class Dispatch:
         if not self._ranges.is_any_offered or not await self._db.read(claims.may_work, claimant):
             return None
         found = self._ranges.assign(claimant.instance, claimant.name)
-        return None if found is None else await self._db.read(self._describe_range, found)
+        if found is None:
+            return None
+        if self._board.divide(found.token.job):
+            await self._db.write(speeds.forget_prediction, found.token.job)
+        return await self._db.read(self._describe_range, found)
 
     def _describe_range(self, db: Connection, part: Range) -> ClaimedJob | None:
         number, epoch = part.token.job, part.token.epoch

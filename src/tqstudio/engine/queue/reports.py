@@ -88,11 +88,11 @@ class Reports:
             at=now,
         )
         merged = self._board.report(token, report, significant=_is_significant(held, report))
-        self._ranges.offer(token, request.division)
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
         if merged.argv and merged.prediction is None:
             await self._forecasts.begin(merged)
+        self._ranges.offer(token, request.division)
         if self._board.due(now) and merged.unsaved:
             await self.save_progress()
         return self._board.jobs[job].asked if job in self._board.jobs else Control.NONE.value

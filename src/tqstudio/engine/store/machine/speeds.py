@@ -63,6 +63,11 @@ def set_prediction(db: Connection, job: int, seconds: float) -> None:
     db.execute(update(tables.job).where(*unstarted).values(predicted_s=seconds))
 
 
+def forget_prediction(db: Connection, job: int) -> None:
+    """Removes the prediction of a job that several workers encode: it is not one of their time together."""
+    db.execute(update(tables.job).where(tables.job.c.id == job).values(predicted_s=None))
+
+
 _STARTED = select(tables.attempt.c.started_at).where(
     tables.attempt.c.job_id == bindparam("number"), tables.attempt.c.epoch == bindparam("run")
 )
