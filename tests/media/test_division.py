@@ -92,7 +92,7 @@ def test_ranges_of_others_between_its_own(
     assert (own.state, own.error) == ("done", None)
     assert own.warnings == whole.warnings
     assert {name: pictures(stream) for name, stream in streams(own).items()} == expected
-    assert set(begun(own)) <= {0, 2, last}, "a run begins where segments are missing"
+    assert set(begun(own)) <= {0, 2, last - 1, last}, "a run begins where segments are missing"
 
 
 def test_it_skips_what_others_have_made(
@@ -107,7 +107,7 @@ def test_it_skips_what_others_have_made(
     assert (list(offered.missing), offered.streams) == ([(0, 1)], keys_of(own))
     run_to_end(own)
     assert (own.state, own.error) == ("done", None)
-    assert begun(own) == [0, last]
+    assert begun(own) in ([0, last], [0, last - 1]), "earlier if the last one has few pictures"
     assert division(own) is None
 
 

@@ -339,20 +339,20 @@ def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: Mak
 def test_where_no_frame_is_left_the_segment_before_proves_the_end(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
-    source = clip("six.mp4", seconds=6)
+    source = clip("six.mp4", fps="50", seconds=6)
     first = encode(source, poster=False)
     run_to_end(first)
     kept: dict[Path, int] = {}
     for state in video_of(first):
         kept |= unfinish(state, 3)
     # The source says that it is longer than it is.
-    longer = replace(first.spec.grid, total_frames=160, exact=False)
+    longer = replace(first.spec.grid, total_frames=320, exact=False)
     second = encode(source, poster=False, grid=longer)
     run_to_end(second)
     assert (second.state, second.error) == ("done", None)
     assert video_runs(second) == [("video", 3), ("video", 2)]
     assert inodes(kept) == kept
-    assert decoded(video_of(second)[0], tmp_path)[:2] == (150, {Fraction(1, 25)})
+    assert decoded(video_of(second)[0], tmp_path)[:2] == (300, {Fraction(1, 50)})
 
 
 @pytest.mark.slow

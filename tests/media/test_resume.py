@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import av
 import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
@@ -18,7 +20,7 @@ from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
 
-from .conftest import MakeEncode, leave, run_to_end
+from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
 from .corpus import CORPUS, Corpus, Nasty, pictures
 
 RUNGS = (Rung("90p", 160, 90, 200), Rung("54p", 96, 54, 100))
@@ -94,7 +96,8 @@ def test_killed_in_every_segment(
     grid = whole.spec.grid
     each = grid.fragments_per_segment
     cuts = [k * each + (k + number) % each for k in range(grid.segment_count)]
-    cuts = [cut for cut in cuts if 0 < cut < grid.fragment_count]
+    # With fewer pictures left, a run begins earlier.
+    cuts = [cut for cut in cuts if 0 < cut * grid.gop <= grid.total_frames - 16]
     begun, killed = [], 0
     for cut in cuts:
         attempt = encode(source, slow, rungs=RUNGS, poster=False)
@@ -156,3 +159,31 @@ def _is_the_source(shown: list[tuple[int, int]], nasty: Nasty) -> None:
 
 def _seconds(shown: list[tuple[int, int]], encode: LadderEncode) -> float:
     return float(len(shown) / encode.spec.grid.fps)
+
+
+@pytest.mark.parametrize("left", [1, 2, 5])
+def test_resumed_where_few_pictures_are_left(
+    ffmpeg: FFmpeg, encode: MakeEncode, slow: Profile, tmp_path: Path, left: int
+) -> None:
+    """An encoder that gets one picture alone does not delay it, and says so in the initialisation segment."""
+    source = tmp_path / "short.mp4"
+    picture = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25")
+    run_ffmpeg(ffmpeg, *picture, "-frames:v", str(225 + left), "-c:v", "libx264", str(source))
+    whole = encode(source, slow, rungs=RUNGS, poster=False)
+    run_to_end(whole)
+    expected = {name: pictures_of(stream) for name, stream in streams(whole).items()}
+    inits = {state.name: (state.directory / "init.mp4").read_bytes() for state in video_of(whole)}
+    for state in video_of(whole):
+        leave(state.directory, 3)
+    again = encode(source, slow, rungs=RUNGS, poster=False)
+    run_to_end(again)
+    assert (again.state, again.error, again.notes) == ("done", None, [])
+    assert {state.name: (state.directory / "init.mp4").read_bytes() for state in video_of(again)} == inits
+    assert {name: pictures_of(stream) for name, stream in streams(again).items()} == expected
+    assert [run.resumed_from for run in again.runs if run.label == "video"] != [0]
+
+
+def pictures_of(stream: bytes) -> list[int]:
+    """The times of the pictures of a stream."""
+    with av.open(io.BytesIO(stream)) as container:
+        return [frame.pts or 0 for frame in container.decode(video=0)]

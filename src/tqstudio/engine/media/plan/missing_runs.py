@@ -10,6 +10,9 @@ from tqstudio.engine.media.plan.grid import Grid
 # When a run is killed, its renditions may differ by a fragment. Encoding that fragment again is cheaper than
 # another ffmpeg process that decodes the same seconds.
 _TOGETHER = 1
+# With fewer frames than it reorders, x264 writes another init.mp4 than the stored one: measured with 2 frames,
+# not with 5.
+_LEAST_FRAMES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,12 @@ def plan(grid: Grid, stored: Mapping[str, int], latest: int | None = None) -> li
 
     Args:
         stored: rendition → full fragments that are stored, contiguous from 0; largest first.
-        latest: start no run after this fragment; by default the last one of the grid's estimate.
+        latest: start no run after this fragment; by default the last one after which, by the grid's estimate,
+            there are enough frames.
     """
     # A run must start where at least one frame is left: without one, ffmpeg writes nothing and the end of the
     # source remains unknown.
-    bound = max(0, grid.fragment_count - 1 if latest is None else latest)
+    bound = max(0, (grid.total_frames - _LEAST_FRAMES) // grid.gop if latest is None else latest)
     starts = {name: min(fragments, bound) for name, fragments in stored.items()}
     points: list[int] = []
     for start in sorted(set(starts.values())):
