@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,16 +19,48 @@ from tqstudio.engine.media.ffmpeg.binary import locate
 from .conftest import MakeClip
 from .studio import Studio, published_marks
 
-Copy = Callable[[Path, str], Path]
+
+@dataclass(frozen=True)
+class Ladder:
+    """A ladder with DASH, the job that made it, and its source."""
+
+    studio: Studio
+    job: int
+    source: Path
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.studio.video_of(self.job)["generation"]["master"]).parent
+
+    @property
+    def own(self) -> Path:
+        """The folder of its current generation."""
+        return self.folder / self.named.decode()
+
+    @property
+    def named(self) -> bytes:
+        return b"v%d" % self.number
+
+    @property
+    def number(self) -> int:
+        return int(self.studio.video_of(self.job)["generation"]["number"])
+
+
+@pytest.fixture(scope="module")
+def lasting(one_for_all: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPathFactory) -> Ladder:
+    source = tmp_path_factory.mktemp("dash") / "dash.mp4"
+    shutil.copyfile(clip(seconds=12), source)
+    source.with_suffix(".de.srt").write_text("1\n00:00:05,500 --> 00:00:06,500\nTom & <b>Anna</b>\n")
+    job = one_for_all.add(source, overrides={"dash": "true"})
+    one_for_all.done(job)
+    return Ladder(one_for_all, job, source)
 
 
 @pytest.fixture
-def ladder(shared: Studio, clip: MakeClip, copy: Copy, request: pytest.FixtureRequest) -> tuple[Path, int]:
-    """The folder of a ladder with DASH, and its job."""
-    source = copy(clip(seconds=12), f"{request.node.name}.mp4")
-    source.with_suffix(".de.srt").write_text("1\n00:00:05,500 --> 00:00:06,500\nTom & <b>Anna</b>\n")
-    job = shared.add(source, overrides={"dash": "true"})
-    return Path(shared.done(job)["video_view"]["generation"]["master"]).parent, job
+def ladder(shared: Studio, lasting: Ladder) -> Ladder:
+    """The same for all tests; whatever they do to it, they leave it whole."""
+    assert shared is lasting.studio
+    return lasting
 
 
 def frames_of(mpd: Path, stream: str) -> int:
@@ -47,21 +81,20 @@ def frames_of(mpd: Path, stream: str) -> int:
     return sum(not line.startswith(b"#") for line in raw.stdout.splitlines())
 
 
-def test_ffmpeg_plays_all_of_it(ladder: tuple[Path, int]) -> None:
-    folder, _ = ladder
-    for mpd in (folder / "manifest.mpd", folder / "v1/manifest.mpd"):
+def test_ffmpeg_plays_all_of_it(ladder: Ladder) -> None:
+    for mpd in (ladder.folder / "manifest.mpd", ladder.own / "manifest.mpd"):
         assert [frames_of(mpd, f"0:v:{number}") for number in range(3)] == [300] * 3
         assert frames_of(mpd, "0:a:0") == pytest.approx(12 * 48000 / 1024, abs=2)
-    assert (folder / "v1/sub-de.vtt").read_text() == (
+    assert (ladder.own / "sub-de.vtt").read_text() == (
         "WEBVTT\n\n00:00:05.500 --> 00:00:06.500\nTom &amp; <b>Anna</b>\n\n"
     )
 
 
-def test_tiles_show_what_the_storyboard_shows(ladder: tuple[Path, int]) -> None:
-    folder, _ = ladder
+def test_tiles_show_what_the_storyboard_shows(ladder: Ladder) -> None:
+    own = ladder.own
     group = next(
         each
-        for each in ElementTree.parse(folder / "v1/manifest.mpd").getroot().iter()
+        for each in ElementTree.parse(own / "manifest.mpd").getroot().iter()
         if each.get("contentType") == "image"
     )
     [template], [shown] = group.findall("{*}SegmentTemplate"), group.findall("{*}Representation")
@@ -71,7 +104,7 @@ def test_tiles_show_what_the_storyboard_shows(ladder: tuple[Path, int]) -> None:
     size = int(shown.get("width", "")), int(shown.get("height", ""))
     sprite_s = int(template.get("duration", "")) / int(template.get("timescale", ""))
     cues = re.findall(
-        r"(\S+) --> \S+\n(\S+)#xywh=(\d+),(\d+),(\d+),(\d+)", (folder / "v1/storyboard.vtt").read_text()
+        r"(\S+) --> \S+\n(\S+)#xywh=(\d+),(\d+),(\d+),(\d+)", (own / "storyboard.vtt").read_text()
     )
     assert len(cues) == 12
     for begin, name, *place in cues:
@@ -80,18 +113,17 @@ def test_tiles_show_what_the_storyboard_shows(ladder: tuple[Path, int]) -> None:
         width, height = size[0] // columns, size[1] // rows
         assert template.get("media", "").replace("$Number%03d$", f"{sprite:03}") == name
         assert list(map(int, place)) == [number % columns * width, number // columns * height, width, height]
-        with av.open(str(folder / "v1" / name)) as container:
+        with av.open(str(own / name)) as container:
             picture = next(container.decode(video=0))
         assert (picture.width, picture.height) == size
 
 
-def test_the_key_is_changed_without_an_encode(shared: Studio, ladder: tuple[Path, int]) -> None:
-    folder, first = ladder
-    marks = published_marks(shared.job(first))
-    source = Path(shared.video_of(first)["path"])
-    assert shared.offer(source, overrides={"dash": "true"})[0]["decision"] == "cached"
-    for number, wanted in ((2, "false"), (3, "true")):
-        [offered] = shared.offer(source, overrides={"dash": wanted})
+def test_the_key_is_changed_without_an_encode(shared: Studio, ladder: Ladder) -> None:
+    folder, before = ladder.folder, ladder.number
+    marks = published_marks(shared.job(ladder.job))
+    assert shared.offer(ladder.source, overrides={"dash": "true"})[0]["decision"] == "cached"
+    for number, wanted in ((before + 1, "false"), (before + 2, "true")):
+        [offered] = shared.offer(ladder.source, overrides={"dash": wanted})
         assert (offered["decision"], offered["reason"]) == ("changed", "settings")
         done = shared.done(offered["job"])
         assert [attempt["argv"] for attempt in done["attempts_log"]] == [[]]
@@ -104,32 +136,30 @@ def test_the_key_is_changed_without_an_encode(shared: Studio, ladder: tuple[Path
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda folder: (folder / "manifest.mpd").unlink(),
-        lambda folder: (folder / "v1/manifest.mpd").unlink(),
-        lambda folder: (folder / "v1/sub-de.vtt").unlink(),
-        lambda folder: edit(folder / "manifest.mpd", b"v1/", b"v2/"),
-        lambda folder: both(folder, b' r="', b' r="1'),
-        lambda folder: both(folder, b'timescale="', b'timescale="1'),
-        lambda folder: both(folder, b'presentationTimeOffset="', b'presentationTimeOffset="1'),
-        lambda folder: both(folder, b' t="', b' t="x'),
-        lambda folder: both(folder, b'<Representation id="180p"', b'<Representation id="181p"'),
-        lambda folder: both(folder, b"</MPD>", b""),
-        lambda folder: (folder / "v1/storyboard.vtt").unlink(),
+        lambda ladder: (ladder.folder / "manifest.mpd").unlink(),
+        lambda ladder: (ladder.own / "manifest.mpd").unlink(),
+        lambda ladder: (ladder.own / "sub-de.vtt").unlink(),
+        lambda ladder: edit(ladder.folder / "manifest.mpd", b"%b/" % ladder.named, b"%b1/" % ladder.named),
+        lambda ladder: both(ladder, b' r="', b' r="1'),
+        lambda ladder: both(ladder, b'timescale="', b'timescale="1'),
+        lambda ladder: both(ladder, b'presentationTimeOffset="', b'presentationTimeOffset="1'),
+        lambda ladder: both(ladder, b' t="', b' t="x'),
+        lambda ladder: both(ladder, b'<Representation id="180p"', b'<Representation id="181p"'),
+        lambda ladder: both(ladder, b"</MPD>", b""),
+        lambda ladder: (ladder.own / "storyboard.vtt").unlink(),
     ],
     ids=["top", "own", "text", "other", "count", "scale", "offset", "number", "name", "half", "tiles"],
 )
-def test_harm_is_found_and_repaired(
-    shared: Studio, ladder: tuple[Path, int], harm: Callable[[Path], None]
-) -> None:
-    folder, job = ladder
-    assert verify_ladder(folder / "master.m3u8", every_byte=True).ok
-    harm(folder)
-    assert not verify_ladder(folder / "master.m3u8").ok
-    [offered] = shared.offer(Path(shared.video_of(job)["path"]), overrides={"dash": "true"})
+def test_harm_is_found_and_repaired(shared: Studio, ladder: Ladder, harm: Callable[[Ladder], None]) -> None:
+    master = ladder.folder / "master.m3u8"
+    assert verify_ladder(master, every_byte=True).ok
+    harm(ladder)
+    assert not verify_ladder(master).ok
+    [offered] = shared.offer(ladder.source, overrides={"dash": "true"})
     assert offered["decision"] == "changed"
     shared.done(offered["job"])
-    assert verify_ladder(folder / "master.m3u8", every_byte=True).ok
-    assert (folder / "manifest.mpd").exists()
+    assert verify_ladder(master, every_byte=True).ok
+    assert (ladder.folder / "manifest.mpd").exists()
 
 
 def edit(path: Path, old: bytes, new: bytes) -> None:
@@ -139,6 +169,6 @@ def edit(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(content.replace(old, new))
 
 
-def both(folder: Path, old: bytes, new: bytes) -> None:
-    for path in (folder / "manifest.mpd", folder / "v1/manifest.mpd"):
+def both(ladder: Ladder, old: bytes, new: bytes) -> None:
+    for path in (ladder.folder / "manifest.mpd", ladder.own / "manifest.mpd"):
         edit(path, old, new)
