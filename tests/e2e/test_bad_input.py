@@ -92,9 +92,9 @@ def _noise(folder: Path, _: Path) -> Path:
     [
         (_text, "NO_MEDIA"),
         pytest.param(_playlist, "NO_MEDIA", marks=pytest.mark.slow),
-        (_concat, "NO_MEDIA"),
+        pytest.param(_concat, "NO_MEDIA", marks=pytest.mark.slow),
         (_halved, "SOURCE_TRUNCATED"),
-        (_headless, "SOURCE_UNREADABLE"),
+        pytest.param(_headless, "SOURCE_UNREADABLE", marks=pytest.mark.slow),
         pytest.param(_noise, "NO_MEDIA", marks=pytest.mark.slow),
     ],
 )
@@ -309,6 +309,7 @@ def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     check_ladder(master, frames=300, fps=Fraction(25), names=("180p", "120p", "90p"))
 
 
+@pytest.mark.slow
 def test_a_disk_below_its_reserve_is_not_begun_to_fill(
     make_studio: MakeStudio, clip: MakeClip, copy, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     assert before <= published_marks(done)
 
 
+@pytest.mark.slow
 def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio(drain_s=50).up()
     with studio.paced(2):

@@ -61,6 +61,7 @@ def _whole(job: Any) -> None:
     check_ladder(master, frames=300, fps=Fraction(25), names=RUNGS)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker is killed", "A new worker resumes the job at the last finished fragment", area="resume"
 )

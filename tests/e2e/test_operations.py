@@ -71,6 +71,7 @@ def test_a_running_job_is_paused_and_resumes(shared: Studio, long: Path) -> None
     _whole(shared, job)
 
 
+@pytest.mark.slow
 def test_pausing_can_be_taken_back_and_asked_twice(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)

@@ -123,6 +123,7 @@ def _shown_to_children(studio: Studio) -> list[str]:
     return shown
 
 
+@pytest.mark.slow
 def test_the_password_is_shown_nowhere(
     on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_password_is_shown_nowhere(
     assert not [text for text in shown if PASSWORD in text]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "PostgreSQL crashes and is restarted while a worker encodes",
     "The encode continues; the job is done in its first attempt",
@@ -204,6 +206,7 @@ def _refused(studio: Studio) -> TqError | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Connections to PostgreSQL end again and again while jobs are claimed and finished",
     "Each transaction is repeated on a new connection; every job is done once, in its first attempt",

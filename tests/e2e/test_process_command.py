@@ -182,6 +182,7 @@ def test_a_changed_rung_is_made_again_alone(beside: Batch) -> None:
     assert _shape(beside())["summary"]["cached"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A published file is damaged", "Adding the source again encodes only what is damaged", area="publishing"
 )

@@ -285,6 +285,7 @@ def test_a_home_in_an_odd_place(ffmpeg: str, tmp_path: Path, clip: MakeClip, cop
     assert not studio.home.socket.exists()
 
 
+@pytest.mark.slow
 def test_two_homes_with_one_output_leave_each_other_alone(
     shared: Studio, brittle: Studio, clip: MakeClip, copy, tmp_path: Path
 ) -> None:

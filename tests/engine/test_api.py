@@ -395,7 +395,7 @@ def test_the_end_leaves_nothing(make_supervisor: MakeSupervisor) -> None:
     assert caught.value.code is ErrorCode.NO_SUPERVISOR
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_like_a_command(make_supervisor: MakeSupervisor, number: signal.Signals) -> None:
     live = make_supervisor().start()
     with socket.socket(socket.AF_UNIX) as idle:

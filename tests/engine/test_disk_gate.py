@@ -158,6 +158,7 @@ def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     assert two.claim(wait_s=30)["job"] == second
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The store of an interrupted job fills the disk", "It counts as its own; the job resumes", area="disks"
 )

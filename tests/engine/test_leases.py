@@ -498,6 +498,7 @@ def test_a_worker_that_hangs_can_be_taken_out(
         assert desk.worker().claim()["job"] == job["job"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_one_job_after_another_is_quarantined(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

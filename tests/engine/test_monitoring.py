@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,22 @@ BOUND_S = 2.0
 """What a hanging database may delay an answer."""
 
 
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSupervisor]:
+    """One for all tests that leave it ready, and without workers of theirs."""
+    with started(tmp_path_factory.mktemp("live")) as live:
+        yield live
+
+
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[LiveSupervisor]:
-    live = LiveSupervisor(tmp_path / "home", TQSTUDIO_LISTEN="127.0.0.1:0", TQSTUDIO_DRAIN_S="60")
+def own(tmp_path: Path) -> Iterator[LiveSupervisor]:
+    with started(tmp_path) as live:
+        yield live
+
+
+@contextmanager
+def started(root: Path) -> Iterator[LiveSupervisor]:
+    live = LiveSupervisor(root / "home", TQSTUDIO_LISTEN="127.0.0.1:0", TQSTUDIO_DRAIN_S="60")
     try:
         yield live.start()
     finally:
@@ -82,17 +96,17 @@ def test_ready_is_who_takes_jobs(live: LiveSupervisor) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_not_ready_while_it_drains(live: LiveSupervisor, tmp_path: Path) -> None:
-    becomes(live)
-    desk = Desk(live, tmp_path)
-    live.send(calls.worker_action("cpu-0", "disable"))
+def test_it_is_not_ready_while_it_drains(own: LiveSupervisor, tmp_path: Path) -> None:
+    becomes(own)
+    desk = Desk(own, tmp_path)
+    own.send(calls.worker_action("cpu-0", "disable"))
     worker, claimed = desk.running()
-    becomes(live)
-    live.send(calls.shutdown(drain=True))
-    becomes(live, "draining")
-    assert kinds(live.raw("GET", "/health")) == [], "it is healthy, and drains"
+    becomes(own)
+    own.send(calls.shutdown(drain=True))
+    becomes(own, "draining")
+    assert kinds(own.raw("GET", "/health")) == [], "it is healthy, and drains"
     worker.send(f"jobs/{claimed['job']}/fail", epoch=claimed["epoch"], code="NO_MEDIA", text="no")
-    assert live.ended() == 0
+    assert own.ended() == 0
 
 
 @pytest.mark.fault(
@@ -151,6 +165,7 @@ def test_without_a_token_only_health_is_answered(live: LiveSupervisor) -> None:
         assert ask(f"{path}?x=1")[0] == 400
         assert ask(path, Host="evil.example")[0] == 403
         assert ask(path, Origin="https://evil.example")[0] == 403
+    live.send(calls.resume_queue())
     assert ask("/metrics")[0] == ask("/openapi.json")[0] == 401
     for role, allowed in (("view", 200), ("admin", 200), ("worker", 403)):
         token = live.send(calls.create_token(f"of-{role}", role))["token"]
@@ -160,14 +175,14 @@ def test_without_a_token_only_health_is_answered(live: LiveSupervisor) -> None:
         assert ask("/health", Authorization=f"Bearer {token}")[0] == 200
 
 
-def test_labels_are_bounded_and_hold_no_names(live: LiveSupervisor, tmp_path: Path) -> None:
-    desk = Desk(live, tmp_path)
-    live.send(calls.worker_action("cpu-0", "disable"))
+def test_labels_are_bounded_and_hold_no_names(own: LiveSupervisor, tmp_path: Path) -> None:
+    desk = Desk(own, tmp_path)
+    own.send(calls.worker_action("cpu-0", "disable"))
     worker, claimed = desk.running()
     for code in ("Ada's secret film", "ENCODER_EXIT"):
         worker.send(f"jobs/{claimed['job']}/fail", epoch=claimed["epoch"], code=code[:40], text="no")
         worker, claimed = desk.running()
-    found = scrape(live)
+    found = scrape(own)
     assert found.value("failures_total", code="INTERNAL") == 1
     assert found.value("retry_attempts_total", code="ENCODER_EXIT") == 1
     assert found.value("concurrent_jobs") == found.value("jobs", status="in_progress") == 1
@@ -182,20 +197,20 @@ def test_labels_are_bounded_and_hold_no_names(live: LiveSupervisor, tmp_path: Pa
     assert found.value("disk_total_bytes", output="output") > found.value("disk_free_bytes", output="output")
     assert found.value("disk_reserve_bytes") == 1_000_000
     assert found.value("uptime_seconds") > 0
-    assert found.labels("build_info", "version") == {live.send(calls.status())["supervisor"]["version"]}
+    assert found.labels("build_info", "version") == {own.send(calls.status())["supervisor"]["version"]}
     for name in ("Ada", "clip-", str(tmp_path), worker.name):
         assert name not in found.text
 
 
-def test_refused_claims_and_heartbeats_are_counted(live: LiveSupervisor) -> None:
-    live.send(calls.worker_action("cpu-0", "disable"))
-    before = scrape(live)
-    worker = live.worker("twice").register()
+def test_refused_claims_and_heartbeats_are_counted(own: LiveSupervisor) -> None:
+    own.send(calls.worker_action("cpu-0", "disable"))
+    before = scrape(own)
+    worker = own.worker("twice").register()
     old, worker.instance = worker.instance, "a-newer-instance"
     worker.register()
     worker.send("heartbeat", jobs=[])
     assert worker.post("claim", instance=old, wait_s=0)[0] == 409
-    after = scrape(live)
+    after = scrape(own)
     assert after.value("acquire_conflicts_total") == before.value("acquire_conflicts_total") + 1
     assert after.value("heartbeats_total") > before.value("heartbeats_total")
 

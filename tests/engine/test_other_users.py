@@ -186,8 +186,8 @@ def test_a_home_of_another_user_is_refused(shared: Path) -> None:
         home.require_owner()
 
 
-def test_a_worker_is_not_sent_over_the_socket_which_ffmpeg_to_run(supervisor: LiveSupervisor) -> None:
-    worker = supervisor.worker("remote-0")
+def test_a_worker_is_not_sent_over_the_socket_which_ffmpeg_to_run(standing: LiveSupervisor) -> None:
+    worker = standing.worker("remote-0")
     answer = worker.send("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
     assert "ffmpeg" not in answer
 
@@ -195,12 +195,12 @@ def test_a_worker_is_not_sent_over_the_socket_which_ffmpeg_to_run(supervisor: Li
 @pytest.mark.parametrize(
     ("name", "owner", "mode"),
     [
-        (".", OTHER_UID, 0),
-        (".", 0, stat.S_IWOTH),
+        pytest.param(".", OTHER_UID, 0, marks=pytest.mark.slow),
+        pytest.param(".", 0, stat.S_IWOTH, marks=pytest.mark.slow),
         (".", 0, stat.S_IWGRP),
         ("config.toml", OTHER_UID, 0),
-        ("profiles", 0, stat.S_IWOTH),
-        ("tqstudio.db", 0, stat.S_IWGRP),
+        pytest.param("profiles", 0, stat.S_IWOTH, marks=pytest.mark.slow),
+        pytest.param("tqstudio.db", 0, stat.S_IWGRP, marks=pytest.mark.slow),
     ],
 )
 def test_a_supervisor_does_not_start_where_another_user_may_change_its_home(

@@ -226,9 +226,9 @@ CASES = [
     Case("h264.mp4", quick=True),
     Case("h264.mov"),
     Case("h264.m4v"),
-    Case("h264.mkv", quick=True),
+    Case("h264.mkv"),
     Case("h264.flv"),
-    Case("h264.ts", quick=True),
+    Case("h264.ts"),
     Case("h264.m2ts"),
     Case("h264.mts"),
     Case("h264.3gp"),
@@ -280,7 +280,6 @@ CASES = [
         "-pix_fmt",
         "yuv420p",
         sound=_OPUS,
-        quick=True,
     ),
     video(
         "vp9-444.webm",
@@ -307,7 +306,7 @@ CASES = [
     video("h263.3gp", "h263", "-q:v", "3", size="352x288", filters="setsar=12/11", shape=4 / 3),
     video("flv1.flv", "flv", "-q:v", "3", sound=("-c:a", "libmp3lame"), sound_rate=44100),
     video("theora.ogv", "libtheora", "-q:v", "8", sound=("-c:a", "libvorbis")),
-    video("prores.mov", "prores_ks", "-pix_fmt", "yuv422p10le", sound=_PCM, quick=True),
+    video("prores.mov", "prores_ks", "-pix_fmt", "yuv422p10le", sound=_PCM),
     video("prores-4444.mov", "prores_ks", "-profile:v", "4", "-pix_fmt", "yuv444p10le", sound=_PCM),
     video("dnxhr.mxf", "dnxhd", "-profile:v", "dnxhr_sq", "-pix_fmt", "yuv422p", sound=_PCM, filters=BT709),
     video("cineform.mov", "cfhd", "-pix_fmt", "yuv422p10le", sound=_PCM),
@@ -349,7 +348,6 @@ CASES = [
         _d10(50_000, 2_000_000),
         size="720x576",
         filters="pad=720:608:0:32:red,setdar=16/9,setfield=tff",
-        quick=True,
     ),
     Case(
         "imx-ntsc.mxf",
@@ -365,7 +363,7 @@ CASES = [
     video("full-range.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuvj420p"),
     video("rgb.mkv", "libx264rgb", "-preset", "ultrafast", "-qp", "10", "-pix_fmt", "bgr24"),
     video("grey.mp4", "libx264", "-preset", "ultrafast", "-pix_fmt", "gray", colours=0),
-    Case("bt709.mp4", (*X264, *_TAGS, *AAC), filters=BT709, quick=True),
+    Case("bt709.mp4", (*X264, *_TAGS, *AAC), filters=BT709),
     Case("bt709-hd.mp4", (*X264, *AAC), filters=BT709, size="1280x720", seconds=1.6),
     Case(
         "alpha.mov",
@@ -375,7 +373,7 @@ CASES = [
     ),
     # Sizes and shapes
     Case("odd.mkv", (*X264[:-1], "yuv444p", *AAC), size="321x181"),
-    Case("tall.mp4", size="180x320", shape=9 / 16, quick=True),
+    Case("tall.mp4", size="180x320", shape=9 / 16),
     Case("wide.mp4", size="640x160", shape=4),
     Case("square.mp4", size="240x240", shape=1),
     Case("anamorphic.mp4", size="240x180", filters="setsar=4/3"),
@@ -402,7 +400,6 @@ CASES = [
         remux=_copied(
             after=("-bsf:v", "h264_metadata=crop_left=40:crop_right=40:crop_top=20:crop_bottom=24")
         ),
-        quick=True,
     ),
     Case("mirrored.mp4", filters="hflip", remux=_copied("-display_hflip")),
     Case("upside-down.mp4", filters="vflip", remux=_copied("-display_vflip")),
@@ -435,7 +432,7 @@ CASES = [
         filters="select='lt(n\\,30)+not(mod(n\\,3))'",
         near=2,
     ),
-    Case("edit-list.mp4", remux=_copied("-ss", "0.52"), from_s=0.52, quick=True),
+    Case("edit-list.mp4", remux=_copied("-ss", "0.52"), from_s=0.52),
     Case(
         "edits.mp4",
         ("-c:v", "libx264", "-preset", "veryfast", "-bf", "3", "-pix_fmt", "yuv420p", *AAC),
@@ -454,7 +451,7 @@ CASES = [
         then=(*X264, *_AC3, "-ac", "6", *_LATE),
         sound_late_s=0.6,
     ),
-    Case("tags-change.ts", _AS_BT709, then=_AS_BT601, quick=True),
+    Case("tags-change.ts", _AS_BT709, then=_AS_BT601),
     Case("tagged-later.ts", (*X264, "-vf", BT709, *AAC), then=_AS_BT709, size="1280x720", seconds=1.6),
     Case("range-tagged-later.ts", then=(*X264, "-color_range", "tv", *AAC)),
     Case("tags-jump.ts", _AS_BT709, then=_AS_BT601, jump_s=100),
@@ -486,9 +483,7 @@ CASES = [
     Case("24.mkv", rate="24"),
     Case("29.97.mp4", rate="30000/1001", quick=True),
     # Its times in ms are halfway between two frames at 29.97, so that they would be rounded both ways.
-    Case(
-        "halfway.mkv", rate="30000/1001", remux=_copied("-itsoffset", "0.017", after=_AS_THEY_ARE), quick=True
-    ),
+    Case("halfway.mkv", rate="30000/1001", remux=_copied("-itsoffset", "0.017", after=_AS_THEY_ARE)),
     Case("50.mp4", rate="50"),
     Case("59.94.ts", rate="60000/1001"),
     Case("15.mp4", rate="15"),
@@ -516,7 +511,7 @@ CASES = [
     audio("adpcm.avi", "adpcm_ima_wav", "-bf", "0"),
     audio("alaw.mov", "pcm_alaw", sounds=("mono",), sound_rate=8000),
     audio("mono.mp4", "aac", sounds=("mono",)),
-    audio("5.1.mkv", "ac3", sounds=("5.1",), quick=True),
+    audio("5.1.mkv", "ac3", sounds=("5.1",)),
     audio("7.1.mov", "pcm_s16le", sounds=("7.1",)),
     audio("quad.mkv", "flac", sounds=("quad",)),
     audio("96k.mkv", "flac", sound_rate=96000),
