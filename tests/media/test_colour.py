@@ -218,9 +218,21 @@ SOURCES = {
         SATURATED,
     ),
 }
+QUICK = (
+    "rgb-png.mov",
+    "grey-limited.mp4",
+    "vp9-full.webm",
+    "motion.avi",
+    "ntsc.mp4",
+    "odd.mkv",
+    "hd.mp4",
+    "sd-in-709.mp4",
+)
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SOURCES]
+)
 def test_colours_of_sdr_are_those_of_the_source(
     make: Make, encode: MakeEncode, tmp_path: Path, name: str
 ) -> None:

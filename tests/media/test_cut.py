@@ -54,8 +54,8 @@ def test_half_a_file_without_a_length_of_its_own_is_known(
     [
         ("clip.avi", ("mpeg4", "mp3")),
         ("clip.mkv", ("libx264", "aac")),
-        ("clip.flv", ("libx264", "aac")),
-        ("clip.mxf", ("mpeg2video", "pcm_s16le")),
+        pytest.param("clip.flv", ("libx264", "aac"), marks=pytest.mark.slow),
+        pytest.param("clip.mxf", ("mpeg2video", "pcm_s16le"), marks=pytest.mark.slow),
     ],
 )
 def test_half_a_file_that_declares_its_length_lacks_the_rest(

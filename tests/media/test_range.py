@@ -208,9 +208,12 @@ _RECIPES: dict[str, Callable[[Run, str, str], None]] = {
 }
 
 NAMES = [name for name in _RECIPES if name.startswith(("late", "reordered"))]
+QUICK = ("late78.ts", "late.mpg", "late-fragments.mp4", "late-sound.ts", "late-picture.mkv", "reordered.avi")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_pictures_and_sound_keep_their_times(
     name: str, clips: Callable[[str], Path], encode: MakeEncode
 ) -> None:
@@ -238,7 +241,15 @@ def test_pictures_and_sound_keep_their_times(
     assert made.audio[1] == pytest.approx(made.video[1], abs=0.08)
 
 
-@pytest.mark.parametrize("name", ["half-rate.ts", "lost-sound.mkv", "dropped.avi", "slow.mp4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "half-rate.ts",
+        "lost-sound.mkv",
+        pytest.param("dropped.avi", marks=pytest.mark.slow),
+        pytest.param("slow.mp4", marks=pytest.mark.slow),
+    ],
+)
 def test_every_picture_is_shown_and_every_beep_heard_at_its_time(
     name: str, clips: Callable[[str], Path], encode: MakeEncode
 ) -> None:

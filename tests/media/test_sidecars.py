@@ -145,11 +145,11 @@ def made_with(encode: MakeEncode, source: Path, profile: Profile) -> LadderEncod
     [
         ("film.ru.srt", "cp1251", RUSSIAN),
         ("film.srt", "koi8-r", RUSSIAN),
-        ("film.fr.srt", "latin-1", FRENCH),
-        ("film.srt", "latin-1", FRENCH),
+        pytest.param("film.fr.srt", "latin-1", FRENCH, marks=pytest.mark.slow),
+        pytest.param("film.srt", "latin-1", FRENCH, marks=pytest.mark.slow),
         ("film.srt", "utf-16", RUSSIAN),
-        ("film.srt", "utf-16-be", FRENCH),
-        ("film.srt", "utf-8-sig", RUSSIAN),
+        pytest.param("film.srt", "utf-16-be", FRENCH, marks=pytest.mark.slow),
+        pytest.param("film.srt", "utf-8-sig", RUSSIAN, marks=pytest.mark.slow),
         ("film.srt", "utf-8", "I ♥ you"),
     ],
 )

@@ -68,7 +68,12 @@ def edges(pictures: list[Shown]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("size", "tile"), [("320x180", (160, 90)), ("192x320", (90, 150)), ("100x100", (90, 90))]
+    ("size", "tile"),
+    [
+        ("320x180", (160, 90)),
+        pytest.param("192x320", (90, 150), marks=pytest.mark.slow),
+        pytest.param("100x100", (90, 90), marks=pytest.mark.slow),
+    ],
 )
 def test_each_picture_is_that_of_the_source_at_its_time(
     clip: MakeClip, encode: MakeEncode, size: str, tile: tuple[int, int]
@@ -96,7 +101,7 @@ def test_times_count_from_the_start_of_the_published_video(
     assert edges(found)[-1] == pytest.approx(6.48, abs=0.001)
 
 
-@pytest.mark.parametrize("codec", ["hevc", "av1"])
+@pytest.mark.parametrize("codec", ["hevc", pytest.param("av1", marks=pytest.mark.slow)])
 def test_pictures_of_other_codecs(clip: MakeClip, encode: MakeEncode, small: Profile, codec: str) -> None:
     source = clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48)
     ten_bits = replace(

@@ -121,7 +121,11 @@ def test_pictures_that_are_shown_much_later_than_decoded_are_no_damage(
     assert _probed(path).damage == ()
 
 
-@pytest.mark.parametrize("between", [b"", bytes(4), b"G\0\0" * 777], ids=["ts", "m2ts", "garbage"])
+@pytest.mark.parametrize(
+    "between",
+    [b"", bytes(4), pytest.param(b"G\0\0" * 777, marks=pytest.mark.slow)],
+    ids=["ts", "m2ts", "garbage"],
+)
 def test_a_stream_that_changes_its_codec_is_noticed(ffmpeg: FFmpeg, tmp_path: Path, between: bytes) -> None:
     """Also where packets have times between them, or garbage is among them; its tables are long."""
     path = tmp_path / "changes.ts"

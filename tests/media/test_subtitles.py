@@ -83,7 +83,13 @@ def cues_of(state: RenditionState) -> list[Cue]:
 
 @pytest.mark.parametrize(
     ("name", "codec"),
-    [("a.mkv", "srt"), ("a.mkv", "ass"), ("a.mkv", "webvtt"), ("a.mp4", "mov_text"), ("a.mkv", "text")],
+    [
+        ("a.mkv", "srt"),
+        ("a.mkv", "ass"),
+        pytest.param("a.mkv", "webvtt", marks=pytest.mark.slow),
+        ("a.mp4", "mov_text"),
+        pytest.param("a.mkv", "text", marks=pytest.mark.slow),
+    ],
 )
 def test_text_of_every_codec_is_shown_at_its_time(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path, name: str, codec: str

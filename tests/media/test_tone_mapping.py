@@ -179,7 +179,13 @@ CHARTS: dict[str, tuple[list[Triple], str, float, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if "ramp" in name or "bars" in name else [])
+        for name in CHARTS
+    ],
+)
 def test_what_is_published_is_what_the_formulas_give(
     encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, name: str
 ) -> None:
