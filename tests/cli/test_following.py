@@ -25,8 +25,20 @@ MANY = 2_500
 WAIT_S = 60
 
 
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSupervisor]:
+    """One for all tests that leave it running; its worker takes no jobs."""
+    live = LiveSupervisor(tmp_path_factory.mktemp("live") / "home")
+    try:
+        live.start()
+        live.send(calls.worker_action("cpu-0", "disable"))
+        yield live
+    finally:
+        live.clear_away()
+
+
 @pytest.fixture
-def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
+def own(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     live = make_supervisor().start()
     live.send(calls.worker_action("cpu-0", "disable"))
     return live
@@ -56,17 +68,17 @@ def printed(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_path: Path) -> None:
-    shell, number = Program(live.home.root), job(live, tmp_path)
+def test_one_action_on_thousands_is_followed_whole(own: LiveSupervisor, tmp_path: Path) -> None:
+    shell, number = Program(own.home.root), job(own, tmp_path)
     with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:
         (first,) = printed(process.stdout, 1)
-        last = change(live, number, MANY)
+        last = change(own, number, MANY)
         assert [event["seq"] for event in printed(process.stdout, last)] == list(
             range(first["seq"] + 1, last + 1)
         )
         # It ends with its supervisor, and not before.
         assert process.poll() is None
-        live.stop()
+        own.stop()
         assert process.wait(WAIT_S) == 0
         assert process.stderr is not None
         assert b"the supervisor has stopped" in process.stderr.read()

@@ -371,6 +371,7 @@ def test_it_ends_when_its_token_is_revoked(studio: Studio, far: Far) -> None:
     assert far.process.wait(timeout=60) == 4
 
 
+@pytest.mark.slow
 def test_two_cannot_share_a_work_folder(studio: Studio, far: Far) -> None:
     far.start()
     until(lambda: studio.worker(far.name)["status"] == "idle")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -53,6 +55,7 @@ def test_marks_die_with_their_jobs(studio: Studio, held: Held, terminal: Termina
     assert "marked" not in terminal.text()
 
 
+@pytest.mark.slow
 def test_a_hidden_mark_is_known_to_hold_work(
     studio: Studio, copy: Callable[..., Path], clip: MakeClip, terminal: Terminal
 ) -> None:
@@ -109,6 +112,7 @@ def test_a_key_on_many_jobs_asks(studio: Studio, held: Held, terminal: Terminal)
     until(lambda: len(done_to(studio, jobs)) == 21, "all are changed")
 
 
+@pytest.mark.slow
 def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: Terminal) -> None:
     jobs = held(21)
     terminal.shows("21 jobs", "clip-0")

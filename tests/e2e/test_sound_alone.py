@@ -202,6 +202,7 @@ def test_a_book_in_two_languages_has_both_in_each_quality(
     assert not (master.parent / "v3" / f"audio-fr-{names[0]}").exists()
 
 
+@pytest.mark.slow
 def test_a_drop_folder_takes_sound_by_its_rule(
     make_studio: MakeStudio, podcast: Path, ffmpeg: str, tmp_path: Path
 ) -> None:

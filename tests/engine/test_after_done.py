@@ -134,7 +134,7 @@ class House:
         return [path for path in found if path.read_bytes() == CONTENT]
 
 
-@pytest.fixture(params=["same", "other"])
+@pytest.fixture(params=[pytest.param("same", marks=pytest.mark.slow), "other"])
 def done_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A folder on the file system of the drop folder, or on another one."""
     if request.param == "same":

@@ -132,11 +132,11 @@ def test_list_and_test_by_command(
             assert "s3cret" not in str(process.environ()) + str(process.cmdline())
 
 
-def test_without_a_channel_there_is_nothing_to_test(supervisor: LiveSupervisor) -> None:
-    refused = supervisor("alert", "test")
+def test_without_a_channel_there_is_nothing_to_test(standing: LiveSupervisor) -> None:
+    refused = standing("alert", "test")
     assert refused.code == 4
     assert "no channel for alerts" in refused.err
-    assert supervisor.send(calls.alerts()) == {"alerts": []}
+    assert standing.send(calls.alerts()) == {"alerts": []}
 
 
 def test_a_wrong_setting_is_named_at_the_start(make_supervisor: MakeSupervisor) -> None:

@@ -111,10 +111,10 @@ def test_the_level_changes_while_it_runs(make_supervisor: MakeSupervisor) -> Non
     assert logged().count("path=/v1/workers") == 1, "the second request was not logged"
 
 
-def test_an_unknown_level_is_refused(supervisor: LiveSupervisor) -> None:
-    assert supervisor("log-level", "loud").code == 2
-    assert supervisor("up", "--log-level", "loud").code == 2
-    status, answer = supervisor.raw("PUT", "/v1/log-level", {"level": "loud"})
+def test_an_unknown_level_is_refused(standing: LiveSupervisor) -> None:
+    assert standing("log-level", "loud").code == 2
+    assert standing("up", "--log-level", "loud").code == 2
+    status, answer = standing.raw("PUT", "/v1/log-level", {"level": "loud"})
     assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
 
 

@@ -195,7 +195,7 @@ class House:
             assert f"v{current}/" in (folder / "master.m3u8").read_text()
 
 
-@pytest.fixture(params=[False, True], ids=["hls", "dash"])
+@pytest.fixture(params=[pytest.param(False, id="hls"), pytest.param(True, id="dash", marks=pytest.mark.slow)])
 def house(tmp_path: Path, make_supervisor: MakeSupervisor, request: pytest.FixtureRequest) -> House:
     return House(tmp_path / "home", make_supervisor, dash=request.param)
 

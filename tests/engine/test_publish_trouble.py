@@ -193,6 +193,7 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
         assert desk.plays(1)
 
 
+@pytest.mark.slow
 def test_finished_qualities_are_forgotten_where_that_is_requested(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
