@@ -105,7 +105,14 @@ def test_what_one_attempt_finished_no_other_makes_again(
     "ffmpeg is dead within 2 s, finished fragments are stored",
     area="resume",
 )
-@pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown", "lost"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "cancel",
+        "lost",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("pause", "restart", "shutdown")),
+    ],
+)
 def test_ffmpeg_is_dead_once_the_pipeline_stops(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, slow: Profile, reason: str
 ) -> None:
@@ -188,6 +195,7 @@ def test_a_paused_job_resumes_at_the_segment(
         assert progress == sorted(progress)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
 )

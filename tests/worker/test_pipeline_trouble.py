@@ -317,6 +317,7 @@ def test_a_profile_for_the_cpu_uses_no_gpu(
     assert not report.seen[-1].warnings
 
 
+@pytest.mark.slow
 def test_a_stopped_ffmpeg_is_a_stall(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
 ) -> None:
