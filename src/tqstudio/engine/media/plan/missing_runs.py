@@ -10,8 +10,8 @@ from tqstudio.engine.media.plan.grid import Grid
 # When a run is killed, its renditions may differ by a fragment. Encoding that fragment again is cheaper than
 # another ffmpeg process that decodes the same seconds.
 _TOGETHER = 1
-# With fewer frames than it reorders, x264 writes another init.mp4 than the stored one: measured with 2 frames,
-# not with 5.
+# With fewer frames than it reorders, x264 writes another init.mp4 than the stored one: measured with 2
+# frames, not with 5.
 _LEAST_FRAMES = 16
 
 
