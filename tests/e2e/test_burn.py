@@ -43,6 +43,7 @@ def lit(index: Path) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_the_subtitles_of_a_language_are_in_every_quality(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ PARTS = ";FFMETADATA1\n" + "".join(
 )
 
 
+@pytest.mark.slow
 def test_chapters_stay_in_every_generation(
     shared: Studio, clip: MakeClip, ffmpeg: str, tmp_path: Path
 ) -> None:

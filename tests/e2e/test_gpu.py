@@ -57,6 +57,7 @@ def _with(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, script: str) -> 
     return make_studio(gpu="true", real_ffmpeg=wrapper)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
 ) -> None:

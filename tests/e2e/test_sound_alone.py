@@ -157,6 +157,7 @@ def groups_of(master: Path) -> dict[str, list[tuple[str, str, str, set[int]]]]:
     }
 
 
+@pytest.mark.slow
 def test_a_book_in_two_languages_has_both_in_each_quality(
     shared: Studio, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def _seconds(times: str) -> float:
     return sum(int(minutes) * 60 + float(seconds) for minutes, seconds in parts)
 
 
+@pytest.mark.slow
 def test_attempts_and_sums(
     make_studio: MakeStudio, clip: MakeClip, copy, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tqstudio.engine.media.check.ladder import verify_ladder
 
 from .conftest import MakeClip
@@ -17,6 +19,7 @@ def storyboard_of(generation: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in generation.glob("storyboard*")}
 
 
+@pytest.mark.slow
 def test_it_is_kept_dropped_and_made_again(shared: Studio, clip: MakeClip, copy: Copy) -> None:
     source = copy(clip(seconds=2), "board.mp4")
     source.with_suffix(".srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nhello\n")
@@ -42,6 +45,7 @@ def test_it_is_kept_dropped_and_made_again(shared: Studio, clip: MakeClip, copy:
     assert verified.code == 0, verified.out
 
 
+@pytest.mark.slow
 def test_verify_looks_at_it(shared: Studio, clip: MakeClip, copy: Copy) -> None:
     job = shared.add(copy(clip(seconds=2), "harmed.mp4"))
     shared.done(job)

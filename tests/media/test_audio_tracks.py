@@ -305,6 +305,7 @@ def test_sound_of_any_codec_and_layout_is_heard(
     assert all(sound.loud(channel, 1000, 2.0) for channel in range(len(sound.samples)))
 
 
+@pytest.mark.slow
 def test_a_track_that_fails_costs_no_other(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_every_picture_is_made_once(
     assert [number for _, number in pictures(video(made))] == list(range(90))
 
 
+@pytest.mark.slow
 def test_a_recording_that_grows_has_its_largest_size(
     run: Callable[..., None], encode: MakeEncode, tmp_path: Path
 ) -> None:

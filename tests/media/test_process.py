@@ -43,6 +43,7 @@ def test_progress_log_and_exit_status(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     assert run.poll() == 0
 
 
+@pytest.mark.slow
 def test_what_it_used_is_what_the_kernel_counted(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     source = ("-f", "lavfi", "-i", "testsrc2=s=1280x720:d=4", "-c:v", "libx264", "-f", "null", "-")
