@@ -1020,7 +1020,7 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     rendition |= {"segments_done": 2, "segments_total": 10}
     resumed = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
     answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **resumed)
-    assert answer == {"control": "none", "made": []}
+    assert answer == {"control": "none", "divided": False}
     row = desk.show(job["job"])
     assert (row["word"], row["step"], row["progress"], row["speed"]) == ("running", "transcode", 40, 2)
     assert (row["renditions"][0]["segments_done"], row["renditions"][0]["progress"]) == (2, 40)

@@ -10,18 +10,20 @@ import pytest
 from harness import Worker
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.ranges import Range, Ranges, cut, without
+from tqstudio.engine.live.ranges import Range, Ranges, cut, joined, without
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.lifecycle import Control
 from tqstudio.protocol import calls
-from tqstudio.protocol.requests import Division
+from tqstudio.protocol.requests import Division, RangeAbility
 
 from .conftest import Desk
 from .test_api import error_of, report
 
 OWNER = Token(1, 1, "its own")
 KEYS = {"720p": "one", "360p": "two"}
+OFFERED: dict[str, Any] = {"segment_s": 6, "encoder": "libx264", "build": "a build"}
+ABILITY = RangeAbility(build="a build", encoders=["libx264", "libx265"])
 
 
 class Machine:
@@ -37,12 +39,12 @@ class Machine:
         self.ranges = Ranges(self.board, enabled=enabled, lease_us=60_000_000)
 
     def offer(self, *missing: tuple[int, int], owner: Token = OWNER, **streams: str) -> Machine:
-        offered = Division(missing=list(missing), segment_s=6, streams=streams or KEYS)
+        offered = Division(missing=list(missing), streams=streams or KEYS, **OFFERED)
         self.ranges.offer(owner, offered)
         return self
 
     def assign(self, instance: str) -> Range | None:
-        return self.ranges.assign(instance, f"worker {instance}")
+        return self.ranges.assign(instance, f"worker {instance}", "cpu", ABILITY)
 
     def assigned(self, instance: str) -> tuple[int, int]:
         found = self.assign(instance)
@@ -147,7 +149,9 @@ def test_what_was_not_made_is_assigned_to_another() -> None:
     machine.end(machine.assign("a"), "ENCODER_EXIT: it exits")
     assert machine.assign("a") is None, "it could not make it"
     assert machine.assigned("b") == (17, 20)
-    assert machine.offer((0, 20), a="another").assigned("a") == (17, 20), "others it may"
+    machine.now_s = 61
+    assert machine.assigned("a") == (17, 20), "perhaps it can now"
+    assert machine.offer((0, 20), a="another").assigned("c") == (17, 20)
 
 
 def test_a_range_ends_without_heartbeats() -> None:
@@ -179,7 +183,7 @@ def test_a_range_ends_with_the_encode(why: str) -> None:
         case "other streams":
             machine.offer((0, 20), **{"480p": "three"})
         case "nothing left":
-            machine.ranges.offer(OWNER, Division(missing=[], segment_s=6, streams=KEYS))
+            machine.ranges.offer(OWNER, Division(missing=[], streams=KEYS, **OFFERED))
         case "off":
             machine.ranges.offer(OWNER, None)
     assert not machine.ranges.is_live(part.token)
@@ -194,7 +198,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def claim(worker: Worker) -> Any:
-    return worker.send("claim", wait_s=0, ranges=True)["job"]
+    return worker.send("claim", wait_s=0, ranges=ABILITY.model_dump())["job"]
 
 
 def beat(worker: Worker, claimed: Any) -> Any:
@@ -204,7 +208,7 @@ def beat(worker: Worker, claimed: Any) -> Any:
 
 def divided(desk: Desk) -> tuple[Worker, Any]:
     owner, job = desk.running()
-    report(owner, job, 1.0, speed=0.6, division={"missing": [[0, 20]], "segment_s": 6, "streams": KEYS})
+    report(owner, job, 1.0, speed=0.6, division={"missing": [[0, 20]], "streams": KEYS, **OFFERED})
     return owner, job
 
 
@@ -294,7 +298,7 @@ def test_a_pause_ends_the_range_at_its_next_report(desk: Desk) -> None:
 )
 def test_what_is_no_division_is_refused(desk: Desk, wrong: dict[str, Any]) -> None:
     owner, job = desk.running()
-    division = {"missing": [[0, 20]], "segment_s": 6, "streams": KEYS} | wrong
+    division = {"missing": [[0, 20]], "streams": KEYS, **OFFERED} | wrong
     body = {"epoch": job["epoch"], "step": "transcode", "progress": 0, "division": division}
     status, _ = owner.post(f"jobs/{job['job']}/progress", instance=owner.instance, **body)
     assert status in (400, 422)
@@ -313,7 +317,7 @@ def test_a_finished_range_is_not_missing_before_the_worker_of_the_job_has_found_
     assert machine.ranges.view(1) is None, "no other worker works on it"
     part = machine.assign("a")
     assert part is not None
-    machine.ranges.progress(part.token, 2)
+    machine.ranges.progress(part.token, 2, 0.0)
     assert machine.ranges.view(1) == {
         "renditions": ["360p", "720p"],
         "missing": [(2, 19)],
@@ -329,4 +333,71 @@ def test_a_finished_range_is_not_missing_before_the_worker_of_the_job_has_found_
 
 @pytest.mark.parametrize(("end", "step"), [(17, "seg 16"), (18, "seg 16–17"), (1201, "seg 16–1200")])
 def test_a_worker_names_the_segments_it_makes(end: int, step: str) -> None:
-    assert Range(OWNER, "cpu-1", 16, end, {}, 0, 1).shown_step == step
+    assert Range(OWNER, "cpu-1", "cpu", 16, end, {}, 0, 1).shown_step == step
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"build": "another"}, {"encoders": ["h264_nvenc"]}, {"encoders": []}],
+)
+def test_workers_that_encode_otherwise_get_no_range(other: dict[str, Any]) -> None:
+    machine = Machine().offer((0, 20))
+    ability = ABILITY.model_copy(update=other)
+    assert machine.ranges.assign("a", "worker a", "gpu", ability) is None
+    assert machine.ranges.helping_gpus() == 0
+
+
+def test_a_gpu_that_helps_counts_as_soon_free() -> None:
+    machine = Machine().offer((0, 20))
+    assert machine.ranges.assign("a", "gpu-0", "gpu", ABILITY) is not None
+    assert machine.ranges.helping_gpus() == 1
+    machine.ranges.forget_worker("gpu-0")
+    assert machine.ranges.helping_gpus() == 0
+
+
+def test_a_range_of_other_streams_is_not_counted() -> None:
+    machine = Machine().offer((0, 20))
+    part = machine.assign("a")
+    machine.offer((0, 20), **{"480p": "three"})
+    machine.end(part)
+    assert machine.assigned("b") == (17, 20)
+
+
+def test_a_blocked_worker_is_found_also_after_its_range() -> None:
+    machine = Machine().offer((0, 20))
+    part = machine.assign("a")
+    assert part is not None
+    machine.ranges.progress(part.token, 0, 6.0)
+    assert machine.ranges.blocked(120.0, 5.0) == []
+    machine.board.end(1)
+    assert machine.ranges.blocked(120.0, 5.0) == ["worker a"]
+    assert machine.assign("b") is None
+    assert machine.ranges.blocked(120.0, 5.0) == ["worker a"], "it has not noticed yet"
+    machine.ranges.progress(part.token, 0, 0.0)
+    assert machine.ranges.blocked(120.0, 5.0) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("720p/one/seg_00017.m4s", True),
+        ("720p/one/seg_00016.m4s", False),
+        ("720p/one/seg_00020.m4s", False),
+        ("720p/two/seg_00017.m4s", False),
+        ("480p/one/seg_00017.m4s", False),
+        ("720p/one/init.mp4", True),
+        ("720p/one/complete.json", False),
+        ("720p/one/fragments/frag_00051.m4s", True),
+        ("720p/one/other/frag_00051.m4s", False),
+        ("poster.jpg", False),
+    ],
+)
+def test_a_range_includes_its_segments(path: str, *, allowed: bool) -> None:
+    machine = Machine().offer((0, 20))
+    part = machine.assign("a")
+    assert part is not None
+    assert machine.ranges.includes(part.token, path.split("/")) is allowed
+
+
+def test_adjoining_ranges_are_one() -> None:
+    assert joined([(8, 9), (0, 3), (3, 5), (4, 6)]) == [(0, 6), (8, 9)]

@@ -17,6 +17,8 @@ from tqstudio.paths import encode
 from tqstudio.protocol import calls, content_digest
 
 _INSTANCE = "instance-of-a-test"
+_ENCODED = {"encoder": "libx264", "build": "a build"}
+_ABILITY = {"encoders": ["libx264"], "build": "a build"}
 
 
 class Lease:
@@ -28,7 +30,9 @@ class Lease:
         self.port = int(str(live.send(calls.status())["supervisor"]["listen"]).rpartition(":")[2])
         message = {"instance": _INSTANCE}
         self.json("POST", "/v1/worker/register", {**message, "pid": 1, "pid_started": 1.0})
-        self.claimed = self.json("POST", "/v1/worker/claim", {**message, "wait_s": 5, "ranges": True})["job"]
+        self.claimed = self.json("POST", "/v1/worker/claim", {**message, "wait_s": 5, "ranges": _ABILITY})[
+            "job"
+        ]
         self.epoch, self.instance = self.claimed["epoch"], _INSTANCE
 
     def ask(
@@ -60,7 +64,7 @@ class Lease:
             return status, json.loads(content)["error"]["code"].encode()
         assert (
             method != "GET"
-            or what == "inputs"
+            or what in ("inputs", "store/names")
             or answered[content_digest.HEADER] == content_digest.of(content)
         )
         return status, content
@@ -213,7 +217,7 @@ def test_a_link_beside_the_source_is_not_followed(lease: Lease) -> None:
 def part(lease: Lease) -> Iterator[Lease]:
     """Another worker, with a range of the same job."""
     report = {"instance": _INSTANCE, "epoch": lease.epoch, "step": "transcode", "progress": 1, "speed": 1}
-    division = {"missing": [[0, 20]], "segment_s": 6, "streams": {"720p": "key"}}
+    division = {"missing": [[0, 20]], "segment_s": 6, "streams": {"720p": "key"}} | _ENCODED
     path = f"/v1/worker/jobs/{lease.claimed['job']}/progress"
     lease.json("POST", path, report | {"division": division})
     other = Lease(lease.live, "helper", lease.source)
@@ -232,6 +236,33 @@ def test_a_range_adds_segments_and_replaces_none(lease: Lease, part: Lease, out:
     stored = _stored(out)
     assert (stored["720p/key/seg_00017.m4s"], stored["720p/key/seg_00018.m4s"]) == (b"first", b"another")
     assert not [path for path in stored if path.startswith("720p") and ".part" in path]
+
+
+def test_a_range_has_the_headers_of_the_worker_of_the_job(lease: Lease, part: Lease, out: Path) -> None:
+    """With others, its segments would be joined with those of another encode."""
+    assert part.put("720p/key/init.mp4", b"early") == (400, b"OUTPUT_INVALID")
+    assert lease.put("720p/key/init.mp4", b"headers")[0] == 204
+    assert part.put("720p/key/init.mp4", b"others") == (400, b"OUTPUT_INVALID")
+    assert part.put("720p/key/init.mp4", b"headers")[0] == 204
+    assert _stored(out)["720p/key/init.mp4"] == b"headers"
+
+
+def test_two_that_send_one_segment_disturb_each_other_not(lease: Lease, part: Lease, out: Path) -> None:
+    path, content = "720p/key/seg_00019.m4s", b"the first half, the second half"
+    for offset in (0, 15):
+        for each in (lease, part):
+            piece = content[offset : offset + 15] if not offset else content[offset:]
+            sent = each.put(path, piece, offset=offset, size=len(content), whole=content)
+            assert sent[0] == 204
+    assert _stored(out)[path] == content
+
+
+def test_the_worker_of_the_job_sees_what_others_have_stored(lease: Lease, part: Lease) -> None:
+    assert part.put("720p/key/seg_00018.m4s", b"another")[0] == 204
+    assert lease.put("720p/key/fragments/frag_00001.m4s", b"x")[0] == 204
+    names = json.loads(lease.files("GET", "store/names")[1])["names"]
+    assert "720p/key/seg_00018.m4s" in names
+    assert all(name.rpartition("/")[2].startswith("seg_") for name in names)
 
 
 def test_a_range_removes_fragments_only(lease: Lease, part: Lease, out: Path) -> None:

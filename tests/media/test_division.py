@@ -18,10 +18,11 @@ from tqstudio.engine.media.segments.collector import InitDiffersError
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
-from .conftest import MakeEncode, run_to_end
+from .conftest import MakeEncode, leave, run_to_end
 from .corpus import CORPUS, Corpus, Nasty, pictures
 from .test_resume import RUNGS, streams, video_of
 
+BeginEncode = Callable[[Path], LadderEncode]
 _SEEKABLE = [one for one in CORPUS if not one.linear]
 
 
@@ -33,6 +34,23 @@ def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 @pytest.fixture
 def slow(small: Profile) -> Profile:
     return replace(small, preset="slow", segment_s=3, gop_s=1)
+
+
+@pytest.fixture
+def begun_encode(encode: MakeEncode, slow: Profile) -> BeginEncode:
+    """Makes an encode of which nothing is stored but the headers, with which others compare theirs."""
+
+    def make_one(source: Path) -> LadderEncode:
+        first = encode(source, slow, rungs=RUNGS, poster=False)
+        run_to_end(
+            first, until=lambda: all(SegmentStore(s.directory).init_path.exists() for s in video_of(first))
+        )
+        first.kill()
+        for state in video_of(first):
+            leave(state.directory, 0)
+        return encode(source, slow, rungs=RUNGS, poster=False)
+
+    return make_one
 
 
 def keys_of(encode: LadderEncode) -> dict[str, str]:
@@ -72,7 +90,7 @@ def stored(encode: LadderEncode) -> dict[str, list[int]]:
     ],
 )
 def test_ranges_of_others_between_its_own(
-    corpus: Corpus, encode: MakeEncode, slow: Profile, nasty: Nasty, tmp_path: Path
+    corpus: Corpus, encode: MakeEncode, slow: Profile, begun_encode: BeginEncode, nasty: Nasty, tmp_path: Path
 ) -> None:
     """Two are made before the encode comes there, one of them is broken off."""
     source = corpus.source(nasty)
@@ -83,7 +101,7 @@ def test_ranges_of_others_between_its_own(
     last = whole.spec.grid.segment_count - 1
     assert last >= 4
 
-    own = encode(source, slow, rungs=RUNGS, poster=False)
+    own = begun_encode(source)
     make(part_of(own, tmp_path / "range", 3, last))
     assert stored(own) == {name: [*range(3, last)] for name in ("90p", "54p")}
     broken = part_of(own, tmp_path / "broken", 1, 3)
@@ -95,10 +113,8 @@ def test_ranges_of_others_between_its_own(
     assert set(begun(own)) <= {0, 2, last - 1, last}, "a run begins where segments are missing"
 
 
-def test_it_skips_what_others_have_made(
-    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
-) -> None:
-    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+def test_it_skips_what_others_have_made(corpus: Corpus, begun_encode: BeginEncode, tmp_path: Path) -> None:
+    own = begun_encode(corpus.source(_SEEKABLE[0]))
     last = own.spec.grid.segment_count - 1
     make(part_of(own, tmp_path / "range", 1, last))
     own.start()
@@ -112,9 +128,9 @@ def test_it_skips_what_others_have_made(
 
 
 def test_what_is_stored_ahead_counts(
-    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+    corpus: Corpus, encode: MakeEncode, slow: Profile, begun_encode: BeginEncode, tmp_path: Path
 ) -> None:
-    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    own = begun_encode(corpus.source(_SEEKABLE[0]))
     last = own.spec.grid.segment_count - 1
     make(part_of(own, tmp_path / "range", last - 1, last))
     run_to_end(own, until=lambda: all(len(numbers) > 1 for numbers in stored(own).values()))
@@ -141,15 +157,24 @@ def test_another_encoder_can_make_none_of_it(
 
 
 def test_a_source_that_ends_early_ends_the_range(
-    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+    corpus: Corpus, begun_encode: BeginEncode, tmp_path: Path
 ) -> None:
-    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    own = begun_encode(corpus.source(_SEEKABLE[0]))
     count = own.spec.grid.segment_count
     with pytest.raises(TqError) as caught:
         make(part_of(own, tmp_path / "range", count + 1, count + 2))
     assert caught.value.code is ErrorCode.OUTPUT_EMPTY
     run_to_end(own)
     assert own.state == "done"
+
+
+def test_a_range_without_headers_to_compare_with_stores_nothing(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, tmp_path: Path
+) -> None:
+    own = encode(corpus.source(_SEEKABLE[0]), slow, rungs=RUNGS, poster=False)
+    with pytest.raises(InitDiffersError):
+        make(part_of(own, tmp_path / "range", 1, 2))
+    assert not any(stored(own).values())
 
 
 def test_a_range_with_another_init_removes_nothing(

@@ -105,7 +105,7 @@ class Services:
         self.identities = WorkerTokens()
         self.tokens = ApiTokens(db, self.identities)
         self.pool = WorkerPool(home, db, self.identities, ffmpeg.path, self.recovery.lost)
-        self.stuck_workers = StuckWorkers(settings, db, board, workspace, io, results, self.pool)
+        self.stuck_workers = StuckWorkers(settings, db, board, ranges, workspace, io, results, self.pool)
         self.actions = Actions(db, board, retention)
         self.all_jobs = AllJobs(db, retention)
         self.admission = Admission(home, settings, db)

@@ -293,10 +293,18 @@ class RegisterRequest(WorkerMessage):
     metadata: AnyJson = Field(default_factory=dict)
 
 
+class RangeAbility(Message):
+    """With what a worker encodes: ranges that were encoded otherwise could not be joined."""
+
+    build: ShortText
+    """Of ffmpeg."""
+    encoders: list[ShortText] = Field(max_length=64)
+
+
 class ClaimRequest(WorkerMessage):
     wait_s: float = Field(0, ge=0, le=60)
-    ranges: bool = False
-    """Whether it takes ranges of jobs of other workers too."""
+    ranges: RangeAbility | None = None
+    """Which ranges of jobs of other workers it takes too."""
 
 
 class RemovedFiles(Message):
@@ -367,6 +375,9 @@ class Division(Message):
     segment_s: float = Field(gt=0, le=1e6)
     streams: dict[Annotated[str, StringConstraints(max_length=40)], ShortText] = Field(max_length=64)
     """Rendition → stream key."""
+    encoder: ShortText
+    build: ShortText
+    """Of ffmpeg."""
 
 
 class RangeRequest(Token):

@@ -101,6 +101,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/worker/jobs/{job}/inputs": Role.WORKER,
         "GET /v1/worker/jobs/{job}/source": Role.WORKER,
         "GET /v1/worker/jobs/{job}/store": Role.WORKER,
+        "GET /v1/worker/jobs/{job}/store/names": Role.WORKER,
         "PUT /v1/worker/jobs/{job}/store": Role.WORKER,
         "POST /v1/worker/jobs/{job}/store/remove": Role.WORKER,
         "PUT /v1/worker/jobs/{job}/log": Role.WORKER,

@@ -112,6 +112,11 @@ class TestedAnswer(TypedDict):
     """Whether a test encode was requested."""
 
 
+class StoredNames(TypedDict):
+    names: list[str]
+    """Paths of the segments that are stored of a job."""
+
+
 class RegisterAnswer(TypedDict):
     worker: int
     name: str
@@ -124,12 +129,14 @@ class RegisterAnswer(TypedDict):
     time_limit_max_s: float
     disk_reserve_bytes: int
     disk_factor: float
+    divides: NotRequired[bool]
+    """Whether jobs are divided; earlier versions do not know of it."""
 
 
 class ProgressAnswer(TypedDict):
     control: str
-    made: list[AssignedRange]
-    """What other workers have made of the job and stored in the studio."""
+    divided: bool
+    """Whether other workers make parts of the job."""
 
 
 class HeartbeatAnswer(TypedDict):

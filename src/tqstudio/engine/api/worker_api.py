@@ -110,6 +110,7 @@ async def register(
         "time_limit_max_s": settings.time_limit_max_s,
         "disk_reserve_bytes": settings.disk_reserve_bytes,
         "disk_factor": settings.disk_factor,
+        "divides": settings.divide_jobs,
     }
 
 
@@ -148,7 +149,8 @@ async def progress(
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
     control = await studio.reports.progress(worker, job, body)
-    return {"control": control, "made": studio.ranges.made(Token(job, body.epoch, body.instance))}
+    live = studio.board.jobs.get(job)
+    return {"control": control, "divided": live is not None and live.divided}
 
 
 @router.post("/jobs/{job}/complete")

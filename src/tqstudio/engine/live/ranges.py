@@ -7,19 +7,22 @@ with a worker or with the supervisor, and a slow worker's range is overtaken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, segment_name
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.lifecycle import Control
 from tqstudio.protocol.answers import DivisionView, RangeView
-from tqstudio.protocol.requests import Division
+from tqstudio.protocol.requests import Division, RangeAbility
 from tqstudio.protocol.worker_answers import AssignedRange
 
 LEAST_SEGMENTS = 4
 """A job with fewer missing segments is not divided: a range costs a start of ffmpeg."""
+_UNABLE_US = 60 * MICROSECOND
+"""How long a worker that could not make a range gets none of that job."""
 _TARGET_S = 30.0
 """How long a range should take: the next job waits that long for a worker that could take it."""
 
@@ -31,6 +34,8 @@ class Range:
     token: Token
     """The job and its epoch, with the instance of the worker that makes the range."""
     worker: str
+    kind: str
+    """Of the worker."""
     first: int
     end: int
     streams: Mapping[str, str]
@@ -40,6 +45,8 @@ class Range:
     """When its lease expires."""
     done: int = 0
     """Finished segments."""
+    quiet_s: float = 0.0
+    """Seconds for which the worker's main thread was blocked."""
 
     @property
     def assigned(self) -> AssignedRange:
@@ -64,8 +71,8 @@ class _Divided:
     offered: Division
     made: list[tuple[int, int]] = field(default_factory=list)
     """Ranges that were made; the worker of the job may not have noticed yet."""
-    unable: set[str] = field(default_factory=set)
-    """Instances of workers that could not make a range of it."""
+    unable: dict[str, int] = field(default_factory=dict)
+    """Instances of workers that could not make a range of it → until when they get none."""
 
 
 class Ranges:
@@ -105,18 +112,21 @@ class Ranges:
         """Whether a job is divided; it may have no free range."""
         return bool(self._divided)
 
-    def assign(self, instance: str, worker: str) -> Range | None:
+    def assign(self, instance: str, worker: str, kind: str, ability: RangeAbility) -> Range | None:
         """Assign the end of what is missing of a job to an idle worker; None if there is nothing to do."""
         self._forget_ended()
+        now = self._clock.now_us()
         for range_ in [each for each in self._ranges.values() if each.token.instance == instance]:
             del self._ranges[range_.token]  # it has not received the answer to its last claim
         for job, divided in self._divided.items():
-            if instance in divided.unable or not self._is_running(divided.owner):
+            if divided.unable.get(instance, 0) > now or not self._is_running(divided.owner):
+                continue
+            if divided.offered.build != ability.build or divided.offered.encoder not in ability.encoders:
                 continue
             if (found := self._cut(job, divided, instance)) is not None:
-                now = self._clock.now_us()
                 token = Token(job, divided.owner.epoch, instance)
-                range_ = Range(token, worker, *found, divided.offered.streams, now, now + self._lease_us)
+                until = now + self._lease_us
+                range_ = Range(token, worker, kind, *found, divided.offered.streams, now, until)
                 self._ranges[token] = range_
                 return range_
         return None
@@ -133,31 +143,48 @@ class Ranges:
         range_ = self._ranges.get(token)
         return range_ is not None and self._clock.now_us() < range_.until and self._is_wanted(range_)
 
-    def progress(self, token: Token, done: int) -> None:
-        """Record the finished segments of a live range."""
-        range_ = self._ranges[token]
-        range_.done = min(done, range_.end - range_.first)
+    def progress(self, token: Token, done: int, quiet_s: float) -> None:
+        """Record the finished segments of a range, and for how long its worker was blocked."""
+        if (range_ := self._ranges.get(token)) is not None:
+            range_.done, range_.quiet_s = min(done, range_.end - range_.first), quiet_s
+
+    def blocked(self, limit_s: float, ended_s: float) -> list[str]:
+        """Names of the workers that were blocked for `limit_s`, or for `ended_s` since their range is not
+        wanted any more."""
+        return [
+            each.worker
+            for token, each in self._ranges.items()
+            if each.quiet_s >= (limit_s if self.is_live(token) else ended_s)
+        ]
+
+    def helping_gpus(self) -> int:
+        """Number of GPU workers that make ranges: they are soon free for jobs."""
+        return sum(each.kind == "gpu" for each in self._ranges.values())
 
     def end(self, token: Token, problem: str) -> None:
-        """End a range; with a problem, that process gets none of this job again."""
+        """End a range; with a problem, that process gets none of this job for a while."""
         range_ = self._ranges.pop(token, None)
         divided = self._divided.get(token.job)
-        if range_ is None or divided is None or divided.owner.epoch != token.epoch:
+        if range_ is None or divided is None or not _is_of(range_, divided):
             return
+        now = self._clock.now_us()
         if problem:
-            divided.unable.add(token.instance)
+            divided.unable[token.instance] = now + _UNABLE_US
             return
-        divided.made.append((range_.first, range_.end))
-        took_s = max(1, self._clock.now_us() - range_.began) / MICROSECOND
+        # Ranges come from the end, so that they mostly adjoin.
+        divided.made = joined([*divided.made, (range_.first, range_.end)])
+        took_s = max(1, now - range_.began) / MICROSECOND
         self._speeds[token.instance, token.job] = (range_.end - range_.first) / took_s
 
-    def made(self, owner: Token) -> list[AssignedRange]:
-        """The ranges that others have made of the job of this worker."""
-        divided = self._divided.get(owner.job)
-        if divided is None or divided.owner != owner:
-            return []
-        streams = dict(divided.offered.streams)
-        return [{"first": first, "end": end, "streams": streams} for first, end in divided.made]
+    def includes(self, token: Token, names: Sequence[str]) -> bool:
+        """Whether a path below the store, split into names, is of a range: segment, fragment, `init.mp4`."""
+        range_ = self._ranges[token]
+        if len(names) < 3 or range_.streams.get(names[0]) != names[1]:
+            return False
+        if len(names) == 4:
+            return names[2] == FRAGMENTS_NAME
+        numbers = range(range_.first, range_.end)
+        return names[2] == INIT_NAME or names[2] in map(segment_name, numbers)
 
     def of_worker(self, name: str) -> Range | None:
         live = (each for token, each in self._ranges.items() if self.is_live(token))
@@ -187,16 +214,14 @@ class Ranges:
 
     def _is_wanted(self, range_: Range) -> bool:
         divided = self._divided.get(range_.token.job)
-        return (
-            divided is not None
-            and divided.owner.epoch == range_.token.epoch
-            and divided.offered.streams == range_.streams
-            and self._is_running(divided.owner)
-        )
+        return divided is not None and _is_of(range_, divided) and self._is_running(divided.owner)
 
     def _forget_ended(self) -> None:
         self._divided = {job: each for job, each in self._divided.items() if job in self._board.jobs}
-        self._ranges = {token: each for token, each in self._ranges.items() if self.is_live(token)}
+        # One that is blocked has not noticed that its range has ended.
+        self._ranges = {
+            token: each for token, each in self._ranges.items() if self.is_live(token) or each.quiet_s
+        }
         self._speeds = {key: speed for key, speed in self._speeds.items() if key[1] in self._divided}
 
     def _cut(self, job: int, divided: _Divided, instance: str) -> tuple[int, int] | None:
@@ -210,6 +235,11 @@ class Ranges:
         return cut(free, round(speed * _TARGET_S), 2 + len(others))
 
 
+def _is_of(range_: Range, divided: _Divided) -> bool:
+    """Whether a range is of what is being divided."""
+    return divided.owner.epoch == range_.token.epoch and divided.offered.streams == range_.streams
+
+
 def cut(free: Collection[tuple[int, int]], wanted: int, workers: int) -> tuple[int, int] | None:
     """Cut a range of at most `wanted` segments from the end of what is free.
 
@@ -220,6 +250,17 @@ def cut(free: Collection[tuple[int, int]], wanted: int, workers: int) -> tuple[i
         return None
     first, end = max(free)
     return max(first, end - max(1, min(wanted, left // workers))), end
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in order, adjoining ones as one."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
 
 
 def without(ranges: Iterable[tuple[int, int]], taken: Collection[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -43,7 +43,7 @@ from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
-from tqstudio.protocol.requests import ClaimRequest
+from tqstudio.protocol.requests import ClaimRequest, RangeAbility
 from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob, PublishedTwin
 from tqstudio.source_files import is_audio_name
 
@@ -166,8 +166,10 @@ class Dispatch:
                     if claimed.published is not None:
                         _request_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
                     return {"job": job, "test": False}
-                if request.ranges and (part := await self._assign_range(claimant)) is not None:
-                    return {"job": part, "test": False}
+                if request.ranges is not None:
+                    part = await self._assign_range(claimant, request.ranges)
+                    if part is not None:
+                        return {"job": part, "test": False}
                 left = deadline - loop.time()
                 if left <= 0:
                     break
@@ -187,7 +189,7 @@ class Dispatch:
                 self._waiting_gpus[caller.worker] -= 1
 
     def _idle_gpus(self) -> int:
-        return sum(1 for waiting in self._waiting_gpus.values() if waiting)
+        return sum(1 for waiting in self._waiting_gpus.values() if waiting) + self._ranges.helping_gpus()
 
     def _claim(
         self, db: Connection, claimant: Claimant, expired: frozenset[Token], idle_gpus: int
@@ -227,10 +229,10 @@ class Dispatch:
             )
         return "test" if row.needs_test else None
 
-    async def _assign_range(self, claimant: Claimant) -> ClaimedJob | None:
+    async def _assign_range(self, claimant: Claimant, ability: RangeAbility) -> ClaimedJob | None:
         if not self._ranges.is_any_offered or not await self._db.read(claims.may_work, claimant):
             return None
-        found = self._ranges.assign(claimant.instance, claimant.name)
+        found = self._ranges.assign(claimant.instance, claimant.name, claimant.kind, ability)
         if found is None:
             return None
         if self._board.divide(found.token.job):
@@ -244,7 +246,7 @@ class Dispatch:
             return None
         job = self._job(asked, number, epoch, facts.video)
         log = f"{self._home.job_logs(number)}/{epoch}-{part.first}.log"
-        return {**job, "log": log, "range": part.assigned}
+        return {**job, "requested": None, "log": log, "range": part.assigned}
 
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         asked = assignment_of(db, lease.job)

@@ -54,8 +54,9 @@ class Reports:
             TqError: LOST_LEASE, NOT_FOUND.
         """
         token = Token(job, request.epoch, request.instance)
+        done = min((r.segments_done for r in request.renditions or ()), default=0)
+        self._ranges.progress(token, done, request.quiet_s)
         if self._ranges.is_live(token):
-            self._ranges.progress(token, min((r.segments_done for r in request.renditions or ()), default=0))
             return Control.NONE.value
         if not self._board.leases.is_live(token):
             raise await lost_lease(self._db, job)

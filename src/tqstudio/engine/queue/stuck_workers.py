@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
+from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.completion import Results
@@ -41,18 +42,21 @@ class StuckWorkers:
         settings: Settings,
         db: Database,
         board: LiveBoard,
+        ranges: Ranges,
         workspace: Workspace,
         bounded_io: BoundedIO,
         results: Results,
         pool: WorkerPool,
     ) -> None:
         self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
-        self._results, self._pool = results, pool
+        self._ranges, self._results, self._pool = ranges, results, pool
         self._limit_s = settings.stall_s + MARGIN_S
         self._checked: dict[Token, float] = {}
 
     async def tick(self) -> None:
         """Checks jobs whose worker is blocked."""
+        for worker in self._ranges.blocked(self._limit_s, CONTROL_S):
+            self._pool.replace(worker, "it was blocked while it made a part of a job")
         now = asyncio.get_running_loop().time()
         self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
         quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]

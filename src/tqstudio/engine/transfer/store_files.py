@@ -91,19 +91,36 @@ def read_all(descriptor: int, offset: int, length: int) -> bytes:
     return found
 
 
-def receive(folder: Path, name: str, part: Part, body: bytes, *, keep: bool = False) -> None:
+def require_equal(path: Path, part: Part) -> None:
+    """Check that a file is stored with this content.
+
+    Raises:
+        TqError: OUTPUT_INVALID.
+    """
+    try:
+        is_equal = digest(path) == (part.size, part.blake3)
+    except FileNotFoundError:
+        is_equal = False
+    if not is_equal:
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{path.name} differs from that of the job's own worker")
+
+
+def receive(
+    folder: Path, name: str, part: Part, body: bytes, *, writer: str = "", keep: bool = False
+) -> None:
     """Append a part to a file; with the last one, check the file and give it its name, durably.
 
     A repeated part replaces itself.
 
     Args:
+        writer: tells the parts of this caller from those of others that send the same file.
         keep: never replace a file of that name.
 
     Raises:
         TqError: UPLOAD_DAMAGED: the file has another hash, or earlier parts of it are missing; send it again
             from its start.
     """
-    temporary = folder / f".{name}.part"
+    temporary = folder / f".{name}.{writer}.part"
     file = os.open(temporary, _FLAGS, 0o666)
     try:
         if os.fstat(file).st_size < part.offset:

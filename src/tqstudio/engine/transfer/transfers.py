@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from blake3 import blake3
+
 from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_within
@@ -20,8 +22,7 @@ from tqstudio.engine.live import leases
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
-from tqstudio.engine.media.segments.store import COMPLETE_NAME
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.connection import Connection
@@ -36,7 +37,7 @@ from tqstudio.home import Home
 from tqstudio.paths import display, encode
 from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
-from tqstudio.protocol.worker_answers import JobInputs, SourceFile
+from tqstudio.protocol.worker_answers import JobInputs, SourceFile, StoredNames
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
@@ -69,12 +70,16 @@ class Transfers:
         self._workspace, self._bounded_io = workspace, bounded_io
 
     async def inputs(self, token: Token) -> JobInputs:
-        """What a worker copies before it begins: the source, and for a whole job what is stored of it."""
+        """What a worker copies before it begins: the source, and what is stored of its ladder.
+
+        For a range that is the headers of its streams.
+        """
         job = await self._job(token)
         files, warnings = await self._read(job.source, partial(_source_files, job))
         store, paths = await self._write(job, lambda: self._look_up(job))
         if self._ranges.is_live(token):
-            return {"files": files, "warnings": warnings, "store": store, "stored": {}}
+            paths = [path for path in paths if os.path.basename(path) == INIT_NAME]
+            paths = [path for path in paths if self._ranges.includes(token, path.split("/"))]
         stored = {}
         for path in paths:
             try:
@@ -105,6 +110,12 @@ class Transfers:
 
         return await self._read(job.source, read)
 
+    async def stored_names(self, token: Token) -> StoredNames:
+        """The stored segments of the job, which other workers may have made."""
+        job = await self._job(token)
+        _, paths = await self._write(job, lambda: self._look_up(job))
+        return {"names": [path for path in paths if os.path.basename(path).startswith("seg_")]}
+
     async def stored(self, token: Token, path: str, offset: int, length: int) -> bytes:
         """Some bytes of a file in the store."""
         job, names = await self._job(token), store_files.names_of(path)
@@ -121,14 +132,18 @@ class Transfers:
         if part.size > store_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
             raise TqError(ErrorCode.BAD_REQUEST, f"{path} is larger than declared, or than any segment")
 
-        # The worker that has the job may have stored it meanwhile, and hashed it.
-        keep = self._ranges.is_live(token)
-        if keep and names[-1] == COMPLETE_NAME:
-            raise TqError(ErrorCode.BAD_REQUEST, "only the worker that has a job records what is complete")
+        of_range = self._ranges.is_live(token)
+        if of_range and not self._ranges.includes(token, names):
+            raise TqError(ErrorCode.BAD_REQUEST, f"{path} is no part of the range")
+        writer = blake3(f"{token.epoch} {token.instance}".encode()).hexdigest()[:16]
 
         def write() -> None:
             with self._hold(job, *names[:-1]) as folder:
-                store_files.receive(folder, names[-1], part, body, keep=keep)
+                if of_range and names[-1] == INIT_NAME:
+                    store_files.require_equal(folder / INIT_NAME, part)
+                    return
+                # The worker that has the job may have stored it meanwhile, and hashed it.
+                store_files.receive(folder, names[-1], part, body, writer=writer, keep=of_range)
 
         await self._write(job, write)
 

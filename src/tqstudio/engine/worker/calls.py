@@ -22,9 +22,10 @@ def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
     return Call("POST", "/v1/worker/register", body=body)
 
 
-def claim(instance: str, wait_s: float) -> Call[ClaimAnswer]:
-    """Claim a job, waiting up to `wait_s` seconds for one."""
-    return Call("POST", "/v1/worker/claim", body={"instance": instance, "wait_s": wait_s, "ranges": True})
+def claim(instance: str, wait_s: float, ranges: dict[str, Any] | None = None) -> Call[ClaimAnswer]:
+    """Claim a job, or a range that `requests.RangeAbility` allows, waiting up to `wait_s` seconds for one."""
+    body = {"instance": instance, "wait_s": wait_s, **({"ranges": ranges} if ranges else {})}
+    return Call("POST", "/v1/worker/claim", body=body)
 
 
 def tested(instance: str, problem: str) -> Call[TestedAnswer]:

@@ -154,7 +154,7 @@ class HeartbeatThread:
                 return
             self._request_succeeded()
             lease.control(answer["control"])
-            current.report.made = answer.get("made", [])
+            current.report.is_divided = answer.get("divided", False)
             current.report.delivered(request)
 
     def _run(self) -> None:

@@ -14,7 +14,6 @@ from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.encode.division import Division
-    from tqstudio.protocol.worker_answers import AssignedRange
 
 _PACE_WINDOW_S = 30.0
 _PACE_LEAST_S = 2.0
@@ -24,11 +23,14 @@ class Report:
     """The live state of one job, as in `requests.ProgressRequest`. Thread-safe.
 
     Whenever a step begins, `on_step` is called without the lock.
+
+    Args:
+        divides: whether the supervisor divides jobs; earlier versions refuse to be told what may be divided.
     """
 
-    def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_step: Callable[[], None] = lambda: None, *, divides: bool = True) -> None:
         self._lock = threading.Lock()
-        self._on_step = on_step
+        self._on_step, self.divides = on_step, divides
         self._step = Step.PROBE
         self._copied: float | None = None
         self._progress = 0.0
@@ -39,8 +41,8 @@ class Report:
         self._renditions: list[dict[str, Any]] | None = None
         self._division: dict[str, Any] | None = None
         self._details: dict[str, Any] = {}
-        self.made: list[AssignedRange] = []
-        """What other workers have made of the job, as the supervisor last answered."""
+        self.is_divided = False
+        """Whether other workers make parts of the job, as the supervisor last answered."""
 
     @property
     def steps(self) -> dict[str, float]:
@@ -110,7 +112,7 @@ class Report:
                 "speed": None if self._speed is None else round(self._speed, 3),
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),
                 "renditions": self._renditions,
-                "division": self._division,
+                **({"division": self._division} if self.divides else {}),
                 "steps": dict(self._steps),
                 "cpu_s": round(self._cpu_s, 3),
                 "peak_memory_bytes": self._peak_memory,

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import structlog
@@ -21,7 +21,7 @@ from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities
 from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
-from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
+from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
 from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
 from tqstudio.engine.worker.job import pipeline
@@ -130,7 +130,8 @@ class WorkerSession:
         wait_s = 0.0
         try:
             while not self._stopping and not self._refused:
-                if (claimed := self._claim(wait_s)) is not None:
+                ranges = self._range_ability() if terms.get("divides") else None
+                if (claimed := self._claim(wait_s, ranges)) is not None:
                     self._work(*claimed, terms, heartbeats)
                 elif not (wait_s or self._stopping or self._refused):
                     self._warm_up()
@@ -220,7 +221,17 @@ class WorkerSession:
         except Exception as error:  # the job fails with the same error, and reports it
             _log.warning("preparing for the first job failed", error=str(error))
 
-    def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
+    def _range_ability(self) -> dict[str, Any] | None:
+        """What to tell of the ranges that it can make; None without ffmpeg."""
+        mine = self._identity.encoder or CPU_ENCODER
+        gpu = [encoder for encoder in GPU_ENCODERS if encoder in mine.split()]
+        try:
+            build = self._locate().build
+        except TqError:  # its next job fails with the same error, and reports it
+            return None
+        return {"build": build, "encoders": gpu or [codec.encoder for codec in CODECS.values()]}
+
+    def _claim(self, wait_s: float, ranges: dict[str, Any] | None = None) -> tuple[ClaimedJob, float] | None:
         """Wait for a job; return it with the clock time of the request, or None without one or if aborted."""
         for _ in self._tries():
             asked_at = since_boot()
@@ -228,7 +239,7 @@ class WorkerSession:
                 self._raise_if_stopping()
                 try:
                     answer = self._client.send(
-                        calls.claim(self._instance, wait_s), timeout_s=wait_s + _CLAIM_SLACK_S
+                        calls.claim(self._instance, wait_s, ranges), timeout_s=wait_s + _CLAIM_SLACK_S
                     )
                     job = answer["job"]
                     self._waiting = False
@@ -266,7 +277,7 @@ class WorkerSession:
         self, job: ClaimedJob, asked_at: float, terms: RegisterAnswer, heartbeats: HeartbeatThread
     ) -> None:
         lease = Lease(job["job"], job["epoch"], job["lease_s"], asked_at)
-        report = Report(on_step=heartbeats.wake)
+        report = Report(on_step=heartbeats.wake, divides=bool(terms.get("divides")))
         began = time.monotonic()
         _log.info("job started", job=lease.job, epoch=lease.epoch, attempt=job["attempt"])
         self._lease = lease

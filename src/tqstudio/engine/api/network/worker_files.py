@@ -15,7 +15,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
 from tqstudio.protocol import content_digest
 from tqstudio.protocol.requests import RemovedFiles
-from tqstudio.protocol.worker_answers import JobInputs
+from tqstudio.protocol.worker_answers import JobInputs, StoredNames
 
 MAX_PART_BYTES = 16 * 1024 * 1024
 _BYTES = "application/octet-stream"
@@ -60,6 +60,12 @@ async def stored(studio: TheStudio, lease: TheLease, path: Path, offset: Number,
         return _content(await studio.transfers.stored(lease, path, offset, length))
     except FileNotFoundError:
         raise TqError(ErrorCode.NOT_FOUND, f"{path} is not stored") from None
+
+
+@router.get("/store/names")
+async def stored_names(studio: TheStudio, lease: TheLease) -> StoredNames:
+    """The segments that are stored, also by other workers."""
+    return await studio.transfers.stored_names(lease)
 
 
 @router.put("/store", status_code=204, openapi_extra=_BODY)

@@ -32,7 +32,15 @@ class Division:
     segment_s: float
     """Length of a segment."""
     streams: Mapping[str, str]
-    """Rendition → stream key. Another encoder or another ffmpeg makes streams that cannot be joined."""
+    """Rendition → stream key."""
+    encoder: str
+    build: str
+    """Of ffmpeg. Another encoder or another build makes streams that cannot be joined."""
+
+
+def catches_up(encode: LadderEncode) -> bool:
+    """Whether some renditions are being encoded as far as the others; meanwhile the division stays."""
+    return any(task.planned is not None and task.planned.stop is not None for task in encode.tasks)
 
 
 def division(encode: LadderEncode) -> Division | None:
@@ -46,11 +54,14 @@ def division(encode: LadderEncode) -> Division | None:
         return None
     for task in encode.tasks:
         if task.kind == "video" and task.planned is not None and task.planned.stop is None:
+            if not all(output.store.init_path.exists() for output in task.outputs):
+                return None  # others compare theirs with it
             front = min(output.complete_segments for output in task.outputs)
             stored = frozenset.intersection(*(output.ahead for output in task.outputs))
             keys = {each.name: each.stream_key for each in encode.renditions if each.name in task.names}
             segment_s = float(spec.grid.seg_frames / spec.grid.fps)
-            return Division(gaps(front, spec.grid.segment_count - 1, stored), segment_s, keys)
+            missing = gaps(front, spec.grid.segment_count - 1, stored)
+            return Division(missing, segment_s, keys, task.encoder, spec.ffmpeg.build)
     return None
 
 
@@ -77,13 +88,13 @@ class RangeEncode:
             wanted: rendition → stream key.
 
         Raises:
-            TqError: UNSUPPORTED if this worker encodes none of these streams.
+            TqError: UNSUPPORTED if this worker does not encode all of these streams.
         """
         self._spec, self._first, self._end = spec, first, end
         self._launcher = Launcher(spec)
         self.runs = self._launcher.records
         self._states = {rung.name: found for rung in spec.rungs if (found := _find(spec, rung, wanted))}
-        if not self._states:
+        if self._states.keys() != wanted.keys():
             raise TqError(ErrorCode.UNSUPPORTED, "this worker has another encoder or another ffmpeg")
         self._batches = deque(batches(list(self._states.values())))
         self._task: Task | None = None

@@ -68,7 +68,8 @@ def encoder_options(
         return common | {
             "preset": rung.preset,
             "crf": rung.crf,
-            "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:log-level=warning",
+            # `info` would name the processors in init.mp4, so that no machine could continue for another.
+            "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:info=0:log-level=warning",
             # Closed captions; x264 carries them by default.
             "a53cc": 1,
             "tag:v": _HEVC_TAG,

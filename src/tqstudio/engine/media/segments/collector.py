@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_s
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
+# How often to look for what other workers have stored: of ten thousand segments it takes some 10 ms.
+_LIST_S = 5.0
 # ffmpeg's hls muxer exits with 0 on a full disk. A damaged segment and less free space than this mean
 # DISK_LOW.
 _FULL_BELOW_BYTES = 16 * 1024 * 1024
@@ -77,8 +80,9 @@ class StreamOutput:
         self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
         self.complete_segments = start // self._pieces_per_segment
         """All segments below this one are stored."""
-        self.ahead = store.numbers_from(self.complete_segments + 1)
-        """Later segments that are stored, as other workers have encoded them."""
+        self.ahead: frozenset[int] = frozenset()
+        """Later segments that are stored, as other workers have encoded them; of video."""
+        self._listed_at = 0.0
         self._apart = apart
         self._open_pieces: list[tuple[Path, Segment]] = []
         """The pieces of the incomplete segment, in the store or in the scratch directory."""
@@ -87,6 +91,11 @@ class StreamOutput:
         self._previous: Segment | None = None
         self._timescale: int | None = None
         self._failed = False
+        if grid is not None:
+            self._list_ahead()
+
+    def _list_ahead(self) -> None:
+        self.ahead, self._listed_at = self.store.numbers_from(self.complete_segments), time.monotonic()
 
     @property
     def is_empty(self) -> bool:
@@ -251,7 +260,10 @@ class StreamOutput:
         self._drop_fragments(k)
         self._open_pieces = []
         self.complete_segments = k + 1
-        self.ahead = self.store.numbers_from(k + 1)
+        if self._grid is not None and time.monotonic() >= self._listed_at + _LIST_S:
+            self._list_ahead()
+        else:
+            self.ahead -= {k}
 
     def _joined(self, k: int) -> Segment | None:
         """Write the open segment to one file in the scratch directory; None if it is stored already."""

@@ -51,7 +51,7 @@ class SegmentStore:
         """Store a copy of the initialisation segment; ffmpeg may still write to the original.
 
         False if a different one was stored: its segments cannot be joined with new ones, so the whole stream
-        is discarded first, or with `replace=False` left as it is.
+        is discarded first. With `replace=False` nothing is stored or discarded: False unless it is stored.
         """
         content = scratch.read_bytes()
         try:
@@ -60,9 +60,9 @@ class SegmentStore:
             stored = None
         if stored == content:
             return True
+        if not replace:
+            return False
         if stored is not None:
-            if not replace:
-                return False
             self.discard()
         self._write(self.init_path, content)
         return stored is None

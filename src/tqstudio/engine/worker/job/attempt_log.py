@@ -53,6 +53,9 @@ class AttemptLog:
                 self._file.close()
         self._file = None
         shutil.rmtree(self.run_dir, ignore_errors=True)
+        # Of killed workers that made ranges of this attempt.
+        for left in self.path.parent.glob(f"{self.path.stem}-*.runs"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def line(self, text: str) -> None:
         """Write a line with a timestamp."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,8 @@ class RangeWork(Attempt):
     @property
     def _scratch_dir(self) -> Path:
         whole = super()._scratch_dir
-        return whole.with_name(f"{whole.name}-{self.asked['first']}")
+        # A killed worker may have left one of the same range.
+        return whole.with_name(f"{whole.name}-{self.asked['first']}-{os.getpid()}")
 
     def _remove_old(self, root: Path) -> None:
-        del root  # it may be in use by the worker that has the job
+        del root  # the worker that has the job removes what others leave

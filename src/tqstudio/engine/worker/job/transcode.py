@@ -12,7 +12,7 @@ from pathlib import Path
 from tqstudio import paths, shell_quoting
 from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
 from tqstudio.engine.media.encode import poster as pictures
-from tqstudio.engine.media.encode.division import division
+from tqstudio.engine.media.encode.division import catches_up, division
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
@@ -129,7 +129,8 @@ class Watch:
             encode.fraction * TRANSCODE_ENDS_AT, min(speeds, default=None), self._pace.eta_s(encode.fraction)
         )
         self.report.show(rows(self.choice, {state.name: state for state in states}, self.gpu))
-        self.report.divide(division(encode))
+        if not catches_up(encode):
+            self.report.divide(division(encode))
         for note in encode.notes[self._notes :]:
             self.log.line(note)
         self._notes = len(encode.notes)

@@ -105,8 +105,10 @@ class RemoteJobs:
         store = self._store(job)
         known = {path: state_of(store / path) for path in inputs["stored"]}
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
-        log = None if job.get("range") else Path(job["log"])
-        mirror = Mirror(link, lease, store, known, log, lambda: report.made)
+        if job.get("range"):
+            mirror = Mirror(link, lease, store, known, None)
+        else:
+            mirror = Mirror(link, lease, store, known, Path(job["log"]), report)
         try:
             yield mirror
         finally:
@@ -122,7 +124,8 @@ class RemoteJobs:
         try:
             inputs: JobInputs = link.get("inputs", _INPUTS_TIMEOUT_S)
             folder = self._source_folder(job, inputs)
-            self._forget_others(folder, self._store(job))
+            # A store may have segments of another job that were not sent yet.
+            self._forget_others(folder, *(() if job.get("range") else (self._store(job),)))
             root, path = self._shared_source(job, inputs) or (
                 folder,
                 self._copy_files(link, folder, inputs, report),
@@ -215,7 +218,8 @@ class RemoteJobs:
             if target.is_file() and (target.stat().st_size, digests.of_file(target)) == (size, digest):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            fetch(link, path, target, size)
+            if not fetch(link, path, target) or target.stat().st_size != size:
+                raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
 
     def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:
         """The job with the paths of this machine. Ladders of other videos are not at hand to link from."""

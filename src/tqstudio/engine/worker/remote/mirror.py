@@ -9,25 +9,27 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import structlog
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, segment_name
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost
+from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
-if TYPE_CHECKING:
-    from tqstudio.protocol.worker_answers import AssignedRange
-
 _INTERVAL_S = 0.5
+_LOOK_S, _RARELY_S = 3.0, 30.0
+"""How often to look for segments of other workers, while there are some and otherwise: a supervisor that was
+restarted knows of none."""
+_NAMES_TIMEOUT_S = 60.0
 _WAIT_S = 0.1
 _MAX_LOG_BYTES = 32 * 1024 * 1024
 _MAX_DAMAGED = 3
@@ -43,7 +45,7 @@ class Mirror:
     Args:
         known: the files that the studio has, as `state_of` gives them.
         log: the log of the attempt, which may not exist yet; None to send none.
-        made: returns the ranges that other workers have made of the job.
+        report: of the job, of which other workers may make parts; None for a part.
     """
 
     def __init__(
@@ -53,10 +55,11 @@ class Mirror:
         store: Path,
         known: dict[str, _State],
         log: Path | None,
-        made: Callable[[], Sequence[AssignedRange]] = list,
+        report: Report | None = None,
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
-        self._known, self._made = known, made
+        self._known, self._report = known, report
+        self._look_at = 0.0
         self._logged = 0
         self._ending = threading.Event()
         self._abandoned = False
@@ -99,7 +102,7 @@ class Mirror:
                 self._send_changes()
                 if is_last:
                     return
-                self._fetch_made()
+                self._fetch_others()
                 self._ending.wait(_INTERVAL_S)
         except StopWork:
             return
@@ -125,16 +128,19 @@ class Mirror:
         self._remove(fragments)
         self._send_log()
 
-    def _fetch_made(self) -> None:
-        """Copy the segments of other workers, for streams that are being made here."""
-        for part in list(self._made()):
-            for name, key in part["streams"].items():
-                for k in range(part["first"], part["end"]):
-                    path = f"{name}/{key}/{segment_name(k)}"
-                    target = self._store / path
-                    if path not in self._known and not target.exists() and target.parent.is_dir():
-                        fetch(self._link, path, target)
-                        self._known[path] = state_of(target)
+    def _fetch_others(self) -> None:
+        """Copy the segments that other workers have stored, of streams that are being made here."""
+        if self._report is None or not self._report.divides or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + (_LOOK_S if self._report.is_divided else _RARELY_S)
+        names = self._link.get("store/names", _NAMES_TIMEOUT_S)["names"]
+        # The first segments of all streams first, as they are joined.
+        for path in sorted(names, key=lambda name: name.rpartition("/")[2]):
+            target = self._store / path
+            if path in self._known or target.exists() or not (target.parent / INIT_NAME).exists():
+                continue
+            if target.resolve().is_relative_to(self._store.resolve()) and fetch(self._link, path, target):
+                self._known[path] = state_of(target)
 
     def _remove(self, paths: set[str]) -> None:
         if paths:
@@ -180,27 +186,22 @@ class Mirror:
             _log.warning("the log could not be sent", code=error.code.value, error=error.message)
 
 
-def fetch(link: Link, path: str, target: Path, size: int | None = None) -> None:
-    """Copy a stored file of the studio.
-
-    Args:
-        size: in bytes, if it is known.
-
-    Raises:
-        TqError: OUTPUT_INVALID if it became shorter.
-    """
-    content = b""
-    while size is None or len(content) < size:
-        part = link.read("store", path=path, offset=len(content))
-        if not part and size is None:
-            break
-        if not part:
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
-        content += part
+def fetch(link: Link, path: str, target: Path) -> bool:
+    """Copy a stored file of the studio; False if it is not stored any more."""
     # The encode may look for it meanwhile.
-    part_file = target.with_name(f".{target.name}")
-    durable.write(part_file, content)
-    part_file.replace(target)
+    unfinished = target.with_name(f".{target.name}")
+    with unfinished.open("wb") as file:
+        try:
+            while part := link.read("store", path=path, offset=file.tell()):
+                file.write(part)
+        except TqError as error:
+            if error.code is not ErrorCode.NOT_FOUND:
+                raise
+            unfinished.unlink()
+            return False
+    durable.sync(unfinished)
+    unfinished.replace(target)
+    return True
 
 
 def require_held(lease: Lease) -> None:
