@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -32,6 +33,11 @@ def studio(make_studio: MakeStudio) -> Studio:
 def check(job: Any) -> None:
     master = Path(job["video_view"]["generation"]["master"])
     check_ladder(master, frames=25 * SECONDS, fps=Fraction(25), names=RUNGS)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def ranges_of(studio: Studio, job: int) -> list[Any]:
@@ -82,6 +88,22 @@ def test_idle_workers_help_and_one_that_is_killed_loses_nothing(
 
 
 @pytest.mark.slow
+def test_one_that_is_killed_at_once_is_in_nobodys_way(studio: Studio, clip: MakeClip, copy: Copy) -> None:
+    """Its range goes to another one, which starts with the same segment."""
+    with studio.paced(0.5):
+        job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
+        killed = until_helped(studio, job, done=0)
+        until(lambda: studio.encoders(killed["worker"]), "its ffmpeg runs")
+        os.kill(int(studio.worker(killed["worker"])["pid"]), signal.SIGKILL)
+        until(lambda: killed not in ranges_of(studio, job), "its range has ended")
+        until_helped(studio, job)
+    studio.do("cancel", job)
+    until(lambda: studio.job(job)["status"] == "cancelled")
+    until(lambda: not list(studio.out.glob(".tqstudio/*/scratch/*")), "no scratch directory is left")
+    assert not list(studio.home.job_logs(job).glob("*.runs"))
+
+
+@pytest.mark.slow
 def test_the_worker_of_the_job_is_killed_and_the_ranges_stay(
     studio: Studio, clip: MakeClip, copy: Copy
 ) -> None:
@@ -129,6 +151,34 @@ def test_an_operation_reaches_all_workers_of_a_job(
         ended = studio.done(job)
         check(ended)
         is_published(ended, kept)
+
+
+@pytest.mark.slow
+def test_a_killed_supervisor_costs_a_worker_of_another_machine_nothing(
+    make_studio: MakeStudio, clip: MakeClip, copy: Copy, tmp_path: Path
+) -> None:
+    """It has the job, and learns from the store what the workers beside the studio have made of it."""
+    studio = make_studio(listen=f"127.0.0.1:{free_port()}", grace_s=20).up()
+    far = Far(studio, tmp_path / "far")
+    studio.client.send(calls.worker_action("cpu-0", "disable"))
+    far.start()
+    try:
+        with studio.paced(1):
+            job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
+            studio.running(job)
+            studio.client.send(calls.worker_action("cpu-0", "enable"))
+            until_helped(studio, job, done=2)
+            kept = stored(studio, job)
+            os.kill(studio.status()["supervisor"]["pid"], signal.SIGKILL)
+            studio.died()
+            studio.up()
+        ended = studio.done(job)
+        check(ended)
+        assert len(ended["attempts_log"]) == 1
+        is_published(ended, kept)
+    finally:
+        said = far.end()
+    assert "Traceback" not in said
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ class Mirror:
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
         self._known, self._report = known, report
-        self._look_at = 0.0
+        self._looked_at = 0.0
         self._logged = 0
         self._ending = threading.Event()
         self._abandoned = False
@@ -130,9 +130,12 @@ class Mirror:
 
     def _fetch_others(self) -> None:
         """Copy the segments that other workers have stored, of streams that are being made here."""
-        if self._report is None or not self._report.divides or time.monotonic() < self._look_at:
+        if self._report is None or not self._report.divides:
             return
-        self._look_at = time.monotonic() + (_LOOK_S if self._report.is_divided else _RARELY_S)
+        now, interval_s = time.monotonic(), _LOOK_S if self._report.is_divided else _RARELY_S
+        if now < self._looked_at + interval_s:
+            return
+        self._looked_at = now
         names = self._link.get("store/names", _NAMES_TIMEOUT_S)["names"]
         # The first segments of all streams first, as they are joined.
         for path in sorted(names, key=lambda name: name.rpartition("/")[2]):
