@@ -148,6 +148,7 @@ supervisor.run(current_home(), load_settings(current_home()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The database is damaged while the supervisor runs",
     "A weekly check finds it; `status`, the log and `doctor` report it",

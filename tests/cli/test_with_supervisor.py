@@ -169,6 +169,7 @@ def test_options_for_a_start_are_reported_as_without_effect_when_one_runs(
     assert several.json()["without_effect"] == ["--workers", "--no-gpu", "--profile", "--output"]
 
 
+@pytest.mark.slow
 def test_two_starts_at_once_with_options_say_whose_hold(fresh: Program) -> None:
     starts = [fresh.spawn("up", "--detach", "--workers", number, "--json") for number in "12"]
     answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in starts]
@@ -462,6 +463,7 @@ def test_a_supervisor_ends_after_a_run_that_was_killed(fresh: Program, clips: Pa
     until(lambda: fresh("status").code == 3)
 
 
+@pytest.mark.slow
 def test_a_supervisor_stays_if_it_is_asked_to_during_the_run(
     fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -967,6 +969,7 @@ def test_a_deleted_job_is_reported_as_deleted(up: Program, held: int) -> None:
     assert "deleted  " not in up("job", "show", str(held)).out.partition("EVENT")[0]
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_drains_says_that_what_is_added_waits(
     fresh: Program, clips: Path, tmp_path: Path
 ) -> None:

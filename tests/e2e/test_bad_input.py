@@ -196,6 +196,7 @@ def test_a_folder_with_an_unknown_profile_or_no_folder(shared: Studio, tmp_path:
 # What the machine lacks
 
 
+@pytest.mark.slow
 def test_without_ffmpeg_nothing_starts(make_studio: MakeStudio) -> None:
     studio = make_studio(ffmpeg="/nonexistent/ffmpeg")
     for more in ((), ("--detach",)):
@@ -279,6 +280,7 @@ def _shut(studio: Studio) -> Any:
     return gates[0]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output fills up during an encode",
     "`DISK_LOW`; no attempt is lost, no segment encoded again",

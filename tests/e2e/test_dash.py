@@ -90,6 +90,7 @@ def test_ffmpeg_plays_all_of_it(ladder: Ladder) -> None:
     )
 
 
+@pytest.mark.slow
 def test_tiles_show_what_the_storyboard_shows(ladder: Ladder) -> None:
     own = ladder.own
     group = next(

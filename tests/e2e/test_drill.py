@@ -85,6 +85,7 @@ def test_a_ladder_that_does_not_play_is_seen(shared: Studio, clip: MakeClip, cop
     assert unplayable(broken / "master.m3u8") == "the master playlist is missing"
 
 
+@pytest.mark.slow
 def test_the_clips_have_the_frames_they_say(tmp_path: Path, ffmpeg: str) -> None:
     import av
 

@@ -93,6 +93,7 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
     assert drop.state()["checking"] == 0
 
 
+@pytest.mark.slow
 def test_a_done_source_is_moved_and_its_copy_skipped(
     make_studio: MakeStudio, tmp_path: Path, clip: MakeClip, copy
 ) -> None:

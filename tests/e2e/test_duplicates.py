@@ -55,6 +55,7 @@ def _linked(studio: Studio, job: Any) -> str:
     return str(end["detail"]).partition("; ")[2]
 
 
+@pytest.mark.slow
 def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, film: Path) -> None:
     studio = drop.studio
     film.with_name("film.en.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")

@@ -35,6 +35,7 @@ def long(clip: MakeClip, copy) -> Path:
     return copy(clip(seconds=12), "long.mp4")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "SIGTERM or Ctrl-C",
     "No job starts, running ones have `drain_s`, then stop at the fragment; nothing is counted",
@@ -153,6 +154,7 @@ def test_down_and_up_in_a_row_resume_everything(
     assert studio("down").code == 0
 
 
+@pytest.mark.slow
 def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch()
@@ -184,6 +186,7 @@ def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: Ma
     assert studio.stored_status(job) == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("A second supervisor is started", "`ALREADY_RUNNING`", area="supervisor")
 def test_a_second_supervisor_is_refused(shared: Studio) -> None:
     studio = shared

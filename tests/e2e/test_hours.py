@@ -17,6 +17,7 @@ from .conftest import MakeClip
 from .studio import Studio, mark, published_marks
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The hours of a drop folder end while one of its jobs runs",
     "Its ffmpeg ends; the job waits without an attempt, and continues from its finished segments",

@@ -99,6 +99,7 @@ def test_a_waiting_job_is_paused_resumed_and_cancelled(shared: Studio, clip: Mak
     shared.done(job)
 
 
+@pytest.mark.slow
 def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
@@ -182,6 +183,7 @@ def test_a_running_job_cannot_be_deleted(shared: Studio, long: Path) -> None:
         shared.wait(job, "cancelled")
 
 
+@pytest.mark.slow
 def test_priority_decides_what_is_next(shared: Studio, clip: MakeClip, copy) -> None:
     shared.client.send(calls.pause_queue("a test"))
     try:
@@ -228,6 +230,7 @@ def test_one_of_two_running_things_ends_no_other(shared: Studio, clip: MakeClip,
     assert results[2]["error"]["code"] == "NOT_FOUND"
 
 
+@pytest.mark.slow
 def test_a_killed_ffmpeg_ends_no_worker(shared: Studio, long: Path) -> None:
     worker = shared.worker()["pid"]
     with shared.paced(2):

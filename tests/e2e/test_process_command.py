@@ -163,6 +163,7 @@ def test_set_and_workers_hold_for_one_run(batch: Batch) -> None:
     assert names == ["cpu-0"], "a worker of a larger pool is not missed in a smaller one"
 
 
+@pytest.mark.slow
 def test_a_changed_rung_is_made_again_alone(beside: Batch) -> None:
     assert beside().code == 0
     made = {rung: _segments(beside, rung) for rung in ("180p", "120p", "90p")}

@@ -164,6 +164,7 @@ def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int
     player.end()
 
 
+@pytest.mark.slow
 def test_what_a_killed_publish_left_is_swept(shared: Studio, ready: int) -> None:
     folder = Path(shared.video_of(ready)["generation"]["master"]).parent
     (folder / ".v2-building" / "180p").mkdir(parents=True)

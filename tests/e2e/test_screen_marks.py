@@ -15,6 +15,7 @@ from .studio import Studio, done_to
 from .terminal import Terminal
 
 
+@pytest.mark.slow
 def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     studio: Studio, clip: MakeClip, copy: Callable[..., Path], terminal: Terminal
 ) -> None:

@@ -55,6 +55,7 @@ def long(clip: MakeClip, copy) -> Path:
     return copy(clip(seconds=12), "long.mp4")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A worker is stopped until its lease has expired, then continues",
     "Its job belongs to another; it ends its ffmpeg, is refused and changes nothing",
@@ -91,6 +92,7 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
     assert not list(studio.out.glob(".tqstudio/*/scratch/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor does not answer for the length of a lease",
     "The worker ends its ffmpeg; nothing is counted",
@@ -159,6 +161,7 @@ def test_a_limit_of_the_system_costs_no_attempt(brittle: Studio, clip: MakeClip,
     assert (done["attempts"], done["crashes"], done["error"]) == (0, 0, None)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_fails_twice_alike_is_not_tried_again(brittle: Studio, clip: MakeClip, copy) -> None:
     studio = brittle
     job = studio.add(copy(clip(), "unlucky.mp4"))
@@ -185,6 +188,7 @@ def test_one_quality_that_fails_fails_the_job(brittle: Studio, clip: MakeClip, c
     assert runs == [4, 1], "together, then each alone; what came out well is not made again"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("A quality with `required = false` fails", "The job is done with a warning", area="resume")
 def test_one_that_is_not_required_is_left_out(brittle: Studio, clip: MakeClip, copy) -> None:
     done = brittle.done(brittle.add(copy(clip(fps="24"), "one-fails.mp4"), profile="optional"))
@@ -249,6 +253,7 @@ def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long
     check_ladder(Path(done["video_view"]["generation"]["master"]), frames=300, fps=Fraction(25), names=RUNGS)
 
 
+@pytest.mark.slow
 def test_a_source_that_changes_while_it_is_encoded_is_encoded_again(
     shared: Studio, long: Path, clip: MakeClip
 ) -> None:

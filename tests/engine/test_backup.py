@@ -103,6 +103,7 @@ def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
     assert "PERMISSION" in missing.err
 
 
+@pytest.mark.slow
 def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     live.stop()

@@ -266,6 +266,7 @@ def test_killed_while_it_deletes_a_video(own: Library, point: str) -> None:
     assert (own.files(), own.listed()) == (before, [job])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it brings a deleted video back",
     "The ladder is aside or in its place, whole; the next supervisor brings it back",
@@ -285,6 +286,7 @@ def test_killed_while_it_brings_a_video_back(own: Library, point: str) -> None:
     assert (own.files(), own.listed(), own.aside()) == (before, [job], [])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it removes the ladder of a deleted video",
     "The next supervisor removes the rest",

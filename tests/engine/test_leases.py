@@ -239,6 +239,7 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
         assert (row["crashes"], row["attempts"]) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The disk of the database hangs for longer than a lease",
     "Heartbeats are received all the time; no job is taken away",

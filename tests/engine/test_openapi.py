@@ -157,6 +157,7 @@ def test_every_call_answers_as_its_schema_says(
         assert live.send(calls.jobs())["jobs"], "some files became jobs"
 
 
+@pytest.mark.slow
 def test_the_end_is_answered_as_its_schema_says(session: requests.Session, schema: Any) -> None:
     case = schema[SHUTDOWN]["POST"].Case(body={"drain": False}, media_type="application/json")
     case.validate_response(case.call(base_url="http://tqstudio", session=session), checks=CHECKS)

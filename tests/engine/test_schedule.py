@@ -191,6 +191,7 @@ def test_hours_that_cannot_be_read_are_refused(watched: tuple[Desk, Any], text: 
     assert stored["hours"] == now_closed()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A program of `yield_to` is started",
     "No job starts until it has ended; running ones continue",

