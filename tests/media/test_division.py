@@ -1,4 +1,4 @@
-"""A ladder whose segments several workers encode: nobody can see it afterwards."""
+"""A ladder whose segments several workers encode equals that of one."""
 
 from __future__ import annotations
 
@@ -218,3 +218,26 @@ def test_sources_that_are_decoded_from_their_start_are_not_divided(
 )
 def test_gaps(taken: tuple[int, ...], left: list[tuple[int, int]]) -> None:
     assert gaps(2, 9, taken) == left
+
+
+def test_a_run_that_catches_up_past_what_others_have_made(
+    corpus: Corpus, encode: MakeEncode, slow: Profile
+) -> None:
+    """It has ended before it is looked at: all that it has written counts."""
+    source = corpus.source(_SEEKABLE[0])
+    run_to_end(encode(source, slow, rungs=RUNGS, poster=False))
+    own = encode(source, slow, rungs=RUNGS, poster=False)
+    own.look_up()
+    ahead, late = video_of(own)
+    leave(ahead.directory, 6)
+    store = SegmentStore(late.directory)
+    for name in ("seg_00001.m4s", "seg_00003.m4s", "seg_00005.m4s"):
+        store.remove(name)
+    own.look_up()
+    own.start()
+    [run] = [task for task in own.tasks if task.kind == "video"]
+    assert (run.names, run.planned and run.planned.stop) == (("54p",), 18)
+    run.run.wait()
+    run_to_end(own)
+    assert (own.state, own.error, own.warnings) == ("done", None, [])
+    assert [len(numbers) for numbers in stored(own).values()] == [own.spec.grid.segment_count] * 2

@@ -116,12 +116,12 @@ class StreamOutput:
         """
         if self._failed:
             return  # do not store anything of a run after its first error
-        ended = ended and self._to_the_end
+        exited, ended = ended, ended and self._to_the_end
         try:
             while self._check_next(ended):
                 if self.next_piece % self._pieces_per_segment == 0:
                     self._close_segment(new)
-                    if self.meets_stored and not ended:
+                    if self.meets_stored and not exited:
                         break  # the run can end here
             if ended:
                 self._close_segment(new)
