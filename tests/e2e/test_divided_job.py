@@ -88,7 +88,7 @@ def test_idle_workers_help_and_one_that_is_killed_loses_nothing(
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_at_once_is_in_nobodys_way(studio: Studio, clip: MakeClip, copy: Copy) -> None:
+def test_one_that_is_killed_at_once_stops_no_other(studio: Studio, clip: MakeClip, copy: Copy) -> None:
     """Its range goes to another one, which starts with the same segment."""
     with studio.paced(0.5):
         job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
@@ -104,31 +104,19 @@ def test_one_that_is_killed_at_once_is_in_nobodys_way(studio: Studio, clip: Make
 
 
 @pytest.mark.slow
-def test_the_worker_of_the_job_is_killed_and_the_ranges_stay(
-    studio: Studio, clip: MakeClip, copy: Copy
-) -> None:
+@pytest.mark.parametrize("victim", ["worker", "supervisor"])
+def test_what_all_have_made_outlives_a_kill(studio: Studio, clip: MakeClip, copy: Copy, victim: str) -> None:
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
         until_helped(studio, job, done=2)
         kept = stored(studio, job)
-        os.kill(int(studio.worker(studio.job(job)["worker"])["pid"]), signal.SIGKILL)
-        until(lambda: studio.job(job)["crashes"] == 1)
-    ended = studio.done(job)
-    check(ended)
-    is_published(ended, kept)
-
-
-@pytest.mark.slow
-def test_a_killed_supervisor_continues_with_what_all_have_made(
-    studio: Studio, clip: MakeClip, copy: Copy
-) -> None:
-    with studio.paced(2):
-        job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
-        until_helped(studio, job, done=2)
-        kept = stored(studio, job)
-        os.kill(studio.status()["supervisor"]["pid"], signal.SIGKILL)
-        studio.died()
-    studio.up()
+        if victim == "worker":
+            os.kill(int(studio.worker(studio.job(job)["worker"])["pid"]), signal.SIGKILL)
+            until(lambda: studio.job(job)["crashes"] == 1)
+        else:
+            os.kill(studio.status()["supervisor"]["pid"], signal.SIGKILL)
+            studio.died()
+            studio.up()
     ended = studio.done(job)
     check(ended)
     is_published(ended, kept)

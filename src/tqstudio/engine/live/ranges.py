@@ -195,7 +195,7 @@ class Ranges:
         self._ranges = {token: each for token, each in self._ranges.items() if each.worker != name}
 
     def view(self, job: int) -> DivisionView | None:
-        """How a running job is divided; None if nobody else has worked on it."""
+        """How a running job is divided; None if no other worker has had a part of it."""
         divided = self._divided.get(job)
         ranges = [
             each.view for token, each in self._ranges.items() if token.job == job and self.is_live(token)

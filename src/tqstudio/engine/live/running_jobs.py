@@ -58,7 +58,7 @@ class LiveJob:
     prediction: Prediction | None = None
     """The prediction for this run when its encode began."""
     divided: bool = False
-    """Whether other workers have got ranges of it, so that its time tells nothing of the speed of one."""
+    """Whether other workers have got ranges of it, so that its time does not measure one of them."""
 
     @property
     def shown_step(self) -> str | None:

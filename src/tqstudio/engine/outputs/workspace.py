@@ -1,7 +1,7 @@
 """Manages the folders of unfinished work on the output's file system.
 
     OUT/.tqstudio/<store uuid>/segments/<video>/<rendition>/<stream_key>/
-    OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/, and with a first segment behind that for ranges
+    OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/, for a range with -<first segment>-<pid> after it
     OUT/.tqstudio/<store uuid>/trash/
 
 Two homes may share an output, because the uuid separates their work. Two copies of one database, such as a

@@ -166,7 +166,7 @@ class Dispatch:
                     if claimed.published is not None:
                         _request_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
                     return {"job": job, "test": False}
-                if request.ranges is not None:
+                if request.ranges is not None and self._db.refusal is None:
                     part = await self._assign_range(claimant, request.ranges)
                     if part is not None:
                         return {"job": part, "test": False}

@@ -57,6 +57,7 @@ class StuckWorkers:
         """Checks jobs whose worker is blocked."""
         for worker in self._ranges.blocked(self._limit_s, CONTROL_S):
             self._pool.replace(worker, "it was blocked while it made a part of a job")
+            self._ranges.forget_worker(worker)
         now = asyncio.get_running_loop().time()
         self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
         quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]

@@ -113,7 +113,7 @@ def receive(
     A repeated part replaces itself.
 
     Args:
-        writer: tells the parts of this caller from those of others that send the same file.
+        writer: identifies the caller, because others may send parts of the same file.
         keep: never replace a file of that name.
 
     Raises:

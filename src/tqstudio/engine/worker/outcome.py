@@ -49,3 +49,16 @@ class RangeMade:
 
 
 Outcome = Done | Failed | Stopped | Lost | RangeMade
+
+
+def problem_of(outcome: Outcome) -> str:
+    """Why the work is not whole; empty if it is."""
+    match outcome:
+        case Failed():
+            return f"{outcome.code}: {outcome.text}"
+        case Stopped():
+            return outcome.reason
+        case Lost():
+            return outcome.why
+        case _:
+            return ""

@@ -13,7 +13,7 @@ from tqstudio.engine.worker import calls, retry_delay
 from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, RangeMade, Stopped
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, RangeMade, Stopped, problem_of
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class OutcomeReport:
                 _log.warning("job lost", job=lease.job, why=outcome.why)
                 return None
             case _ if job.get("range"):
-                return self._send_or_log(lease, "range", {**token, "problem": _problem(outcome)})
+                return self._send_or_log(lease, "range", {**token, "problem": problem_of(outcome)})
             case Stopped():
                 return self._send_or_log(lease, "release", {**token, "reason": outcome.reason})
             case Failed():
@@ -101,14 +101,3 @@ class OutcomeReport:
                 return None
             time.sleep(retry_s)
             retry_s = retry_delay.after(retry_s)
-
-
-def _problem(outcome: Outcome) -> str:
-    """Why a range is not whole; empty if it is."""
-    match outcome:
-        case Failed():
-            return f"{outcome.code}: {outcome.text}"
-        case Stopped():
-            return outcome.reason
-        case _:
-            return ""

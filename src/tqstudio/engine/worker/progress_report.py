@@ -25,7 +25,7 @@ class Report:
     Whenever a step begins, `on_step` is called without the lock.
 
     Args:
-        divides: whether the supervisor divides jobs; earlier versions refuse to be told what may be divided.
+        divides: whether the supervisor divides jobs; earlier versions refuse a report of what may be divided.
     """
 
     def __init__(self, on_step: Callable[[], None] = lambda: None, *, divides: bool = True) -> None:

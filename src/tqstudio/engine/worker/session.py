@@ -222,7 +222,7 @@ class WorkerSession:
             _log.warning("preparing for the first job failed", error=str(error))
 
     def _range_ability(self) -> dict[str, Any] | None:
-        """What to tell of the ranges that it can make; None without ffmpeg."""
+        """The ranges that it can make, for its claims; None without ffmpeg."""
         mine = self._identity.encoder or CPU_ENCODER
         gpu = [encoder for encoder in GPU_ENCODERS if encoder in mine.split()]
         try:

@@ -31,7 +31,7 @@ from tqstudio.engine.worker.job.rendition_choice import rows
 from tqstudio.engine.worker.job.source_hash import SourceHash
 from tqstudio.engine.worker.job.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped, problem_of
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.lifecycle import Step
 
@@ -163,4 +163,4 @@ def _outcome_line(outcome: Outcome) -> str:
         return f"{line}; linked {', '.join(linked)}" if linked else line
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
-    return f"stopped: {outcome.reason if isinstance(outcome, Stopped) else getattr(outcome, 'why', '')}"
+    return f"stopped: {problem_of(outcome)}"

@@ -13,7 +13,7 @@ from tqstudio.engine.media.segments.collector import InitDiffersError, SeamError
 from tqstudio.engine.worker.job.attempt import Attempt
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.lease import StopWork
-from tqstudio.engine.worker.outcome import Failed, Lost, Outcome, RangeMade, Stopped
+from tqstudio.engine.worker.outcome import Lost, Outcome, RangeMade, problem_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.worker_answers import AssignedRange
@@ -74,15 +74,9 @@ class RangeWork(Attempt):
     def log_outcome(self, outcome: Outcome) -> None:
         """Log the outcome, and how many segments are made."""
         made = min(self.encode.done.values()) if self.encode is not None else 0
-        match outcome:
-            case Failed():
-                why = f": {outcome.code}: {outcome.text}"
-            case Stopped() | Lost():
-                why = f": {outcome.reason if isinstance(outcome, Stopped) else outcome.why}"
-            case _:
-                why = ""
         asked = self.asked
-        self.log.line(f"{made} of the segments {asked['first']} to {asked['end'] - 1} made{why}")
+        what = f"{made} of the segments {asked['first']} to {asked['end'] - 1} made"
+        self.log.line(": ".join(filter(None, (what, problem_of(outcome)))))
 
     @property
     def _scratch_dir(self) -> Path:

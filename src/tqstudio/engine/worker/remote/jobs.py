@@ -218,7 +218,7 @@ class RemoteJobs:
             if target.is_file() and (target.stat().st_size, digests.of_file(target)) == (size, digest):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            if not fetch(link, path, target) or target.stat().st_size != size:
+            if not fetch(link, path, target, size) or target.stat().st_size != size:
                 raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
 
     def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:

@@ -189,14 +189,14 @@ class Mirror:
             _log.warning("the log could not be sent", code=error.code.value, error=error.message)
 
 
-def fetch(link: Link, path: str, target: Path) -> bool:
-    """Copy a stored file of the studio; False if it is not stored any more."""
+def fetch(link: Link, path: str, target: Path, size: float = math.inf) -> bool:
+    """Copy a stored file of the studio, whose size may be known; False if it is not stored any more."""
     # The encode may look for it meanwhile.
     unfinished = target.with_name(f".{target.name}")
     with unfinished.open("wb") as file:
         try:
-            while part := link.read("store", path=path, offset=file.tell()):
-                file.write(part)
+            while file.tell() < size and (content := link.read("store", path=path, offset=file.tell())):
+                file.write(content)
         except TqError as error:
             if error.code is not ErrorCode.NOT_FOUND:
                 raise
