@@ -53,6 +53,9 @@ class EventKind(StrEnum):
     SOURCE_DELETED = "source_deleted"
     WORK_REMOVED = "work_removed"
     GENERATION_REMOVED = "generation_removed"
+    DELIVERED = "delivered"
+    DELIVERY_FAILED = "delivery_failed"
+    DELIVERY_REMOVED = "delivery_removed"
     VIDEO_DELETED = "video_deleted"
     VIDEO_UNDELETED = "video_undeleted"
 

@@ -6,6 +6,7 @@ Every command loads this module, so it imports nothing heavy.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import readable
 
+_BUCKET = re.compile(r"(s3|gs|az)://([a-z0-9][a-z0-9._-]+(?:/(?!\.)[^/\x00-\x1f\\]+)*)/?")
+"""Scheme, and bucket with prefix. Names in the prefix begin with no dot: `..` would lead out of the home."""
 MAX_SOCKET_PATH = 100
 """Bytes of a Unix socket path that are portable; the kernel's limit is 108 on Linux, 104 on macOS."""
 
@@ -82,6 +86,38 @@ class Home:
     def output(self) -> Path:
         """The default output folder."""
         return self.root / "output"
+
+    @property
+    def buckets(self) -> Path:
+        """Local copies of the ladders in object storage; may be a link to another disk."""
+        return self.root / "buckets"
+
+    @property
+    def bucket_settings(self) -> Path:
+        """Endpoints and access keys of buckets."""
+        return self.root / "buckets.toml"
+
+    def bucket_copy(self, url: str) -> Path:
+        """The folder of the local copy of `s3://BUCKET/PREFIX`: `buckets/s3/BUCKET/PREFIX`.
+
+        Raises:
+            TqError: BAD_REQUEST if that is no address of a place in a bucket.
+        """
+        found = _BUCKET.fullmatch(url)
+        if found is None:
+            raise TqError(
+                ErrorCode.BAD_REQUEST,
+                f"{readable(url)} is no address of a bucket",
+                "write it as s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+            )
+        return self.buckets.joinpath(found[1], *found[2].strip("/").split("/"))
+
+    def bucket_url(self, output_root: bytes) -> str | None:
+        """The address of which an output is the local copy; None for any other output."""
+        begin = os.fsencode(self.buckets) + b"/"
+        if not output_root.startswith(begin):
+            return None
+        return os.fsdecode(output_root.removeprefix(begin)).replace("/", "://", 1)
 
     @property
     def incoming(self) -> Path:

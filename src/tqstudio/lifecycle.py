@@ -153,6 +153,14 @@ class DeletionState(StrEnum):
     REMOVING = "removing"
 
 
+class DeliveryState(StrEnum):
+    """What is to be done with the copy of a generation in a bucket; see `store/library/deliveries.py`."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    REMOVING = "removing"
+
+
 class AttemptOutcome(StrEnum):
     RUNNING = "running"
     DONE = "done"

@@ -16,8 +16,13 @@ _HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000
 Persian and emojis need."""
 
 
+def is_bucket(path: str) -> bool:
+    """Whether this is the address of a place in object storage, such as `s3://films/vod`."""
+    return path.startswith(("s3://", "gs://", "az://"))
+
+
 def absolute(path: str) -> str:
-    """Make a path that a person typed absolute, without following links.
+    """Make a path that a person typed absolute, without following links; addresses of buckets stay.
 
     Raises:
         TqError: BAD_REQUEST for an empty path, as from an unset shell variable, and for a relative one if the
@@ -27,6 +32,8 @@ def absolute(path: str) -> str:
         raise TqError(
             ErrorCode.BAD_REQUEST, "an empty path was given", "give a path; a dot is the current folder"
         )
+    if is_bucket(path):
+        return path
     try:
         return os.path.abspath(os.path.expanduser(path))
     except FileNotFoundError:

@@ -159,7 +159,7 @@ def test_it_may_be_deleted_again_on_its_way_back(queue: Queue, pair: tuple[int, 
     restore(queue, one)
     delete(queue, one)
     assert (state(queue, one), state(queue, two)) == (DeletionState.LEAVING, DeletionState.ASIDE)
-    deletions.returned(queue.db, one)
+    deletions.returned(queue.db, one, url=None, now=queue.now)
     assert state(queue, one) is DeletionState.LEAVING
 
 
@@ -167,7 +167,7 @@ def test_it_is_back_once_it_has_returned(queue: Queue, pair: tuple[int, int]) ->
     for video in pair:
         aside(queue, video)
         restore(queue, video)
-    deletions.returned(queue.db, pair[0])
+    deletions.returned(queue.db, pair[0], url=None, now=queue.now)
     assert [state(queue, video) for video in pair] == [None, DeletionState.RETURNING]
 
 

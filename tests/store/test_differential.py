@@ -35,6 +35,7 @@ from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import (
     deletions,
+    deliveries,
     folders,
     generations,
     publications,
@@ -58,7 +59,7 @@ from tqstudio.engine.store.machine import (
     workers,
 )
 from tqstudio.engine.store.machine.outbox import NewAlert
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     AutorestartRule,
@@ -630,12 +631,33 @@ def go_on_with_deletions(queue: Queue, rng: Random) -> Any:
         case 2:
             done = deletions.restore(db, video, now=queue.now, actor="test")
         case 3:
-            deletions.returned(db, video)
+            deletions.returned(db, video, url=rng.choice([None, "s3://é/v"]), now=queue.now)
         case 4:
             done = deletions.remove(db, video)
         case 5:
             deletions.removed(db, video, now=queue.now)
     return done, deletions.moving(db), deletions.due(db, queue.now, limit=5), deletions.is_busy(db, video)
+
+
+@often(5)
+def deliver(queue: Queue, rng: Random) -> Any:
+    db, now, row = queue.db, queue.now, deliveries.due(queue.db, now=queue.now)
+    done: Any = None
+    match rng.randrange(6):
+        case 0 | 1:
+            number, url = rng.randint(1, 3), rng.choice(["s3://a/v", "s3://é/v"])
+            deliveries.begin(db, known(queue, rng, "video"), number, url, job=None, now=now)
+        case 2 if row is not None:
+            done = deliveries.advance(db, row, files=9, done=rng.randint(0, 9))
+        case 3 if row is not None:
+            done = deliveries.delivered(db, row, now=now, remove_at=now + 20 * SECOND)
+        case 4 if row is not None:
+            error = TqError(ErrorCode.UPSTREAM, rng.choice(TEXTS), "é")
+            deliveries.failed(db, row, error, now=now, next_at=now + SECOND)
+        case 5 if row is not None:
+            done = deliveries.is_replaced(db, row)
+            deliveries.removed(db, row, now=now)
+    return row, done, deliveries.next_at(db), deliveries.unfinished(db)
 
 
 @often(1)

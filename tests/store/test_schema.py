@@ -252,6 +252,7 @@ def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Pat
 def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
     address = migrated(program, tmp_path)
     with engine_of(address).begin() as connection:
+        connection.exec_driver_sql("DROP TABLE delivery")
         connection.exec_driver_sql("ALTER TABLE worker DROP COLUMN joined_by")
         before = Operations(MigrationContext.configure(connection))
         with before.batch_alter_table("token", table_kwargs={"sqlite_autoincrement": True}) as token:

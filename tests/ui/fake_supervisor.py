@@ -585,6 +585,7 @@ class FakeSupervisor:
                     "reserve": 10 << 30,
                 }
             ],
+            "deliveries": {"count": 0, "problem": None},
             "speed": 2.7 if running else None,
             "eta_s": 2460.0 if running else None,
             "eta": {"eta_s": 2460.0, "low_s": 2230.0, "high_s": 2710.0} if running else None,

@@ -490,6 +490,7 @@ def job_detail(row: Any) -> Any:
         "full_hash": None,
         "status": "processing",
         "generation": generation,
+        "delivery": None,
         "job": row["id"],
         "error": None,
         "deleted_at": None,

@@ -14,7 +14,12 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Job numbers.", show_default=False)]
 OutputDir = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="DIR", help="Output folder; default: the home's output folder."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR|URL",
+        help="Output folder, or s3://BUCKET/PREFIX; default: the home's output.",
+    ),
 ]
 ProfileName = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="Encoding profile; see: tqstudio profile list")

@@ -11,6 +11,7 @@ from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.alerts.alerts import Alerts
 from tqstudio.engine.deletion.deletions import Deletions
+from tqstudio.engine.delivery.deliveries import Deliveries
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
@@ -96,7 +97,7 @@ class Services:
         self.reports = Reports(db, board, ranges, forecasts, metrics)
         self.dispatch = Dispatch(home, settings, db, board, ranges, workspace, volumes, metrics)
         volumes.on_ready = self.dispatch.wake
-        self.publisher = publisher = Publisher(db, board, workspace, io)
+        self.publisher = publisher = Publisher(home, db, board, workspace, io)
         endings = LeaseEnd(db, board, publisher, quarantine_after=settings.quarantine_after)
         self.results = results = Results(
             settings, db, workspace, endings, publisher, forecasts, volumes, metrics
@@ -116,8 +117,9 @@ class Services:
             known=self.admission.known,
         )
         self.admission.on_left = self.intake.look_again
-        self.deletions = Deletions(settings, db, board, workspace, io, retention)
+        self.deletions = Deletions(home, settings, db, board, workspace, io, retention)
         self.admission.want = self.deletions.want
+        self.deliveries = Deliveries(home, settings, db, io)
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, board, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)

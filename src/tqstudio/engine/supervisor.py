@@ -202,6 +202,7 @@ class _Supervisor:
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
+        delivering = asyncio.create_task(self.studio.deliveries.run())
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
@@ -213,7 +214,7 @@ class _Supervisor:
         finally:
             self._manager.stopping()
             await self._end_parts(starting, snapshots)
-            for task in (guarding, watching, reporting):
+            for task in (guarding, watching, reporting, delivering):
                 task.cancel()
             for each in servers:
                 each.end()
@@ -341,6 +342,7 @@ class _Supervisor:
         self._prober.hint(events)
         self.studio.after_done.hint(events)
         self.studio.deletions.hint(events)
+        self.studio.deliveries.hint(events)
         self.studio.alerts.hint(events)
         missed = [
             event.video

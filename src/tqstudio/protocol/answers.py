@@ -255,6 +255,23 @@ class GenerationView(TypedDict):
     renditions: list[PublishedView]
 
 
+class DeliveryView(TypedDict):
+    """The copy of a video's newest ladder in a bucket."""
+
+    url: str
+    """Of its folder: `s3://films/vod/my-film`."""
+    state: str
+    """waiting, delivered or removing."""
+    files: int
+    """To upload; 0 until they are counted."""
+    files_done: int
+    delivered_at: str | None
+    problem: ErrorView | None
+    """Why the last try failed."""
+    next_at: str | None
+    """When it is tried next."""
+
+
 class PublishedView(TypedDict):
     name: str
     kind: Literal["video", "audio", "subtitles"]
@@ -289,6 +306,7 @@ class VideoView(TypedDict):
     status: str
     facts: dict[str, Any] | None
     generation: GenerationView | None
+    delivery: DeliveryView | None
     job: int | None
     """Newest job."""
     error: ErrorView | None
@@ -520,6 +538,14 @@ class ReadyView(TypedDict):
     reasons: list[Reason]
 
 
+class UnfinishedDeliveries(TypedDict):
+    """Copies of ladders in buckets that wait to be uploaded or removed."""
+
+    count: int
+    problem: ErrorView | None
+    """Why the one failed that has failed most often."""
+
+
 class StatusView(TypedDict):
     supervisor: SupervisorView
     ready: ReadyView
@@ -528,6 +554,7 @@ class StatusView(TypedDict):
     workers: list[WorkerView]
     gates: list[GateView]
     disk: list[DiskView]
+    deliveries: UnfinishedDeliveries
     speed: float | None
     """Sum of the running jobs' speeds, multiple of real time."""
     eta_s: float | None

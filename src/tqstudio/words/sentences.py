@@ -37,6 +37,9 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.WARNING: ("warning", "warning"),
     EventKind.PUBLISH_UNDONE: ("retry", "publishing rolled back"),
     EventKind.GENERATION_REMOVED: ("skipped", "old version removed"),
+    EventKind.DELIVERED: ("done", "copied to its bucket"),
+    EventKind.DELIVERY_FAILED: ("failed", "not copied to its bucket yet"),
+    EventKind.DELIVERY_REMOVED: ("skipped", "removed from its bucket"),
     EventKind.VIDEO_DELETED: ("cancelled", "video deleted"),
     EventKind.VIDEO_UNDELETED: ("pending", "video brought back"),
     EventKind.SOURCE_MOVED: ("done", "source file moved"),
@@ -340,3 +343,19 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
         rules.append(f"jobs run in these hours: {folder['hours']}")
     rules.append(f"attempts allowed: {folder['max_attempts']}, crashes: {folder['max_crashes']}")
     return rules
+
+
+def delivery_words(delivery: answers.DeliveryView | None) -> str:
+    """Returns where the copy of a ladder in a bucket is, and what is left to do; empty without one."""
+    if delivery is None:
+        return ""
+    url, problem = readable(delivery["url"]), delivery["problem"]
+    if problem is not None:
+        return f"{url}: {in_one_line(**problem)}"
+    match delivery["state"]:
+        case "delivered":
+            return f"{url}/master.m3u8"
+        case "removing":
+            return f"{url}: being removed"
+    left = f", {delivery['files_done']} of {delivery['files']} files" if delivery["files"] else ""
+    return f"{url}: being uploaded{left}"

@@ -43,7 +43,7 @@ from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.paths import display, normal
+from tqstudio.paths import display, is_bucket, normal
 from tqstudio.protocol.answers import AddAnswer, AddResult
 
 P = ParamSpec("P")
@@ -107,16 +107,22 @@ class Admission:
     def output_root(self, given: bytes | None) -> bytes:
         """The absolute path of an output folder, by default that of the settings or the home.
 
+        Args:
+            given: an absolute path, or the address of a bucket, whose local copy is then the folder.
+
         Raises:
-            TqError: BAD_REQUEST for a relative path.
+            TqError: BAD_REQUEST for a relative path, or an address that is none.
         """
-        if given is not None:
-            if not given.startswith(b"/"):
-                raise TqError(ErrorCode.BAD_REQUEST, "the output folder must be an absolute path")
+        chosen = self._settings.output if given is None else os.fsdecode(given)
+        if is_bucket(chosen):
+            root = normal(os.fsencode(self._home.bucket_copy(chosen)))
+        elif given is None:
+            folder = Path(chosen).expanduser() if chosen else self._home.output
+            root = normal(os.fsencode(folder.absolute()))
+        elif given.startswith(b"/"):
             root = normal(given)
         else:
-            chosen = Path(self._settings.output).expanduser() if self._settings.output else self._home.output
-            root = normal(os.fsencode(chosen.absolute()))
+            raise TqError(ErrorCode.BAD_REQUEST, "the output folder must be an absolute path")
         logging_setup.know(root)
         return root
 

@@ -33,6 +33,7 @@ class AlertKind(StrEnum):
     DISK = "disk"
     WORKER_DOWN = "worker_down"
     WORKER_UP = "worker_up"
+    DELIVERY = "delivery"
     DONE = "done"
 
 
@@ -94,6 +95,11 @@ KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
             "worker {worker} is up",
             (EventKind.WORKER_REGISTERED, EventKind.WORKER_ONLINE),
             default=False,
+        ),
+        AlertKind.DELIVERY: Kind(
+            "a ladder could not be copied to its bucket, or removed there, three times in a row",
+            "{name}: {reason}",
+            (EventKind.DELIVERY_FAILED,),
         ),
         AlertKind.DONE: Kind("a ladder is published", "{name} is done", (EventKind.COMPLETE,), default=False),
     }

@@ -23,7 +23,7 @@ from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
-from tqstudio.paths import decode, display, normal
+from tqstudio.paths import data, decode, display, encode, normal
 from tqstudio.protocol.answers import ErrorView, FolderView, SkippedFile
 from tqstudio.protocol.requests import FolderChange, FolderRequest
 
@@ -54,6 +54,8 @@ def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> 
     return fill(
         FolderView,
         row,
+        output_root=studio.home.bucket_url(row.output_root) or data(row.output_root),
+        output_root_b64=encode(row.output_root),
         watch=state.watch if state else row.watch,
         settle_s=studio.settings.settle_s if row.settle_s is None else row.settle_s,
         done_dir_b64=None,
@@ -159,11 +161,12 @@ async def _output(studio: Services, given_b64: str | None, path: bytes) -> bytes
     Raises:
         TqError: one of the two cannot be used.
     """
-    output = studio.admission.output_root(_absolute(given_b64) if given_b64 else None)
+    output = studio.admission.output_root(decode(given_b64) if given_b64 else None)
     await asyncio.to_thread(_check, path, output)
     await output_check.require_usable(
         output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
+    await studio.deliveries.check(output)
     return output
 
 

@@ -20,7 +20,8 @@ from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
-from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library import deliveries, generations, videos
+from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
@@ -130,6 +131,7 @@ def read_detail(
     tuple[int, JobStatus] | None,
     list[progress.AttemptRow],
     list[event_row.EventRow],
+    DeliveryRow | None,
 ]:
     record = listed.one(db, job)
     video = videos.get(db, record.video) if record else None
@@ -142,12 +144,13 @@ def read_detail(
         jobs.newest_job_of(db, video.id),
         progress.attempts(db, job),
         events.newest(db, limit=EVENTS_SHOWN, job=job),
+        deliveries.of_video(db, video.id),
     )
 
 
 @router.get("/jobs/{job}")
 async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
-    record, video, generation, newest, attempts, history = await studio.db.read(read_detail, job)
+    record, video, generation, newest, attempts, history, delivery = await studio.db.read(read_detail, job)
     row = rows_of(studio, [record])[0]
     attempt_views = [views.attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
@@ -165,7 +168,7 @@ async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
         answers.JobDetail,
         record,
         **row,
-        video_view=views.video_view(video, generation, newest, record.error),
+        video_view=views.video_view(video, generation, newest, record.error, delivery),
         not_before=None if record.not_before == FOREVER else views.iso(record.not_before),
         lease_epoch=record.epoch,
         lease_expires_at=views.iso(now_us() + left_us) if left_us else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from tqstudio import __version__
 from tqstudio.engine.alerts.alerts import OVERDUE_S
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import fill, iso, iso_time
+from tqstudio.engine.api.views import delivery_problem, fill, iso, iso_time
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
@@ -25,6 +25,7 @@ from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
+from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, outbox, workers
 from tqstudio.engine.store.machine.gates import GateRow
@@ -98,6 +99,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
     counts = await studio.db.read(pages.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
+    unfinished, worst = await studio.db.read(deliveries.unfinished)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
     eta = await studio.forecasts.of_queue(
         pending=counts[JobStatus.PENDING.value],
@@ -110,6 +112,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
         "workers": views,
         "gates": shut + await _no_worker(studio, views, counts),
         "disk": await _disks(studio),
+        "deliveries": {"count": unfinished, "problem": delivery_problem(worst) if worst else None},
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
         "eta": eta,
@@ -220,7 +223,20 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
     for alert in await studio.db.read(outbox.overdue, before=before):
         detail = f"none was accepted since {iso_time(alert.due_at)}: {alert.error}"
         checks.append(line(f"alerts {alert.channel}", "warn", detail, "try: tqstudio alert test"))
-    return {"checks": checks}
+    return {"checks": checks + [check async for check in _buckets(studio)]}
+
+
+async def _buckets(studio: Services) -> AsyncIterator[answers.CheckView]:
+    """Check each bucket that is the output of a video or drop folder."""
+    roots = {*await studio.db.read(videos.output_roots)}
+    roots |= {folder.output_root for folder in await studio.db.read(folders.listing)}
+    for root in sorted(roots):
+        if (url := studio.home.bucket_url(root)) is not None:
+            try:
+                await studio.deliveries.check(root)
+                yield line(f"bucket {url}", "ok", "can be written, read and emptied")
+            except TqError as error:
+                yield line(f"bucket {url}", "fail", f"{error.code}: {error.message}", error.hint)
 
 
 @router.get("/alerts")

@@ -15,7 +15,7 @@ from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
-from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library import deliveries, generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
@@ -39,6 +39,7 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     await output_check.require_usable(
         output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
+    await studio.deliveries.check(output)
     how = replace(
         adding.offer(studio.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
@@ -52,7 +53,8 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:
     newest = jobs.newest_job_of(db, video.id)
     record = records.one(db, newest[0]) if newest else None
-    return video_view(video, generations.current(db, video.id), newest, record.error if record else None)
+    error, delivery = record.error if record else None, deliveries.of_video(db, video.id)
+    return video_view(video, generations.current(db, video.id), newest, error, delivery)
 
 
 @router.get("/videos")

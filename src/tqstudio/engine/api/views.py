@@ -14,6 +14,7 @@ from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
+from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
@@ -262,11 +263,22 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> answers.Gener
     )
 
 
+def delivery_view(row: DeliveryRow) -> answers.DeliveryView:
+    return fill(answers.DeliveryView, row, problem=delivery_problem(row), state=row.state.value)
+
+
+def delivery_problem(row: DeliveryRow) -> answers.ErrorView | None:
+    if row.code is None:
+        return None
+    return {"code": row.code, "message": row.error or "", "hint": row.hint or ""}
+
+
 def video_view(
     video: VideoRow,
     generation: GenerationRow | None,
     job: tuple[int, JobStatus] | None,
     error: answers.ErrorView | None,
+    delivery: DeliveryRow | None,
 ) -> answers.VideoView:
     return fill(
         answers.VideoView,
@@ -275,6 +287,7 @@ def video_view(
         path_b64=encode(video.source),
         status=video_status(has_generation=generation is not None, job=job[1] if job else None).value,
         generation=generation_view(video, generation),
+        delivery=None if delivery is None else delivery_view(delivery),
         job=job[0] if job else None,
         error=error,
     )

@@ -26,7 +26,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
-from tqstudio.engine.outputs.place import Place
+from tqstudio.engine.outputs.place import Place, bucket_url
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
@@ -34,6 +34,7 @@ from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import deletions, generations, videos
 from tqstudio.engine.store.library.deletions import DeletionRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.home import Home
 from tqstudio.lifecycle import TERMINAL, Control, DeletionState
 from tqstudio.paths import display
 
@@ -46,6 +47,7 @@ class Deletions:
 
     def __init__(
         self,
+        home: Home,
         settings: Settings,
         db: Database,
         board: LiveBoard,
@@ -53,7 +55,7 @@ class Deletions:
         bounded_io: BoundedIO,
         retention: Retention,
     ) -> None:
-        self._db, self._board, self._workspace = db, board, workspace
+        self._home, self._db, self._board, self._workspace = home, db, board, workspace
         self._bounded_io, self._retention, self._shelf = bounded_io, retention, Shelf(workspace)
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
@@ -164,7 +166,8 @@ class Deletions:
             case DeletionState.RETURNING:
                 await self._run(row, lambda: self._shelf.bring_back(root, row.slug, video, current))
                 failpoints.reach("undeletion.moved")
-                await self._db.write(deletions.returned, video)
+                url = bucket_url(self._home, root, row.slug)
+                await self._db.write(partial(deletions.returned, number=video, url=url, now=now_us()))
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._shelf.remove(root, video, current))
                 failpoints.reach("deletion.removed")

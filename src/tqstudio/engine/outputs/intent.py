@@ -19,7 +19,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.store.library import generations, publications, removals, videos
+from tqstudio.engine.store.library import deliveries, generations, publications, removals, videos
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -101,10 +101,13 @@ def intend(db: Connection, publication: Publication) -> bool:
     return True
 
 
-def record(db: Connection, publication: Publication, *, poster: str | None, settled: bool = False) -> bool:
+def record(
+    db: Connection, publication: Publication, *, poster: str | None, url: str | None, settled: bool = False
+) -> bool:
     """Record the published generation in one transaction; False when the lease is lost.
 
     Args:
+        url: where it is to be copied to, in a bucket.
         settled: an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
@@ -133,6 +136,8 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         now=now,
     )
     videos.set_slug(db, row.video, row.slug)
+    if url is not None:
+        deliveries.begin(db, row.video, row.number, url, job=row.job, now=now)
     if row.full_hash:
         videos.set_full_hash(db, row.video, row.full_hash)
     progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED, now=now)

@@ -13,6 +13,7 @@ from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME, MPD_NAME, OWNER_NAME
 from tqstudio.paths import display
 
@@ -159,6 +160,12 @@ def unwritable(place: Place, error: OSError) -> TqError:
     # A single missing file does not mean that the disk fails.
     is_disk = class_of(found.code) is ErrorClass.RESOURCE and not isinstance(error, FileNotFoundError)
     return found if is_disk else TqError(ErrorCode.PUBLISH_FAILED, found.message)
+
+
+def bucket_url(home: Home, output_root: bytes, slug: str) -> str | None:
+    """The address of a ladder's folder in a bucket; None if its output is not the copy of one."""
+    url = home.bucket_url(output_root)
+    return None if url is None else f"{url}/{slug}"
 
 
 def place_of(video: VideoRow) -> Place:

@@ -34,6 +34,7 @@ from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
+from tqstudio.engine.outputs.place import bucket_url
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -43,6 +44,7 @@ from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
 from tqstudio.paths import display
 from tqstudio.protocol.requests import CompleteRequest, SourceIdentity
 
@@ -52,7 +54,10 @@ _INTERRUPTED = "the publish was interrupted"
 class Publisher:
     """Publishes ladders; the only writer of published folders."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO) -> None:
+    def __init__(
+        self, home: Home, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO
+    ) -> None:
+        self._home = home
         self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger()
@@ -216,8 +221,10 @@ class Publisher:
         poster = publication.place.generation(row.number) / POSTER_NAME
         name = POSTER_NAME if await asyncio.to_thread(poster.is_file) else None
 
+        url = bucket_url(self._home, video.output_root, row.slug)
+
         def write(db: Connection) -> bool:
-            recorded = record(db, publication, poster=name, settled=phase == "settle")
+            recorded = record(db, publication, poster=name, url=url, settled=phase == "settle")
             failpoints.reach(f"{phase}.recording")
             return recorded
 

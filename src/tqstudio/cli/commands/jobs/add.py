@@ -98,7 +98,8 @@ def chosen(paths: Sequence[str], output: str | None, ext: list[str] | None, **mo
     from tqstudio.cli.selection import report_skipped, rules, select
     from tqstudio.home import current_home
 
-    exclude = [absolute(output) if output else str(current_home().output)]
+    home = current_home()
+    exclude = [absolute(output) if output else str(home.output), str(home.buckets)]
     return select(paths, rules(extensions=options.listed(ext), exclude=exclude, **more), report_skipped)
 
 

@@ -175,6 +175,7 @@ def _print(job: JobDetail) -> None:
         ("left", fmt.clock_duration(job["eta_s"])),
         ("took", sentences.took_words(job)),
         ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
+        ("bucket", sentences.delivery_words(video["delivery"])),
     ]
     for name, value in fields:
         if value:

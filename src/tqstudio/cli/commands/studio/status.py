@@ -83,6 +83,13 @@ def _print(view: StatusView) -> None:
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
         printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} reserved)")
+    waiting = view["deliveries"]
+    if waiting["count"]:
+        printing.out(f"buckets     {fmt.counted(waiting['count'], 'ladder')} to upload or remove")
+    if waiting["problem"]:
+        code, message, hint = (waiting["problem"][key] for key in ("code", "message", "hint"))
+        printing.out(printing.painted(f"            {in_one_line(code, message)}", "failed"))
+        printing.out(f"            {printing.ARROW} {hint}")
     printing.out()
     workers = view["workers"]
     printing.table(
@@ -118,6 +125,7 @@ def _print_plain(view: StatusView) -> None:
         *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),
         *((f"worker.{w['name']}.job", w["job"]) for w in view["workers"] if w["job"] is not None),
         *((f"gate.{gate['kind']}", printing.gate_reason(gate)) for gate in view["gates"]),
+        ("deliveries.count", view["deliveries"]["count"]),
         *((f"disk.{readable(disk['path'])}.free", disk["free"]) for disk in view["disk"]),
     ]
     for key, value in lines:

@@ -43,7 +43,7 @@ def up(
     gpu: Annotated[bool | None, typer.Option(help="Use GPU encoders that work.")] = None,
     profile: Annotated[str | None, typer.Option(metavar="NAME", help="Default profile.")] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="Default output folder.")
+        str | None, typer.Option("--output", "-o", metavar="DIR|URL", help="Default output folder or bucket.")
     ] = None,
     listen: Annotated[
         str | None,

@@ -38,10 +38,15 @@ def read(path: Path) -> dict[str, str]:
 
     Ladders that early versions of tqstudio published have none (FileNotFoundError).
     """
+    return parse(path.read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Parse a `BLAKE3SUMS`: path → digest; ValueError if a line is malformed."""
     sums = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         found = _LINE.fullmatch(line)
         if found is None:
-            raise ValueError(f"{path.name} has a malformed line: {line[:80]}")
+            raise ValueError(f"{SUMS_NAME} has a malformed line: {line[:80]}")
         sums[found[2]] = found[1]
     return sums

@@ -37,6 +37,7 @@ from tqstudio.lifecycle import (
     Autorestart,
     Control,
     DeletionState,
+    DeliveryState,
     GateKind,
     JobKind,
     JobStatus,
@@ -279,6 +280,39 @@ class Deletion(SQLModel, table=True):
     __table_args__ = (_one_of("state", DeletionState),)
     video_id: int = Field(sa_column=Column(_INTEGER, ForeignKey("video.id"), primary_key=True))
     state: str = _text()
+
+
+class Delivery(SQLModel, table=True):
+    """The copy of a generation in a bucket, from its publish until it is removed there."""
+
+    __table_args__ = (
+        UniqueConstraint("video_id", "number"),
+        _one_of("state", DeliveryState),
+        _index("ix_delivery_next", "next_at, id", "next_at IS NOT NULL"),
+        AUTOINCREMENT,
+    )
+    id: int | None = _id()
+    video_id: int = _ref("video.id")
+    number: int = _int()
+    """Of the generation."""
+    job_id: int = _int(optional=True)
+    """The job that published it."""
+    url: str = _text()
+    """Of the ladder's folder: `s3://films/vod/my-film`."""
+    state: str = _text()
+    files: int = _int()
+    """Number of files to upload; 0 until they are counted."""
+    files_done: int = _int()
+    """How many of them, in their order, are in the bucket."""
+    tries: int = _int()
+    """Failures in a row."""
+    code: str = _text(optional=True)
+    error: str = _text(optional=True)
+    """Why the last try failed."""
+    hint: str = _text(optional=True)
+    next_at: int | None = _time()
+    """When it is to be uploaded or removed; None while there is nothing to do."""
+    delivered_at: int | None = _time()
 
 
 class Speed(SQLModel, table=True):
@@ -676,6 +710,7 @@ alert = _tables["alert"]
 alert_position = _tables["alert_position"]
 attempt = _tables["attempt"]
 deletion = _tables["deletion"]
+delivery = _tables["delivery"]
 event = _tables["event"]
 folder = _tables["folder"]
 gate = _tables["gate"]

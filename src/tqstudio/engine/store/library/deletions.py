@@ -20,6 +20,7 @@ from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import (
     attempt,
     deletion,
+    delivery,
     generation,
     is_open,
     job,
@@ -29,6 +30,7 @@ from tqstudio.engine.store.db.tables import (
     video,
 )
 from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.library import deliveries
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import DeletionState, JobStatus, Operation
 
@@ -92,6 +94,7 @@ def begin(db: Connection, number: int, *, now: int, actor: str) -> list[int]:
         applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
         running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
     _hide_jobs(db, number, now)
+    deliveries.withdraw(db, number, now=now)
     events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=number)
     return running
 
@@ -139,10 +142,11 @@ def restore(db: Connection, number: int, *, now: int, actor: str) -> bool:
     return True
 
 
-def returned(db: Connection, number: int) -> None:
-    """Records that a ladder is back in its place."""
+def returned(db: Connection, number: int, *, url: str | None, now: int) -> None:
+    """Records that a ladder is back in its place. Args: `url` is that of its copy in a bucket."""
     back = (deletion.c.video_id == number, deletion.c.state == DeletionState.RETURNING)
-    db.execute(delete(deletion).where(*back))
+    if db.execute(delete(deletion).where(*back)).rowcount and url is not None:
+        deliveries.renew(db, number, url, now=now)
 
 
 def remove(db: Connection, number: int) -> bool:
@@ -169,6 +173,7 @@ _NEEDED = (
     select(publication.c.job_id).where(publication.c.video_id == video.c.id),
     select(removal.c.job_id).where(removal.c.video_id == video.c.id),
     select(deletion.c.video_id).where(deletion.c.video_id == video.c.id),
+    select(delivery.c.id).where(delivery.c.video_id == video.c.id, delivery.c.next_at.is_not(None)),
     # A replaced ladder that is still kept for its players.
     select(generation.c.id).where(
         generation.c.video_id == video.c.id,
@@ -193,5 +198,6 @@ def forget(db: Connection, *, limit: int) -> int:
     db.execute(delete(job).where(job.c.video_id.in_(numbers)))
     db.execute(delete(published).where(published.c.generation_id.in_(of_generations)))
     db.execute(delete(generation).where(generation.c.video_id.in_(numbers)))
+    db.execute(delete(delivery).where(delivery.c.video_id.in_(numbers)))
     db.execute(delete(video).where(video.c.id.in_(numbers)))
     return len(numbers)

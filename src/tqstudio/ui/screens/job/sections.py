@@ -318,6 +318,8 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
     lines += doc.fact("playlist", readable(published["master"]), width)
     lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
+    if copied := sentences.delivery_words(job["video_view"]["delivery"]):
+        lines += doc.fact("bucket", copied, width)
     for rendition in published["renditions"]:
         line = doc.start(width).cell(rendition["name"], 17, palette.strong, right=True).gap()
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""

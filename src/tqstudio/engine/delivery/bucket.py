@@ -1,0 +1,187 @@
+"""Reads, writes and removes objects in a bucket of Amazon S3, Google Cloud Storage or Azure.
+
+`buckets.toml` in the home has a table for each place: `["s3://films"]` with the keys of obstore, such as
+`endpoint`, `region`, `access_key_id` and `secret_access_key`. What it lacks is taken from the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from html import unescape
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tqstudio import toml_files
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.paths import readable
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+
+_TYPES = {
+    ".m3u8": "application/vnd.apple.mpegurl",
+    ".mpd": "application/dash+xml",
+    ".mp4": "video/mp4",
+    ".m4s": "video/mp4",
+    ".vtt": "text/vtt",
+    ".jpg": "image/jpeg",
+    ".json": "application/json",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+_TIMEOUTS = {"connect_timeout": "10s", "timeout": "600s"}
+"""Of one request; a segment of 75 MB takes 600 s at 1 Mbit/s."""
+_RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
+"""Within a request; longer trouble is a failure, after which the delivery is tried again later."""
+_MOST_REMOVED = 1000
+"""In one request, as S3 allows."""
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
+_METADATA_SERVICE = "//169.254.169.254/"
+"""From which obstore asks for keys if it has none: on machines of Amazon it answers."""
+
+
+class Bucket:
+    """A place in a bucket, below which objects are named."""
+
+    def __init__(self, home: Home, url: str) -> None:
+        """Connect nothing yet.
+
+        Raises:
+            TqError: BAD_CONFIG or PERMISSION, `buckets.toml` cannot be used.
+        """
+        self._settings_file = home.bucket_settings
+        self.url = url
+        self._store = self._open()
+
+    async def put(self, name: str, content: bytes, *, is_final: bool) -> None:
+        """Write an object.
+
+        Args:
+            is_final: it will never change, so that caches may keep it.
+
+        Raises:
+            TqError: PERMISSION, NOT_FOUND (no such bucket) or UPSTREAM.
+        """
+        import obstore
+
+        kind = _TYPES.get(PurePosixPath(name).suffix, "text/plain")
+        about: Any = {"Content-Type": kind, "Cache-Control": _FOR_EVER if is_final else "no-cache"}
+        await self._ask(obstore.put_async(self._store, name, content, attributes=about, use_multipart=False))
+
+    async def get(self, name: str) -> bytes | None:
+        """Read an object; None if there is none.
+
+        Raises:
+            TqError: as of `put`.
+        """
+        import obstore
+
+        try:
+            found = await self._ask(obstore.get_async(self._store, name))
+            return bytes(await self._ask(found.bytes_async()))
+        except TqError as error:
+            if error.code is ErrorCode.NOT_FOUND:
+                return None
+            raise
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """Remove objects, of which some may be gone.
+
+        Raises:
+            TqError: as of `put`.
+        """
+        import obstore
+
+        for start in range(0, len(names), _MOST_REMOVED):
+            try:
+                await self._ask(obstore.delete_async(self._store, names[start : start + _MOST_REMOVED]))
+            except TqError as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    raise
+
+    async def check(self) -> None:
+        """Write, read and remove a small object.
+
+        Raises:
+            TqError: why that fails.
+        """
+        name, content = ".tqstudio-check", b"written by tqstudio to check its access; may be removed\n"
+        await self.put(name, content, is_final=False)
+        if await self.get(name) != content:
+            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not return what was written there")
+        await self.remove([name])
+
+    def _open(self) -> ObjectStore:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+
+        config = self._config()
+        client: Any = {**_TIMEOUTS, "allow_http": str(config.get("endpoint", "")).startswith("http://")}
+        try:
+            return from_url(self.url, config=config, client_options=client, retry_config=_RETRIES)
+        except (BaseError, TypeError, ValueError) as error:
+            why = _first_line(error)
+            raise self._unusable(f"the settings of {self.url} are invalid: {why}") from None
+
+    def _config(self) -> Any:
+        """What `buckets.toml` says of this place; the longest address that it is below counts.
+
+        Raises:
+            TqError: BAD_CONFIG, PERMISSION.
+        """
+        path = self._settings_file
+        try:
+            if path.stat().st_mode & 0o077:
+                raise TqError(
+                    ErrorCode.PERMISSION,
+                    f"other users may read {path}, which has access keys",
+                    f"make it private: chmod 600 {path}",
+                )
+            tables = toml_files.read(path)
+        except FileNotFoundError:
+            return {}
+        except (OSError, toml_files.Unusable) as error:
+            raise self._unusable(f"{path} cannot be read: {error}") from None
+        places = [place for place in tables if f"{self.url}/".startswith(f"{place.rstrip('/')}/")]
+        found = tables[max(places, key=len)] if places else {}
+        if not isinstance(found, dict) or not all(isinstance(each, str | bool) for each in found.values()):
+            raise self._unusable(f"in {path}, {max(places, key=len)} is no table of texts")
+        return found
+
+    def _unusable(self, message: str) -> TqError:
+        return TqError(ErrorCode.BAD_CONFIG, readable(message), f"correct {self._settings_file}")
+
+    async def _ask(self, request: Awaitable[T]) -> T:
+        """Await a request.
+
+        Raises:
+            TqError: its error converted.
+        """
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+        try:
+            return await request
+        except (BaseError, OSError) as error:
+            keys = f"correct its keys in {self._settings_file}"
+            text = str(error)
+            if _METADATA_SERVICE in text:
+                raise TqError(
+                    ErrorCode.PERMISSION, f"no access keys are known for {self.url}", keys
+                ) from None
+            answer = _ANSWER.search(text)
+            why = readable(unescape(": ".join(answer.groups())) if answer else _first_line(error))
+            if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+                raise TqError(ErrorCode.PERMISSION, f"{self.url} refuses access: {why}", keys) from None
+            if isinstance(error, FileNotFoundError):
+                hint = "create the bucket, or correct the address"
+                raise TqError(ErrorCode.NOT_FOUND, f"{self.url} was not found: {why}", hint) from None
+            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not work: {why}") from None
+
+
+def _first_line(error: Exception) -> str:
+    """What an error of obstore says, without its context."""
+    return str(error).partition("\n")[0].rpartition(" - ")[2].strip()

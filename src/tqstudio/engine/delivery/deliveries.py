@@ -1,0 +1,241 @@
+"""Copies published ladders to their buckets, and removes replaced and deleted ones there.
+
+| step | state after a kill | the next run |
+|---|---|---|
+| the generation is recorded as published, its copy as waiting | nothing is in the bucket | uploads it |
+| its files are uploaded | some files that no master names | continues after those that were recorded |
+| the master playlist is uploaded | the whole ladder | uploads the master again |
+| that is recorded, and what it replaces as leaving | old files, for `keep_old_s` more | removes them |
+| they are removed, their list last | fewer of them | removes the others |
+
+The lists of files are the `BLAKE3SUMS` of generations, uploaded first: no listing of a bucket is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+from blake3 import blake3
+
+from tqstudio.config import Settings
+from tqstudio.engine import outputs
+from tqstudio.engine.delivery.bucket import Bucket
+from tqstudio.engine.files import dir_fd, durable
+from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.host import failpoints
+from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.media.check import digests
+from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.retry import RetryRules
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.library import deliveries, videos
+from tqstudio.engine.store.library.deliveries import DeliveryRow
+from tqstudio.engine.store.library.videos import VideoRow
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.events import EventKind
+from tqstudio.home import Home
+from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
+from tqstudio.lifecycle import DeliveryState
+
+_AT_ONCE = 4
+"""Files that are uploaded at the same time."""
+_SAVE_S = 1.0
+_LOOK_S = 10.0
+"""How long it looks for nothing without a hint."""
+_HINTS = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ladder:
+    """What is to be uploaded of a generation."""
+
+    sums: dict[str, str]
+    """Digest of each file below its folder, in the order of their upload."""
+    masters: dict[str, bytes]
+    """Name and content of what names the generation; the last is the master playlist."""
+
+
+class Deliveries:
+    """The copies of ladders in buckets; one after the other is brought up to date."""
+
+    def __init__(self, home: Home, settings: Settings, db: Database, bounded_io: BoundedIO) -> None:
+        self._home, self._db, self._io = home, db, bounded_io
+        self._keep_us = int(settings.keep_old_s * MICROSECOND)
+        self._retries = RetryRules(5, settings.backoff_max_s, random.random)
+        self._hinted = asyncio.Event()
+        self._log = structlog.get_logger()
+
+    def hint(self, events: Sequence[EventRow]) -> None:
+        """Look for work when a ladder was published or a video deleted."""
+        if any(event.trigger in _HINTS for event in events):
+            self._hinted.set()
+
+    async def check(self, output_root: bytes) -> None:
+        """Check that the bucket of an output can be used; any other output can.
+
+        Raises:
+            TqError: why it cannot.
+        """
+        if (url := self._home.bucket_url(output_root)) is not None:
+            await Bucket(self._home, url).check()
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled."""
+        while True:
+            try:
+                self._hinted.clear()
+                row = await self._db.read(deliveries.due, now=now_us())
+                if row is not None:
+                    await self._step(row)
+                    continue
+                at = await self._db.read(deliveries.next_at)
+                wait_s = _LOOK_S if at is None else min(_LOOK_S, max(0.0, (at - now_us()) / MICROSECOND))
+            except TqError as error:
+                if error.code not in UNWRITTEN:
+                    self._log.exception("deliveries failed")
+                wait_s = _LOOK_S
+            except Exception:
+                self._log.exception("deliveries failed")
+                wait_s = _LOOK_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hinted.wait(), wait_s)
+
+    async def _step(self, row: DeliveryRow) -> None:
+        try:
+            bucket = Bucket(self._home, row.url)
+            if row.state is DeliveryState.WAITING:
+                await self._upload(row, bucket)
+            else:
+                await self._remove(row, bucket)
+        except (TqError, OSError) as error:
+            if isinstance(error, TqError) and error.code in UNWRITTEN:
+                raise
+            problem = error if isinstance(error, TqError) else _local(error)
+            now = now_us()
+            at = now + int(self._retries.wait_s(row.tries + 1) * MICROSECOND)
+            self._log.warning("delivery failed", url=row.url, code=problem.code, error=problem.message)
+            await self._db.write(deliveries.failed, row, problem, now=now, next_at=at)
+
+    async def _upload(self, row: DeliveryRow, bucket: Bucket) -> None:
+        """Upload a generation, then what names it.
+
+        Raises:
+            TqError: why it cannot be uploaded now.
+            OSError: of the local copy.
+        """
+        video = await self._db.read(videos.get, row.video)
+        if video is None:
+            return
+        place, folder = place_of(video), f"v{row.number}"
+        ladder = await self._io.run(video.output_root, partial(_ladder, place, row.number))
+        names = list(ladder.sums)
+        done = row.files_done if row.files == len(names) else 0
+        saved_at = time.monotonic()
+        while done < len(names):
+            portion = names[done : done + _AT_ONCE]
+
+            async def send(name: str) -> None:
+                read = partial(_content, place, row.number, name, ladder.sums[name])
+                content = await self._io.run(video.output_root, read)
+                await bucket.put(f"{folder}/{name}", content, is_final=True)
+
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for name in portion:
+                        tasks.create_task(send(name))
+            except ExceptionGroup as group:
+                await self._db.write(deliveries.advance, row, files=len(names), done=done)
+                raise group.exceptions[0] from None
+            done += len(portion)
+            failpoints.reach("delivery.uploading")
+            if time.monotonic() - saved_at >= _SAVE_S or done == len(names):
+                saved_at = time.monotonic()
+                if not await self._db.write(deliveries.advance, row, files=len(names), done=done):
+                    return
+        failpoints.reach("delivery.uploaded")
+        await self._name(row, video, bucket, ladder)
+
+    async def _name(self, row: DeliveryRow, video: VideoRow, bucket: Bucket, ladder: _Ladder) -> None:
+        """Replace the playlists of a bucket that name a generation."""
+        for name, content in ladder.masters.items():
+            await bucket.put(name, content, is_final=False)
+        if MPD_NAME not in ladder.masters:
+            await bucket.remove([MPD_NAME])
+        failpoints.reach("delivery.named")
+        now = now_us()
+        if await self._db.write(deliveries.delivered, row, now=now, remove_at=now + self._keep_us):
+            self._log.info("ladder delivered", video=video.id, url=row.url, files=len(ladder.sums))
+
+    async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:
+        """Remove a generation, and what names it."""
+        if not await self._db.read(deliveries.is_replaced, row):
+            await bucket.remove([MASTER_NAME, MPD_NAME])
+        failpoints.reach("delivery.unnamed")
+        listed = f"v{row.number}/{digests.SUMS_NAME}"
+        sums = await bucket.get(listed)
+        if sums is not None:
+            names = digests.parse(sums.decode())
+            await bucket.remove([f"v{row.number}/{name}" for name in names])
+            failpoints.reach("delivery.removed")
+            await bucket.remove([listed])
+        await self._db.write(deliveries.removed, row, now=now_us())
+
+
+def _local(error: OSError) -> TqError:
+    what = f"the local copy of a ladder cannot be read: {error.strerror or error}"
+    return TqError(ErrorCode.IO_ERROR, what, "check it with: tqstudio verify")
+
+
+def _ladder(place: Place, number: int) -> _Ladder:
+    """What is to be uploaded of a generation that the local master playlist names.
+
+    Raises:
+        TqError: REFUSED if it names another one, PUBLISH_FAILED.
+        OSError: of the file system.
+    """
+    with place.hold() as held:
+        if outputs.named(held) != number:
+            raise TqError(ErrorCode.REFUSED, "another ladder of this video is being published")
+        paths = [held.mpd] if outputs.has_dash(held, number) else []
+        masters = {path.name: durable.read(path) for path in (*paths, held.master)}
+    with _opened(place, number) as folder:
+        text = durable.read(folder / digests.SUMS_NAME)
+    own = {digests.SUMS_NAME: blake3(text).hexdigest()}
+    return _Ladder(own | digests.parse(text.decode()), masters)
+
+
+def _content(place: Place, number: int, name: str, digest: str) -> bytes:
+    """Read a file of a generation, whole and as it was published.
+
+    Raises:
+        TqError: IO_ERROR if it differs.
+        OSError: of the file system.
+    """
+    *folders, last = name.split("/")
+    with _opened(place, number, *folders) as folder:
+        content = durable.read(folder / last)
+    if blake3(content).hexdigest() != digest:
+        raise TqError(
+            ErrorCode.IO_ERROR,
+            f"{name} of {place.slug} differs from what was published",
+            "check it with: tqstudio verify; then retranscode it",
+        )
+    return content
+
+
+@contextlib.contextmanager
+def _opened(place: Place, number: int, *folders: str) -> Iterator[Path]:
+    """A folder of a generation, opened without following links."""
+    names = (*place.slug.split("/"), place.generation(number).name, *folders)
+    with dir_fd.hold(place.output_root, *names) as folder:
+        yield folder

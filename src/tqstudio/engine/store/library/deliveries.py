@@ -1,0 +1,166 @@
+"""Stores which generations are copied to a bucket, and which of those copies are removed.
+
+| state | what is in the bucket | what is next, at `next_at` |
+|---|---|---|
+| waiting | nothing, or the first files | the others are uploaded, the master playlist last |
+| delivered | the whole ladder, named by the master playlist | nothing, until it is replaced or deleted |
+| removing | what players may still read for a while | its files are removed, then the row |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, update
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.tables import delivery, generation, video
+from tqstudio.errors import MAX_ERROR_TEXT, TqError
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import DeliveryState
+
+_NO_PROBLEM = {"tries": 0, "code": None, "error": None, "hint": None}
+_REPORTED_TRY = 3
+"""A failure that so many tries in a row have had is recorded as an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """The copy of a generation in a bucket."""
+
+    id: int
+    video: int
+    number: int
+    job: int | None
+    url: str
+    state: DeliveryState
+    files: int
+    files_done: int
+    tries: int
+    code: str | None
+    error: str | None
+    hint: str | None
+    next_at: int | None
+    delivered_at: int | None
+
+
+_ROWS = Rows(DeliveryRow, delivery, video="video_id", job="job_id")
+_SELECT = select(*_ROWS.columns)
+_WAITING = delivery.c.state == DeliveryState.WAITING
+
+
+def begin(db: Connection, number: int, generation: int, url: str, *, job: int | None, now: int) -> None:
+    """Records that a generation is to be uploaded, instead of earlier ones that are not yet."""
+    late = (delivery.c.video_id == number, _WAITING)
+    db.execute(update(delivery).where(*late).values(state=DeliveryState.REMOVING, next_at=None))
+    db.execute(delete(delivery).where(delivery.c.video_id == number, delivery.c.number == generation))
+    values = {"video_id": number, "number": generation, "job_id": job, "url": url, "next_at": now}
+    db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
+
+
+_DUE = (
+    _SELECT.where(delivery.c.next_at <= bindparam("now")).order_by(delivery.c.next_at, delivery.c.id).limit(1)
+)
+_NEXT_AT = (
+    select(delivery.c.next_at).where(delivery.c.next_at.is_not(None)).order_by(delivery.c.next_at).limit(1)
+)
+
+
+def due(db: Connection, *, now: int) -> DeliveryRow | None:
+    """Returns what is to be uploaded or removed first."""
+    return _ROWS.first(db.execute(_DUE, {"now": now}))
+
+
+def next_at(db: Connection) -> int | None:
+    """Returns when something is to be uploaded or removed; None if never."""
+    found: int | None = db.execute(_NEXT_AT).scalar()
+    return found
+
+
+def of_video(db: Connection, number: int) -> DeliveryRow | None:
+    """Returns the newest copy of a video's ladder."""
+    newest = _SELECT.where(delivery.c.video_id == number).order_by(delivery.c.number.desc()).limit(1)
+    return _ROWS.first(db.execute(newest))
+
+
+def is_replaced(db: Connection, row: DeliveryRow) -> bool:
+    """Whether the master playlist in the bucket names a newer generation."""
+    newer = (delivery.c.video_id == row.video, delivery.c.number > row.number, delivery.c.url == row.url)
+    found = select(delivery.c.id).where(*newer, delivery.c.state == DeliveryState.DELIVERED)
+    return db.execute(found.limit(1)).first() is not None
+
+
+def _is(row: DeliveryRow) -> tuple[ColumnElement[bool], ...]:
+    """The condition that nothing else was decided since a row was read."""
+    return delivery.c.id == row.id, delivery.c.state == row.state
+
+
+def advance(db: Connection, row: DeliveryRow, *, files: int, done: int) -> bool:
+    """Stores how many files are in the bucket; False if the ladder is not wanted there any more."""
+    return bool(db.execute(update(delivery).where(*_is(row)).values(files=files, files_done=done)).rowcount)
+
+
+def delivered(db: Connection, row: DeliveryRow, *, now: int, remove_at: int) -> bool:
+    """Records that a ladder is in its bucket; False if it is not wanted there any more.
+
+    Args:
+        remove_at: when the generations that it replaces there are removed.
+    """
+    values = {"state": DeliveryState.DELIVERED, "delivered_at": now, "next_at": None}
+    done = update(delivery).where(*_is(row)).values(values | _NO_PROBLEM)
+    if not db.execute(done).rowcount:
+        return False
+    others = (delivery.c.video_id == row.video, delivery.c.number < row.number)
+    db.execute(update(delivery).where(*others).values(state=DeliveryState.REMOVING, next_at=remove_at))
+    _report(db, EventKind.DELIVERED, row, now=now, detail=f"generation {row.number} is at {row.url}")
+    return True
+
+
+def failed(db: Connection, row: DeliveryRow, error: TqError, *, now: int, next_at: int) -> None:
+    """Records why an upload or a removal failed, and when it is tried again."""
+    tries, text = row.tries + 1, error.message[:MAX_ERROR_TEXT]
+    values = {"tries": tries, "code": error.code.value, "error": text, "hint": error.hint, "next_at": next_at}
+    if db.execute(update(delivery).where(*_is(row)).values(values)).rowcount and tries == _REPORTED_TRY:
+        _report(db, EventKind.DELIVERY_FAILED, row, now=now, code=error.code, detail=text)
+
+
+def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
+    """Records that the files of a generation are no longer in the bucket."""
+    if db.execute(delete(delivery).where(*_is(row))).rowcount:
+        detail = f"generation {row.number} at {row.url}"
+        _report(db, EventKind.DELIVERY_REMOVED, row, now=now, detail=detail)
+
+
+def withdraw(db: Connection, number: int, *, now: int) -> None:
+    """Records that all generations of a deleted video are to be removed from the bucket now."""
+    of_video = update(delivery).where(delivery.c.video_id == number)
+    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.REMOVING, "next_at": now}))
+
+
+def renew(db: Connection, number: int, url: str, *, now: int) -> None:
+    """Records that the current generation of a video that is brought back is to be uploaded."""
+    current = (
+        select(generation.c.number)
+        .join_from(video, generation, generation.c.id == video.c.generation_id)
+        .where(video.c.id == number)
+    )
+    published = db.execute(current).scalar()
+    if published is not None:
+        begin(db, number, published, url, job=None, now=now)
+
+
+def unfinished(db: Connection) -> tuple[int, DeliveryRow | None]:
+    """Returns how many copies wait to be uploaded or removed, and of them the one that failed most often."""
+    waits = delivery.c.next_at.is_not(None)
+    count = int(db.execute(select(func.count()).where(waits)).scalar_one())
+    worst = _SELECT.where(waits, delivery.c.tries > 0).order_by(delivery.c.tries.desc()).limit(1)
+    return count, _ROWS.first(db.execute(worst))
+
+
+def _report(
+    db: Connection, kind: EventKind, row: DeliveryRow, *, now: int, detail: str, code: str | None = None
+) -> None:
+    of_job, of_video = row.job, row.video
+    events.append(db, kind, now=now, actor="supervisor", job=of_job, video=of_video, code=code, detail=detail)

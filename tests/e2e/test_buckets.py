@@ -1,0 +1,286 @@
+"""Ladders are copied to object storage: whatever happens, players find a whole one there, or none."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from object_storage import BUCKET, Asked, ObjectStorage, below, object_storage, pass_on
+from tqstudio.errors import TqError
+from tqstudio.home import Home
+from tqstudio.protocol import calls
+from waiting import until
+
+from .conftest import MakeClip, MakeStudio
+from .studio import Studio
+
+URL = f"s3://{BUCKET}/vod"
+_STEPS = ("delivery.uploading", "delivery.uploaded", "delivery.named")
+_REMOVAL = ("delivery.unnamed", "delivery.removed")
+
+
+@pytest.fixture
+def storage() -> Iterator[ObjectStorage]:
+    with object_storage() as storage:
+        yield storage
+
+
+@pytest.fixture
+def house(make_studio: MakeStudio, storage: ObjectStorage) -> Studio:
+    """A studio that knows the bucket, and keeps replaced ladders for half a second."""
+    house = make_studio(keep_old_s=0.5, output=URL)
+    storage.configure(house.home)
+    return house
+
+
+def _copy(house: Studio) -> Path:
+    return house.home.buckets / "s3" / BUCKET / "vod"
+
+
+def _published(house: Studio, clip: MakeClip, **options: Any) -> int:
+    """Encode a clip; return its job once its ladder is in the bucket."""
+    job = house.add(clip(), output_b64=None, **options)
+    house.done(job)
+    _delivered(house, job)
+    return job
+
+
+def _delivered(house: Studio, job: int) -> Any:
+    def there() -> Any:
+        found = house.video_of(job)["delivery"]
+        return found if found and found["state"] == "delivered" else None
+
+    return until(there, f"the ladder of job {job} is in its bucket")
+
+
+def _require_same(house: Studio, storage: ObjectStorage) -> None:
+    """The bucket has the local copy, byte for byte, and nothing else."""
+    local = below(_copy(house))
+    assert sorted(storage.names()) == sorted(f"vod/{name}" for name in local)
+    for name, content in local.items():
+        assert storage.get(f"vod/{name}")[0] == content, name
+
+
+class Player:
+    """Looks at each request whether the ladder that players see is whole."""
+
+    def __init__(self, storage: ObjectStorage) -> None:
+        self.seen = 0
+        self.missing: list[str] = []
+        self._storage = storage
+
+    def __call__(self, asked: Asked) -> None:
+        del asked
+        there = set(self._storage.names())
+        for master in (key for key in there if key.endswith("/master.m3u8")):
+            self.seen += 1
+            self.missing += sorted(self._storage.named_files(master) - there)
+
+
+def test_a_ladder_is_copied_and_played(
+    house: Studio, storage: ObjectStorage, clip: MakeClip, ffmpeg: str
+) -> None:
+    house.up()
+    job = _published(house, clip, overrides={"dash": "true"})
+    _require_same(house, storage)
+    *files, mpd, master = [asked.key for asked in storage.asked if asked.method == "PUT"][1:]
+    (slug,) = {key.split("/")[1] for key in files}
+    assert (mpd, master) == (f"vod/{slug}/manifest.mpd", f"vod/{slug}/master.m3u8")
+    assert files[0] == f"vod/{slug}/v1/BLAKE3SUMS"
+
+    about = {key: storage.get(key)[1] for key in storage.names()}
+    assert about[master]["content-type"] == "application/vnd.apple.mpegurl"
+    assert about[master]["cache-control"] == "no-cache"
+    segment = next(key for key in about if key.endswith(".m4s"))
+    assert about[segment]["content-type"] == "video/mp4"
+    assert "immutable" in about[segment]["cache-control"]
+
+    shown = house.video_of(job)["delivery"]
+    assert shown["url"] == f"{URL}/{slug}"
+    assert shown["files_done"] == shown["files"] == len(files)
+    url = f"{storage.server}/{BUCKET}/{master}"
+    words = (ffmpeg, "-v", "error", "-i", url, "-map", "0:v:0", "-f", "framemd5", "-")
+    played = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    assert sum(not line.startswith("#") for line in played.stdout.splitlines()) == 100
+
+
+def test_a_retranscoded_ladder_is_whole_at_each_moment(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    job = _published(house, clip)
+    storage.watch = player = Player(storage)
+    again = house.do("retranscode", job)["new_job"]
+    house.done(again)
+    _delivered(house, again)
+    until(lambda: not any("/v1/" in key for key in storage.names()), "the old one is removed")
+    assert player.seen
+    assert not player.missing
+    until(lambda: not list(_copy(house).glob("*/v1")), "the old one is removed here too")
+    _require_same(house, storage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [*_STEPS, *_REMOVAL])
+def test_a_killed_supervisor_continues(
+    house: Studio, storage: ObjectStorage, clip: MakeClip, step: str
+) -> None:
+    house.up()
+    job = _published(house, clip)
+    house.stop()
+    storage.watch = player = Player(storage)
+    house.fail_point = step
+    house.start()
+    house.do("retranscode", job)
+    house.died()
+    sent = [asked.key for asked in storage.asked if asked.method == "PUT" and "/v2/" in asked.key]
+    storage.asked.clear()
+    house.up()
+    again = house.client.send(calls.jobs(sort="newest"))["jobs"][0]["id"]
+    house.done(again)
+    _delivered(house, again)
+    until(lambda: not any("/v1/" in key for key in storage.names()), "the old one is removed")
+    assert player.seen
+    assert not player.missing
+    if step in _STEPS[1:]:
+        assert sent
+        assert not [each.key for each in storage.asked if each.method == "PUT" and "/v2/" in each.key]
+    until(lambda: not list(_copy(house).glob("*/v1")), "the old one is removed here too")
+    _require_same(house, storage)
+
+
+def test_trouble_of_the_server_is_waited_out(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
+    """Every third object is refused, cut off or gets no answer; after that the server is gone for a while."""
+    house.up()
+    ways = ("refuse", "tear", "drop")
+    disturbed: list[str] = []
+
+    def disturb(asked: Asked) -> str | None:
+        if asked.method != "PUT" or "/v1/" not in asked.key or asked.number % 3 or len(disturbed) >= 9:
+            return None
+        disturbed.append(ways[len(disturbed) % 3])
+        return disturbed[-1]
+
+    storage.disturb = disturb
+    storage.watch = player = Player(storage)
+    _published(house, clip)
+    assert set(disturbed) == set(ways)
+    assert not player.missing
+    _require_same(house, storage)
+
+
+def test_a_refused_ladder_says_why_until_it_is_taken(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    storage.disturb = lambda asked: "refuse" if "/v1/" in asked.key else None
+    job = house.add(clip(), output_b64=None)
+    house.done(job)
+
+    def failing() -> Any:
+        found = house.video_of(job)["delivery"]
+        return found["problem"] and found
+
+    found = until(failing, "the problem is shown")
+    assert found["state"] == "waiting"
+    assert "SlowDown: Please reduce your request rate." in found["problem"]["message"]
+    assert found["problem"]["code"] == "UPSTREAM"
+    assert not any(key.endswith("master.m3u8") for key in storage.names())
+    storage.disturb = pass_on
+    _delivered(house, job)
+    _require_same(house, storage)
+
+
+def test_a_deleted_video_leaves_the_bucket_and_returns(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    job = _published(house, clip)
+    video = house.video_of(job)["id"]
+    storage.watch = player = Player(storage)
+    house.client.send(calls.delete_video(video))
+    until(lambda: not storage.names(), "the bucket is empty")
+    house.client.send(calls.undelete_video(video))
+    _delivered(house, job)
+    assert not player.missing
+    _require_same(house, storage)
+
+
+def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
+    house.up()
+    storage.disturb = lambda asked: "refuse" if "/v1/" in asked.key else None
+    job = house.add(clip(), output_b64=None)
+    house.done(job)
+    until(lambda: house.video_of(job)["delivery"]["problem"], "the upload has failed")
+    segment = next(_copy(house).rglob("*.m4s"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    storage.disturb = pass_on
+
+    def differs() -> bool:
+        problem = house.video_of(job)["delivery"]["problem"]
+        return problem is not None and "differs from what was published" in problem["message"]
+
+    until(differs, "the difference is reported")
+    assert not any(key.endswith("master.m3u8") for key in storage.names())
+    segment.write_bytes(content)
+    _delivered(house, job)
+    _require_same(house, storage)
+
+
+def test_what_cannot_be_a_bucket_is_refused(house: Studio, clip: MakeClip) -> None:
+    house.up()
+
+    def refused(output: str) -> TqError:
+        with pytest.raises(TqError) as caught:
+            house.add(clip(), output_b64=_b64(output))
+        return caught.value
+
+    assert refused("s3://films/../../etc").code == "BAD_REQUEST"
+    assert refused("s3://").code == "BAD_REQUEST"
+    missing = refused("s3://nowhere/vod")
+    assert (missing.code, missing.hint) == ("PERMISSION", f"correct its keys in {_settings(house.home)}")
+    _settings(house.home).write_text(_settings(house.home).read_text().replace("s3://films", "s3://nowhere"))
+    missing = refused("s3://nowhere/vod")
+    assert missing.code == "NOT_FOUND"
+    assert "The specified bucket does not exist" in missing.message
+    _settings(house.home).write_text('["s3://films"]\nregoin = "x"\n')
+    assert "'regoin' is not valid" in refused(URL).message
+    _settings(house.home).chmod(0o644)
+    assert refused(URL).code == "PERMISSION"
+
+
+def _settings(home: Home) -> Path:
+    return home.bucket_settings
+
+
+def _b64(text: str) -> str:
+    import base64
+
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_commands_show_what_waits_and_check_the_bucket(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    storage.disturb = lambda asked: "refuse" if "/v1/" in asked.key else None
+    job = house.add(clip(), output_b64=None)
+    house.done(job)
+    until(lambda: house.status()["deliveries"]["problem"], "the problem is shown")
+    shown = house("status").out
+    assert "buckets     1 ladder to upload or remove" in shown
+    assert "SlowDown" in shown
+    assert f"bucket     {URL}/" in house("job", "show", str(job)).out
+    storage.disturb = pass_on
+    _delivered(house, job)
+    assert f"bucket     {URL}/320x180-25-4s-2ch/master.m3u8" in house("job", "show", str(job)).out
+    assert f"bucket {URL}" in house("doctor").out
+    folder = house.root / "drop"
+    folder.mkdir()
+    house("folder", "add", str(folder), "--output", URL)
+    assert URL in house("folder", "list").out

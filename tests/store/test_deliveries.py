@@ -1,0 +1,193 @@
+"""Copies of ladders in buckets: what is due, and what becomes of it; always beside another video."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.library import deletions, deliveries, generations
+from tqstudio.engine.store.library.deliveries import DeliveryRow
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import DeliveryState
+
+from .conftest import NOW, SECOND, Queue
+
+HOUR = 3600 * SECOND
+ERROR = TqError(ErrorCode.UPSTREAM, "s3://films does not work: SlowDown", "wait")
+
+
+def begin(queue: Queue, video: int, number: int = 1, url: str = "") -> DeliveryRow:
+    deliveries.begin(queue.db, video, number, url or f"s3://films/{video}", job=7, now=queue.now)
+    return newest(queue, video)
+
+
+def newest(queue: Queue, video: int) -> DeliveryRow:
+    row = deliveries.of_video(queue.db, video)
+    assert row is not None
+    return row
+
+
+def delivered(queue: Queue, row: DeliveryRow) -> bool:
+    return deliveries.delivered(queue.db, row, now=queue.now, remove_at=queue.now + HOUR)
+
+
+def states(queue: Queue, video: int) -> list[tuple[int, str, int | None]]:
+    """Number, state and the time of the next step of each copy."""
+    found = queue.db.execute(
+        "SELECT number, state, next_at FROM delivery WHERE video_id = :video ORDER BY number",
+        {"video": video},
+    )
+    return [(row.number, row.state, row.next_at) for row in found]
+
+
+def reported(queue: Queue) -> list[str]:
+    return [event.trigger for event in events.after(queue.db, 0, limit=99) if event.trigger.startswith("del")]
+
+
+@pytest.fixture
+def pair(queue: Queue) -> tuple[DeliveryRow, DeliveryRow]:
+    """The first ladders of two videos, which wait to be uploaded, the second a second later."""
+    one = begin(queue, queue.video())
+    queue.wait(1)
+    return one, begin(queue, queue.video())
+
+
+def test_the_one_that_waits_longest_is_due_first(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
+    one, two = pair
+    assert deliveries.due(queue.db, now=NOW - 1) is None
+    assert deliveries.due(queue.db, now=NOW) == one
+    assert (one.job, one.number, one.url, one.files) == (7, 1, f"s3://films/{one.video}", 0)
+    assert deliveries.next_at(queue.db) == NOW
+    assert delivered(queue, one)
+    assert deliveries.due(queue.db, now=NOW) is None
+    assert deliveries.due(queue.db, now=NOW + SECOND) == two
+    assert deliveries.next_at(queue.db) == NOW + SECOND
+    assert delivered(queue, two)
+    assert deliveries.next_at(queue.db) is None
+
+
+def test_progress_is_stored_while_the_ladder_is_wanted(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert deliveries.advance(queue.db, one, files=9, done=4)
+    assert (newest(queue, one.video).files_done, newest(queue, two.video).files_done) == (4, 0)
+    deliveries.withdraw(queue.db, one.video, now=queue.now)
+    assert not deliveries.advance(queue.db, one, files=9, done=5)
+    assert not delivered(queue, one)
+    assert newest(queue, two.video) == two
+
+
+def test_a_delivered_ladder_replaces_those_before_it(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert delivered(queue, one)
+    assert delivered(queue, two)
+    later = begin(queue, one.video, 2)
+    assert states(queue, one.video) == [(1, "delivered", None), (2, "waiting", queue.now)]
+    last = begin(queue, one.video, 3)
+    assert states(queue, one.video)[1] == (2, "removing", None), "it is removed once the third is there"
+    assert not delivered(queue, later)
+    assert delivered(queue, last)
+    gone = queue.now + HOUR
+    assert states(queue, one.video) == [(1, "removing", gone), (2, "removing", gone), (3, "delivered", None)]
+    assert states(queue, two.video) == [(1, "delivered", None)]
+    assert reported(queue) == ["delivered"] * 3
+
+
+def test_a_master_is_replaced_by_a_newer_ladder_in_the_same_folder(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert delivered(queue, one)
+    later = begin(queue, one.video, 2)
+    assert not deliveries.is_replaced(queue.db, one), "it is not there yet"
+    assert delivered(queue, later)
+    assert deliveries.is_replaced(queue.db, one)
+    assert not deliveries.is_replaced(queue.db, later)
+    assert not deliveries.is_replaced(queue.db, two)
+    begin(queue, two.video, 3, one.url)
+    assert delivered(queue, newest(queue, two.video))
+    assert not deliveries.is_replaced(queue.db, later), "the other one is that of another video"
+    assert not deliveries.is_replaced(queue.db, replace(one, url="s3://films/elsewhere"))
+
+
+def test_a_failure_is_tried_again_and_reported_once(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert deliveries.unfinished(queue.db) == (2, None)
+    for number in range(1, 5):
+        row = newest(queue, one.video)
+        deliveries.failed(queue.db, row, ERROR, now=queue.now, next_at=queue.now + number * SECOND)
+        assert reported(queue) == ["delivery_failed"] * (number >= 3)
+    failing = newest(queue, one.video)
+    assert (failing.code, failing.error, failing.hint) == ("UPSTREAM", ERROR.message, "wait")
+    assert (failing.tries, failing.next_at) == (4, queue.now + 4 * SECOND)
+    deliveries.failed(queue.db, two, ERROR, now=queue.now, next_at=queue.now)
+    assert deliveries.unfinished(queue.db) == (2, failing)
+    assert delivered(queue, failing)
+    assert (newest(queue, one.video).tries, newest(queue, one.video).code) == (0, None)
+    assert deliveries.unfinished(queue.db) == (1, newest(queue, two.video))
+    deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now)
+    assert newest(queue, one.video).tries == 0, "it was delivered meanwhile"
+
+
+def test_a_deleted_ladder_is_removed_and_may_return(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    for row in pair:
+        generations.record(
+            queue.db, row.video, 1, settings_hash="x", poster=None, renditions=(), now=queue.now
+        )
+        assert delivered(queue, row)
+    deletions.begin(queue.db, one.video, now=queue.now, actor="test")
+    gone = newest(queue, one.video)
+    assert (gone.state, gone.next_at) == (DeliveryState.REMOVING, queue.now)
+    assert newest(queue, two.video).state is DeliveryState.DELIVERED
+    deliveries.removed(queue.db, one, now=queue.now)
+    assert newest(queue, one.video) == gone, "it was read before it was deleted"
+    deletions.restore(queue.db, one.video, now=queue.now, actor="test")
+    deletions.returned(queue.db, one.video, url=None, now=queue.now)
+    assert newest(queue, one.video) == gone
+
+    deletions.begin(queue.db, one.video, now=queue.now, actor="test")
+    deletions.restore(queue.db, one.video, now=queue.now, actor="test")
+    deletions.returned(queue.db, one.video, url="s3://films/back", now=queue.now)
+    back = newest(queue, one.video)
+    assert (back.state, back.url, back.number) == (DeliveryState.WAITING, "s3://films/back", 1)
+    deliveries.removed(queue.db, gone, now=queue.now)
+    assert newest(queue, one.video) == back
+
+    deliveries.withdraw(queue.db, one.video, now=queue.now)
+    deliveries.withdraw(queue.db, two.video, now=queue.now)
+    deliveries.removed(queue.db, newest(queue, one.video), now=queue.now)
+    assert deliveries.of_video(queue.db, one.video) is None
+    assert newest(queue, two.video).state is DeliveryState.REMOVING
+    assert reported(queue) == ["delivered"] * 2 + ["delivery_removed"]
+
+
+def test_a_video_without_a_ladder_returns_without_one(queue: Queue) -> None:
+    other = queue.video()
+    generations.record(queue.db, other, 1, settings_hash="x", poster=None, renditions=(), now=queue.now)
+    video = queue.video()
+    deliveries.renew(queue.db, video, "s3://films/x", now=queue.now)
+    assert deliveries.of_video(queue.db, video) is None
+
+
+def test_only_a_video_whose_copy_is_settled_is_forgotten(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert deletions.forget(queue.db, limit=9) == 0
+    others = [begin(queue, queue.video()) for _ in range(2)]
+    for row in (one, *others):
+        assert delivered(queue, row)
+    assert deletions.forget(queue.db, limit=1) == 1
+    assert deletions.forget(queue.db, limit=9) == 2
+    assert deliveries.of_video(queue.db, one.video) is None
+    assert newest(queue, two.video) == two
