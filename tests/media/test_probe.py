@@ -95,6 +95,20 @@ def test_interlaced_and_ten_bit_are_seen(clip: MakeClip) -> None:
     assert (probed(deep).video.pix_fmt, probed(deep).video.bit_depth) == ("yuv420p10le", 10)
 
 
+@pytest.mark.parametrize(
+    ("codec", "video"),
+    [
+        ("h264", ("-c:v", "libx264")),
+        ("hevc", ("-c:v", "libx265", "-preset", "ultrafast")),
+        ("av1", ("-c:v", "libsvtav1", "-preset", "12")),
+    ],
+)
+def test_a_codec_has_its_own_name(clip: MakeClip, codec: str, video: tuple[str, ...]) -> None:
+    """Not that of its decoder, such as libdav1d."""
+    made = clip("codec.mp4", seconds=1, size="128x72", video=video)
+    assert probe(os.fsencode(made)).video.codec == codec
+
+
 def test_tracks_and_their_languages(clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path) -> None:
     subtitles = tmp_path / "a.srt"
     subtitles.write_text("1\n00:00:00,000 --> 00:00:01,000\nhello\n")

@@ -268,7 +268,7 @@ def _video_track(
     )
     return VideoTrack(
         index=stream.index,
-        codec=_codec(stream),
+        codec=str(context.codec.canonical_name),
         profile=str(stream.profile or ""),
         width=width,
         height=height,
