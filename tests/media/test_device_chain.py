@@ -179,6 +179,7 @@ HDR = {"color_space": 9, "color_primaries": 9, "color_transfer": 16}
         pytest.param(of_video(interlaced=True), id="interlaced"),
         pytest.param(of_video(rotation=90), id="rotated"),
         pytest.param(of_video(varies=True), id="of several sizes"),
+        pytest.param(of_video(inset=True), id="cropped on the left or above"),
         pytest.param(of_video(coded_width=1919), id="an odd width"),
         pytest.param(of_video(coded_height=1079), id="an odd height"),
         pytest.param(of_video(still=True), id="a cover"),

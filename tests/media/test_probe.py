@@ -109,6 +109,28 @@ def test_a_codec_has_its_own_name(clip: MakeClip, codec: str, video: tuple[str, 
     assert probe(os.fsencode(made)).video.codec == codec
 
 
+@pytest.mark.parametrize("name", ["crop.mp4", "crop.mkv", "crop.ts"])
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize(
+    ("crop", "inset"),
+    [
+        ("crop_left=32", True),
+        ("crop_top=16", True),
+        ("crop_right=32:crop_bottom=8", False),
+    ],
+)
+def test_what_is_cut_off_on_the_left_or_above_is_seen(
+    clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path, name: str, codec: str, crop: str, inset: bool
+) -> None:
+    encoder = {"h264": "libx264", "hevc": "libx265"}[codec]
+    whole = clip("whole.mp4", seconds=1, video=("-c:v", encoder, "-preset", "ultrafast"))
+    cropped = tmp_path / name
+    run_ffmpeg(ffmpeg, "-i", str(whole), "-c", "copy", "-bsf:v", f"{codec}_metadata={crop}", str(cropped))
+    video, before = probe(os.fsencode(cropped)).video, probe(os.fsencode(whole)).video
+    assert (video.inset, before.inset) == (inset, False)
+    assert (video.coded_width, video.coded_height) != (before.coded_width, before.coded_height)
+
+
 def test_tracks_and_their_languages(clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path) -> None:
     subtitles = tmp_path / "a.srt"
     subtitles.write_text("1\n00:00:00,000 --> 00:00:01,000\nhello\n")

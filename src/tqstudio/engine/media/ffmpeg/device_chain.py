@@ -37,14 +37,15 @@ def supported(ffmpeg: FFmpeg) -> bool:
 def permits(codecs: str, facts: SourceFacts, profile: Profile, rung: Rung) -> bool:
     """Whether a rung may be made from a source on a GPU that decodes these codecs.
 
-    Damaged sources, and those whose damage matters, are decoded by the CPU: a GPU does not report it.
+    Damaged sources, and those whose damage matters, are decoded by the CPU: a GPU does not report it. So are
+    those that begin within the coded picture: in CUDA's frames it begins with what is cut off.
     """
     video = facts.video
     return (
         video.codec in codecs.split()
         and facts.measured
         and not (facts.linear or facts.damage or facts.captions or profile.on_damage == "refuse")
-        and not (video.interlaced or video.rotation or video.varies or video.still)
+        and not (video.interlaced or video.rotation or video.varies or video.inset or video.still)
         and not (video.coded_width % 2 or video.coded_height % 2)
         and profile.fields != "film"
         and (video.pix_fmt, pixel_format(profile, rung)) == ("yuv420p", "yuv420p")

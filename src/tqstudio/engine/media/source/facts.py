@@ -76,6 +76,8 @@ class VideoTrack:
     """Luminance of the brightest pixel (MaxCLL), else the most of the mastering display; 0 if not stated."""
     vbi_rows: int = 0
     """Rows above the picture that carry signals of the vertical blanking interval, and are cut off."""
+    inset: bool = False
+    """The stream cuts off columns on the left or rows above, which the decoders of GPUs may leave."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import av
 import av.error
+from av.bitstream import BitStreamFilterContext
 from av.packet import Packet
 from av.stream import Stream
 from av.subtitles.codeccontext import SubtitleCodecContext
@@ -41,6 +42,9 @@ _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 # PixelCropBottom, Top, Left and Right.
 _NUMBER = rb"(?:\x81.|\x82..)"
 _CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
+# Options of ffmpeg's filters of headers: what they cut off remains on two sides, or on none.
+_TWO_SIDES = "crop_right=0:crop_bottom=0"
+_NO_SIDE = f"crop_left=0:crop_top=0:{_TWO_SIDES}"
 _PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
 
 
@@ -51,6 +55,7 @@ class PictureShapes:
         self._context = stream.codec_context
         self._context.skip_frame = "NONKEY"
         self._context.thread_count = 1
+        self._stream = stream
         self._video = video
         self._base = stream.time_base or Fraction(1, 90_000)
         self._own_aspect = shown_aspect(stream.sample_aspect_ratio, video.coded_height, video.vbi_rows)
@@ -63,6 +68,7 @@ class PictureShapes:
         self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
         self._interlaced = video.interlaced
         self._looks: dict[tuple[str, int, int, colour.Colour], float] = {}
+        self._inset = False
 
     def add(self, packet: Packet[Stream]) -> None:
         """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
@@ -75,11 +81,12 @@ class PictureShapes:
             return
         self._head = head
         self._next = None if at is None else at + _SAMPLE_EVERY_S
+        self._inset = self._inset or is_inset(self._stream, packet)
         self._decode(packet)
 
     def apply(self, video: VideoTrack) -> VideoTrack:
         """The track corrected for the whole source; call after the last packet."""
-        video = self._coloured(replace(video, interlaced=self._interlaced))
+        video = self._coloured(replace(video, interlaced=self._interlaced, inset=self._inset))
         if len(self._seen) < 2:
             return video
         sizes = {
@@ -222,6 +229,27 @@ def display_size(width: int, height: int, aspect: Fraction | None, rotation: int
         width = max(1, round(width * aspect))
     # ffmpeg swaps the sides for quarter turns only; at other angles it keeps the size.
     return (height, width) if rotation % 180 == 90 else (width, height)
+
+
+def is_inset(stream: VideoStream, packet: Packet[Stream]) -> bool:
+    """Whether H.264 or HEVC cuts off columns on the left or rows above; also if its headers are damaged.
+
+    Decoders do not say what they cut off. So the key frame gets headers that cut off nothing on the right and
+    below, once with what they cut off on the other sides, once without: both are equal if that is nothing.
+    """
+    codec = stream.codec_context.codec.canonical_name
+    if codec not in ("h264", "hevc"):
+        return False
+    written = []
+    try:
+        for options in (_TWO_SIDES, _NO_SIDE):
+            rewrite = BitStreamFilterContext(f"{codec}_mp4toannexb,{codec}_metadata={options}", stream)
+            # A filter empties the packet that it is given.
+            packets = [*rewrite.filter(Packet(bytes(packet))), *rewrite.filter(None)]
+            written.append(b"".join(map(bytes, packets)))
+    except av.error.FFmpegError:
+        return True
+    return written[0] != written[1]
 
 
 def vbi_rows(container: str, codec: str, width: int, height: int) -> int:
