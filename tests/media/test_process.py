@@ -346,3 +346,42 @@ def test_the_message_has_the_cause_without_addresses() -> None:
     )
     reason = "[libx264] Error setting option preset to value p5."
     assert error.message == f"ffmpeg exited with status 234: {reason}"
+
+
+# As ffmpeg 9.0 prints it on an H200.
+TOO_SMALL = """[hevc @ 0x5634f94d0a40] Video width 96 not within range from 144 to 8192
+[hevc @ 0x5634f94d0a40] Failed setup for format cuda: hwaccel initialisation returned error.
+Impossible to convert between the formats supported by the filter 'a' and the filter 'auto_scale_0'
+[fc#0 @ 0x5634f94c7c40] Error reinitializing filters!
+[fc#0 @ 0x5634f94c7c40] Task finished with error code: -38 (Function not implemented)
+[vost#0:0/libx264 @ 0x5634f94ca0c0] [enc:libx264 @ 0x5634f94cb980] Could not open encoder before EOF
+[vost#0:0/libx264 @ 0x5634f94ca0c0] Task finished with error code: -22 (Invalid argument)
+[vost#0:0/libx264 @ 0x5634f94ca0c0] Terminating thread with return code -22 (Invalid argument)
+Conversion failed!
+"""
+
+
+OLD_DRIVER = """[h264_nvenc @ 0x560c1f1d6240] Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0
+[h264_nvenc @ 0x560c1f1d6240] The minimum required Nvidia driver for nvenc is 610.00 or newer
+[vost#0:0/h264_nvenc @ 0x560c1f1d5d40] [enc:h264_nvenc @ 0x560c1f1d61c0] Error while opening encoder - maybe incorrect parameters such as bit_rate, rate, width or height.
+[vf#0:0 @ 0x560c1f1f13c0] Error sending frames to consumers: Function not implemented
+[vf#0:0 @ 0x560c1f1f13c0] Task finished with error code: -38 (Function not implemented)
+[vf#0:0 @ 0x560c1f1f13c0] Terminating thread with return code -38 (Function not implemented)
+[vost#0:0/h264_nvenc @ 0x560c1f1d5d40] [enc:h264_nvenc @ 0x560c1f1d61c0] Could not open encoder before EOF
+[vost#0:0/h264_nvenc @ 0x560c1f1d5d40] Task finished with error code: -22 (Invalid argument)
+[vost#0:0/h264_nvenc @ 0x560c1f1d5d40] Terminating thread with return code -22 (Invalid argument)
+[out#0/null @ 0x560c1f1d59c0] Nothing was written into output file, because at least one of its streams received no packets.
+frame=    0 fps=0.0 q=0.0 Lsize=       0KiB time=N/A bitrate=N/A speed=N/A elapsed=0:00:00.00
+Conversion failed!
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (TOO_SMALL, "[hevc] Video width 96 not within range from 144 to 8192"),
+        (OLD_DRIVER, "[h264_nvenc] The minimum required Nvidia driver for nvenc is 610.00 or newer"),
+    ],
+)
+def test_what_followed_from_the_cause_is_no_cause(log: str, cause: str) -> None:
+    assert classify_exit(218, log).message == f"ffmpeg exited with status 218: {cause}"

@@ -31,12 +31,18 @@ _NOT_BUILT_IN = re.compile(r"(?:No such (filter): |Unknown (encoder) )'([\w-]+)'
 _STATUS_OF_SIGNAL = 255
 _HANDLED_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z", re.MULTILINE)
 _COMPLAINT = re.compile(
-    r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE
+    r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|not within|not support|lacking"
+    r"|minimum required|denied",
+    re.IGNORECASE,
 )
 # Lines that only repeat that something failed.
-_SUMMARIES = ("Conversion failed!", "Error parsing global options")
+_SUMMARIES = re.compile(
+    r"^(?:Conversion failed!|Error parsing global options)|Task finished with error code"
+    r"|Terminating thread with return code|Error (?:re)?initializing filters|Error while opening encoder"
+    r"|Failed setup for format|Could not open encoder before EOF|Error sending frames to consumers"
+)
 # The final statistics, whose overhead is "unknown" for a muxer of many files.
-_STATISTICS = re.compile(r"\bmuxing overhead: ")
+_STATISTICS = re.compile(r"\bmuxing overhead: |^frame= |Nothing was written into output file")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+")
 
 
@@ -121,10 +127,7 @@ def from_output_error(error: OSError, doing: str) -> TqError:
 def _last_complaint(log_tail: str) -> str:
     """The last line of a log that names a cause; later lines mostly repeat that ffmpeg failed."""
     lines = [line.strip() for line in log_tail.splitlines() if line.strip()]
-    complaints = [
-        line
-        for line in lines
-        if _COMPLAINT.search(line) and not line.startswith(_SUMMARIES) and not _STATISTICS.search(line)
-    ]
-    chosen = (complaints or lines or ["its log is empty"])[-1]
+    own = [line for line in lines if not _SUMMARIES.search(line) and not _STATISTICS.search(line)]
+    complaints = [line for line in own if _COMPLAINT.search(line)]
+    chosen = (complaints or own or lines or ["its log is empty"])[-1]
     return _ADDRESS.sub("", chosen)[:300]
