@@ -1,6 +1,7 @@
 """Decoding and scaling on a GPU: its commands, and encodes with a stand-in whose filters get device frames.
 
-No test needs a GPU: the program of `gpus.py` runs the commands with the CPU's decoder and scaler.
+No test needs a GPU: the program of `gpus.py` runs the commands with the CPU's decoder and scaler. A real one
+is tried in `test_real_gpu.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ FACTS = replace(tagged(facts(Fraction(30000, 1001), Fraction(42 * 1001, 30000)))
 GRID = make_grid(FACTS, WEB)
 RUNGS = [rung for rung in build_ladder(FACTS, WEB) if not rung.skipped]
 NODE = "/dev/dri/renderD128"
+NO_GPU = "99"
+"""The index of an NVIDIA GPU that no machine has."""
 
 CUDA = "-hwaccel cuda -hwaccel_device decoder -hwaccel_output_format cuda"
 VAAPI = "-hwaccel vaapi -hwaccel_device decoder -hwaccel_output_format vaapi"
@@ -131,17 +134,19 @@ def test_no_step_shrinks_by_more_than_half(size: tuple[int, int], steps: list[st
     assert [f"{options['w']}x{options['h']}" for _, options in filters] == steps
 
 
-@pytest.mark.parametrize("device", ["0", NODE])
+@pytest.mark.parametrize("device", [NO_GPU, "/dev/dri/renderD999"])
 def test_ffmpeg_knows_all_options(ffmpeg: FFmpeg, device: str) -> None:
-    """It fails for lack of the GPU, and in the graph because these filters accept frames of a GPU only."""
+    """It fails to open a missing GPU, and in the graph because these filters accept frames of a GPU only."""
     opened = ffmpeg_says(ffmpeg, *device_chain.open_decoder(device), "-version")
-    assert re.search(r"Cannot load libcuda|No VA display found|No such file or directory", opened)
+    reasons = r"Cannot load libcuda|invalid device ordinal|No VA display found|No such file or directory"
+    assert re.search(reasons, opened)
     words = [
         word for name, value in device_chain.decoder_options(device).items() for word in (f"-{name}", value)
     ]
     source = ("-f", "lavfi", "-i", "color=s=64x64:d=0.1")
     read = ffmpeg_says(ffmpeg, *map(str, words), *source, "-f", "null", "-")
-    assert "Invalid hwaccel device 'decoder'" in read or "No such device" in read or "decoder" in read
+    assert "Unrecognized" not in read
+    assert "decoder" in read
     (name, options), *_ = device_chain.scaling(FACTS.video, RUNGS[0], device)
     arguments = ":".join(f"{key}={value}" for key, value in options.items())
     graph = ffmpeg_says(ffmpeg, *source, "-vf", f"{name}={arguments}", "-f", "null", "-")
@@ -151,7 +156,6 @@ def test_ffmpeg_knows_all_options(ffmpeg: FFmpeg, device: str) -> None:
 def ffmpeg_says(ffmpeg: FFmpeg, *arguments: str) -> str:
     argv = [ffmpeg.path, "-hide_banner", "-nostdin", *arguments]
     ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
-    assert ran.returncode
     return ran.stderr.decode(errors="replace")
 
 
@@ -272,14 +276,13 @@ def video_of(made: LadderEncode) -> list[RenditionState]:
 
 def streams(made: LadderEncode) -> dict[str, list[tuple[int, int]]]:
     """(pts, number shown) of every picture of each quality."""
-    joined = {
-        state.name: b"".join(
-            path.read_bytes()
-            for path in [state.directory / "init.mp4", *sorted(state.directory.glob("*.m4s"))]
-        )
-        for state in video_of(made)
-    }
-    return {name: pictures(stream) for name, stream in joined.items()}
+    return {state.name: pictures(joined(state)) for state in video_of(made)}
+
+
+def joined(state: RenditionState) -> bytes:
+    """The whole stream of a quality."""
+    paths = [state.directory / "init.mp4", *sorted(state.directory.glob("*.m4s"))]
+    return b"".join(path.read_bytes() for path in paths)
 
 
 @pytest.fixture
@@ -380,7 +383,7 @@ def test_a_gpu_without_an_encoder_decodes_for_the_cpu(clip: MakeClip, on_gpu: Ma
 def test_a_decoder_that_does_not_open(
     clip: MakeClip, on_gpu: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
-    """Really: the encoder is a stand-in, `-init_hw_device cuda` is ffmpeg's own."""
+    """Really: the encoder is a stand-in, `-init_hw_device cuda` is ffmpeg's own, of a missing GPU."""
     real = tmp_path / "ffmpeg"
     encodes = in_place_of_gpus(tmp_path / "encodes", ffmpeg, "h264_nvenc")
     real.write_text(
@@ -390,7 +393,7 @@ exec "{encodes.path}" "$@"
 """
     )
     real.chmod(0o755)
-    made = on_gpu(clip("24.mp4", fps="24", seconds=5), ffmpeg=locate(str(real)))
+    made = on_gpu(clip("24.mp4", fps="24", seconds=5), ffmpeg=locate(str(real)), device=NO_GPU)
     run_to_end(made)
     assert (made.state, hardware_runs(made)) == ("done", [True, False])
     assert [state.encoder for state in video_of(made)] == ["h264_nvenc", "h264_nvenc"]
