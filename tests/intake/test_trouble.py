@@ -355,9 +355,10 @@ def test_the_watch_is_opened_again_when_a_scan_finds_what_no_hint_told(
     monkeypatch.setattr(Hints, "open", count)
 
     async def run() -> None:
+        put(world.root, b"there.mp4")
         async with watching(world, rescan_s=0.1):
             await until_true(lambda: world.looks > 3)
-            assert len(opened) == 1
+            assert len(opened) == 1, "what was there before it was watched is no lost hint"
             await asyncio.to_thread(opened[0].close)
             put(world.root, b"a.mp4")
             await world.offered(b"a.mp4")

@@ -250,9 +250,9 @@ class FolderIntake:
         if findings.problem != self._problem and findings.problem is not None:
             _log.warning(findings.problem[1], action="intake", folder=self.row.id, code=findings.problem[0])
         self._problem = findings.problem
-        # A file that no hint has reported may mean that the watch was lost.
         finds_new = any(self._is_new(path) for path in findings.files)
-        self._reopens |= finds_new
+        # A file that no hint has reported may mean that the watch was lost, except in the first scan.
+        self._reopens |= finds_new and not first
         # Queried only when there are new files, so that an idle folder causes no queries.
         if not first and finds_new:
             await self._read_known()
