@@ -173,7 +173,8 @@ class Recovery:
 
     async def silent_workers(self) -> list[str]:
         """Marks workers without a sign of life for `offline_s` as silent; returns the names of new ones."""
-        silent = self._board.silent(self._settings.offline_s)
+        if not (silent := self._board.silent(self._settings.offline_s)):
+            return []
         marked = await self._db.write(workers.mark_silent, silent, now=now_us())
         # One may have been heard while this was written.
         still = self._board.silent(self._settings.offline_s)

@@ -24,12 +24,12 @@ _WAITING = (
     .with_hint(job, indexed_by("ix_job_backoff"), "sqlite")
     .where(job.c.status == const(JobStatus.PENDING), job.c.not_before == FOREVER)
 )
+_CLOSING = select(folder.c.id, folder.c.hours).where(folder.c.hours != "")
 
 
 def closing(db: Connection) -> dict[int, str]:
     """Returns the hours of the drop folders that have some: {folder: hours}."""
-    rows = db.execute(select(folder.c.id, folder.c.hours).where(folder.c.hours != ""))
-    return {int(row[0]): row[1] for row in rows}
+    return {int(row[0]): row[1] for row in db.execute(_CLOSING)}
 
 
 def _over(closed: Collection[int]) -> Select[int]:
