@@ -140,6 +140,22 @@ def test_who_hangs_up_leaves_a_whole_write(opened: Database) -> None:
     assert opened.read_now(words) == ["whole", "after"]
 
 
+def test_a_reread_looks_again_only_after_a_write(opened: Database) -> None:
+    looks = []
+
+    def look(db: Connection) -> list[str]:
+        looks.append(db)
+        return words(db)
+
+    async def run() -> None:
+        assert await opened.reread(look) == await opened.reread(look) == []
+        await opened.write(note, "new")
+        assert await opened.reread(look) == await opened.reread(look) == ["new"]
+        assert len(looks) == 2
+
+    asyncio.run(run())
+
+
 def test_a_closed_database_is_reported(opened: Database) -> None:
     opened.close()
     with pytest.raises(RuntimeError, match="not open"):

@@ -183,7 +183,8 @@ class VolumeMonitor:
             return
         refused, self._refused = self._refused, set()
         is_ahead, self._is_ahead = self._is_ahead, False
-        plan = await self._db.read(_plan, refused, is_ahead)
+        asks = refused or is_ahead
+        plan = await (self._db.read(_plan, refused, is_ahead) if asks else self._db.reread(_plan))
         await self._measure(plan)
         await self._reader.unlock_unused()
         await self._settle_waiting(plan.waiting)
@@ -347,7 +348,7 @@ class VolumeMonitor:
         return self._reader.unmounted(folder) or self._away.get(folder)
 
 
-def _plan(db: Connection, refused: Iterable[int], is_ahead: bool) -> _Plan:
+def _plan(db: Connection, refused: Iterable[int] = (), is_ahead: bool = False) -> _Plan:
     gate = next((gate for gate in gates.listing(db) if gate.kind is GateKind.DISK), None)
     jobs = [job for job in refused if claims.is_ready(db, job)]
     decides = gate is not None or bool(jobs)

@@ -6,6 +6,7 @@ alone until the folder is found open. The worker of a job whose hours end releas
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from tqstudio import hours
@@ -45,8 +46,10 @@ class Schedule:
     async def tick(self) -> bool:
         """Compares hours and pauses with the clock; returns whether jobs may have become claimable."""
         now = _now()
-        folders, is_due = await self._db.read(self._look, now)
-        if is_due:
+        rules, shut, waits = await self._db.reread(_look)
+        folders = {folder for folder, text in rules.items() if not hours.parse(text).include(now)}
+        is_over = waits and await self._db.read(folder_hours.is_any_over, folders)
+        if is_due := is_over or self._is_wrong(shut, now):
             await self._db.write(self._settle, folders, now)
         # Once the gate is shut, so that nothing is claimed again.
         needs = await self._db.read(gates.running_needs) if self._board.jobs else []
@@ -54,15 +57,12 @@ class Schedule:
         self._board.end_hours({need.job for need in needs if not is_open or closed(need) is not None})
         return is_due
 
-    def _look(self, db: Connection, now: datetime) -> tuple[set[int], bool]:
-        """Returns the folders that are closed, and whether a gate or the wait of a job has to be changed."""
-        rules = folder_hours.closing(db)
-        closed = {folder for folder, text in rules.items() if not hours.parse(text).include(now)}
-        shut = {gate.kind: gate for gate in gates.listing(db)}
+    def _is_wrong(self, listed: Iterable[GateRow], now: datetime) -> bool:
+        """Whether a gate has to be shut or opened."""
+        shut = {gate.kind: gate for gate in listed}
         is_over = (pause := shut.get(GateKind.USER)) is not None and _is_over(pause, now)
         stored = shut[GateKind.HOURS].reason if GateKind.HOURS in shut else None
-        is_wrong = stored != (None if self._hours.include(now) else self._reason)
-        return closed, is_over or is_wrong or folder_hours.is_any_over(db, closed)
+        return is_over or stored != (None if self._hours.include(now) else self._reason)
 
     def _settle(self, db: Connection, closed: set[int], now: datetime) -> None:
         at, kind = _us(now), GateKind.HOURS
@@ -75,6 +75,11 @@ class Schedule:
         if any(gate.kind is GateKind.USER and _is_over(gate, now) for gate in gates.listing(db)):
             gates.reopen(db, GateKind.USER, now=at, actor=_ACTOR)
         folder_hours.end_waits(db, closed, now=at)
+
+
+def _look(db: Connection) -> tuple[dict[int, str], Sequence[GateRow], bool]:
+    """Returns the hours of folders, the shut gates, and whether any job waits for hours."""
+    return folder_hours.closing(db), gates.listing(db), folder_hours.is_any_over(db, ())
 
 
 def _is_over(gate: GateRow, now: datetime) -> bool:

@@ -63,6 +63,10 @@ class Database:
         self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.refusal: Refusal | None = None
+        self._commits = 0
+        """Transactions that may have changed something."""
+        self._known: dict[Callable[[Connection], Any], tuple[int, Any]] = {}
+        """What `reread` has read last, and after how many commits."""
         self._taken: TqError | None = None
         """Why nothing is written any more: another supervisor has the database."""
 
@@ -103,6 +107,14 @@ class Database:
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await _asked(self._reader, fn, args, kwargs)
 
+    async def reread(self, fn: Callable[[Connection], T]) -> T:
+        """Reads like `read`, but again only after a write: `fn` must depend on the database alone."""
+        commits = self._commits
+        if (known := self._known.get(fn)) is None or known[0] != commits:
+            known = self._known[fn] = commits, await self.read(fn)
+        result: T = known[1]
+        return result
+
     async def search(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
@@ -135,6 +147,7 @@ class Database:
             found = self._converted(error)
             for call in calls:
                 call.error = found
+        self._commits += 1
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
