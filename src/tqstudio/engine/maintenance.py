@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import structlog
@@ -22,12 +22,12 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.machine import outbox, supervisors
 from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
-_AUTORESTART_S = 1.0
 _STUCK_S = 1.0
 _SCANS_S = 1.0
 _ALERTS_S = 5.0
@@ -67,13 +67,13 @@ class Maintenance:
         self._settings, self._db = studio.settings, studio.db
         self._pressure = PressureGate(studio.settings, studio.db)
         self._schedule = Schedule(studio.settings, studio.db, studio.board)
+        self._began = datetime.now(UTC)
         self._log = structlog.get_logger()
 
     def start(self) -> None:
-        s = self._settings
+        s, self._began = self._settings, datetime.now(UTC)
         self._every(s.heartbeat_s, self.flush_heartbeats)
-        self._every(_SAVE_S, self.save_and_promote)
-        self._every(_AUTORESTART_S, self.restart_failed)
+        self._every(_SAVE_S, self.save_and_requeue)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_STUCK_S, self._studio.stuck_workers.tick)
@@ -119,27 +119,26 @@ class Maintenance:
             except Exception:
                 self._log.exception("maintenance failed", task=what.__qualname__)
 
-        first = {"next_run_time": datetime.now(UTC)} if at_once else {}
-        self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
+        # All count from one moment, so that those that are due together share a wake-up and a read.
+        first = self._began if at_once else self._began + timedelta(seconds=seconds)
+        self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, next_run_time=first)
 
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
         await asyncio.gather(self._studio.reports.flush_heartbeats(), self._studio.recovery.renew())
 
-    async def save_and_promote(self) -> None:
-        """Stores recent progress, and makes jobs claimable whose backoff is over."""
+    async def save_and_requeue(self) -> None:
+        """Stores recent progress; requeues jobs whose backoff, or delay of their autorestart, is over."""
         await self._studio.reports.save_progress()
+        waits, restarts = await self._db.reread(_waiting)
         due = {
             "now": now_us(),
             "longest_us": int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND),
         }
-        if await self._db.read(jobs.is_any_due, **due):
+        if waits and await self._db.read(jobs.is_any_due, **due):
             await self._db.write(jobs.promote_due, **due)
             self._studio.dispatch.wake()
-
-    async def restart_failed(self) -> None:
-        """Requeues failed jobs with autorestart whose delay is over."""
-        if await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
+        if restarts and await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def keep_hours(self) -> None:
@@ -176,3 +175,8 @@ class Maintenance:
         outbox.prune(db, before=now - int(_ALERTS_KEPT_S * MICROSECOND))
         supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
         uploads.prune(db, before=now)
+
+
+def _waiting(db: Connection) -> tuple[bool, bool]:
+    """Whether any job waits for the end of its backoff, and any for its autorestart."""
+    return jobs.is_any_due(db, now=FOREVER, longest_us=0), autorestart.is_any_due(db, now=FOREVER)
