@@ -13,6 +13,7 @@ import contextlib
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,7 @@ class VolumeReader:
         self._note_mounts()
         # A dead mount may have many folders, each of which would block a thread: check its root first.
         points = {place: mounts.mount_point(place.path) for place in wanted}
-        roots = [*{*points.values()}]
+        roots = [root for root, folders in Counter(points.values()).items() if folders > 1]
         checks = (self._bounded_io.run(root, partial(volume_of, Path(os.fsdecode(root)))) for root in roots)
         found = await asyncio.gather(*checks, return_exceptions=True)
         silent = {root for root, answer in zip(roots, found, strict=True) if isinstance(answer, NoAnswer)}
