@@ -21,7 +21,7 @@ from tqstudio.home import Home
 
 BUCKET = "films"
 _KEY = re.compile(rf"/{BUCKET}/(.+)")
-_PUBLIC = b"""{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+_PUBLIC = b"""{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*",
     "Resource": "arn:aws:s3:::films/*"}]}"""
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -284,3 +286,99 @@ def test_commands_show_what_waits_and_check_the_bucket(
     folder.mkdir()
     house("folder", "add", str(folder), "--output", URL)
     assert URL in house("folder", "list").out
+
+
+# Sources
+
+
+def _put(storage: ObjectStorage, key: str, path: Path) -> None:
+    url, kind = f"{storage.server}/{BUCKET}/{quote(key)}", {"Content-Type": "video/mp4"}
+    with urllib.request.urlopen(urllib.request.Request(url, path.read_bytes(), kind, method="PUT")):
+        pass
+
+
+def _fetched(house: Studio, key: str) -> Any:
+    begun = house.client.send(calls.fetch(f"s3://{BUCKET}/{key}"))
+
+    def ended() -> Any:
+        return house.client.send(calls.upload(begun["upload"]))["result"]
+
+    return until(ended, f"{key} is fetched")
+
+
+def test_a_source_is_fetched_and_encoded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
+    house.up()
+    _put(storage, "raw/my film.mp4", clip())
+    added = house("add", f"s3://{BUCKET}/raw/my film.mp4", "--output", str(house.out), "--json")
+    (result,) = added.json()["results"]
+    assert result["decision"] == "queued"
+    assert Path(result["path"]).read_bytes() == clip().read_bytes()
+    assert Path(result["path"]) == house.home.incoming / "my film.mp4"
+    house.done(result["job"])
+    assert (house.out / "my-film" / "master.m3u8").exists()
+
+
+def test_a_fetch_continues_after_trouble_and_a_kill(
+    house: Studio, storage: ObjectStorage, clip: MakeClip, tmp_path: Path
+) -> None:
+    """Of 36 MB, in parts of 16: the first is here when the supervisor is killed."""
+    film = tmp_path / "film.mp4"
+    film.write_bytes(clip().read_bytes() + bytes(36_000_000))
+    _put(storage, "raw/film.mp4", film)
+    house.up()
+    parts: list[int] = []
+
+    def disturb(asked: Asked) -> str | None:
+        if asked.method != "GET" or not asked.key.startswith("raw/"):
+            return None
+        parts.append(asked.number)
+        return "refuse" if len(parts) > 1 else None
+
+    storage.disturb = disturb
+    begun = house.client.send(calls.fetch(f"s3://{BUCKET}/raw/film.mp4"))["upload"]
+
+    def failed() -> bool:
+        state = house.client.send(calls.upload(begun))
+        return bool(state["problem"]) and state["offset"] == 16 * 1024 * 1024
+
+    until(failed, "the first part is here, the second is refused")
+    house.kill()
+    house.until_gone()
+    storage.disturb, before = pass_on, len(storage.asked)
+    house.up()
+    result = until(lambda: house.client.send(calls.upload(begun))["result"], "it is fetched")
+    assert Path(result["path"]).read_bytes() == film.read_bytes()
+    assert sum(asked.key == "raw/film.mp4" for asked in storage.asked[before:]) == 2, (
+        "the parts after the first"
+    )
+
+
+def test_what_cannot_be_fetched_is_refused(
+    house: Studio, storage: ObjectStorage, clip: MakeClip, tmp_path: Path
+) -> None:
+    house.up()
+
+    def refused(url: str) -> TqError:
+        with pytest.raises(TqError) as caught:
+            house.client.send(calls.fetch(url))
+        return caught.value
+
+    assert refused("https://films/x.mp4").code == "BAD_REQUEST"
+    assert refused("s3://films").code == "BAD_REQUEST"
+    assert refused("s3://films/raw/missing.mp4").code == "NOT_FOUND"
+
+    film = tmp_path / "film.mp4"
+    film.write_bytes(clip().read_bytes() + bytes(20_000_000))
+    _put(storage, "raw/film.mp4", film)
+
+    def replace(asked: Asked) -> None:
+        if asked.method == "GET" and asked.key == "raw/film.mp4" and not replaced:
+            replaced.append(asked)
+            _put(storage, "raw/film.mp4", clip())
+
+    replaced: list[Asked] = []
+    storage.watch = replace
+    result = _fetched(house, "raw/film.mp4")
+    assert (result["decision"], result["error"]["code"]) == ("rejected", "SOURCE_CHANGED")
+    assert not list(house.home.incoming.rglob("*.part"))
+    assert not list(house.home.incoming.glob("*.mp4"))

@@ -672,7 +672,8 @@ def upload(queue: Queue, rng: Random) -> Any:
     done: Any = None
     match rng.randrange(7):
         case 0 | 1:
-            done = uploads.create(db, number, size=2**41, limit=6, **how)
+            of = rng.choice([{}, {"url": "s3://é/f", "version": None, "output_root": b"/o\xff"}])
+            done = uploads.create(db, number, size=2**41, limit=6, **how, **of)
         case 2:
             before, more = rng.choice([0, 5]), rng.choice([5, 2**40])
             done = uploads.advance(db, number, before=before, received=more, expires_at=now)

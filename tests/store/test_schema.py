@@ -253,6 +253,8 @@ def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
     address = migrated(program, tmp_path)
     with engine_of(address).begin() as connection:
         connection.exec_driver_sql("DROP TABLE delivery")
+        for name in ("url", "version", "output_root"):
+            connection.exec_driver_sql(f"ALTER TABLE upload DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE worker DROP COLUMN joined_by")
         before = Operations(MigrationContext.configure(connection))
         with before.batch_alter_table("token", table_kwargs={"sqlite_autoincrement": True}) as token:

@@ -1,4 +1,4 @@
-"""Uploads the files of a command to the studio of another machine, and shows how far it is."""
+"""Uploads files of a command to a studio elsewhere, or has the own one fetch them; shows how far it is."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.cli import printing
-from tqstudio.errors import UNANSWERED, ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.paths import data, display, encode
+from tqstudio.protocol import calls
 from tqstudio.protocol.uploads import Upload
 from tqstudio.units import size as in_units
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AddResult
+    from tqstudio.protocol.client import Client
     from tqstudio.protocol.remote import Remote
 
+_POLL_S = 0.5
 _ENDS_ALL = frozenset(
     (
         *UNANSWERED,
@@ -62,6 +65,37 @@ def upload(at: Remote, files: Sequence[bytes], fields: Mapping[str, Any]) -> tup
     return batch, results
 
 
+def fetch(at: Client, urls: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, list[AddResult]]:
+    """Have the supervisor fetch files from object storage; returns the batch and the result for each.
+
+    Args:
+        fields: options of `add`.
+    """
+    batch = uuid.uuid4().hex[:12]
+    results = []
+    for url in urls:
+        line = _Line(os.fsencode(url))
+        try:
+            begun = at.send(calls.fetch(url, **{**fields, "batch": batch}))
+            while (state := at.send(calls.upload(begun["upload"])))["result"] is None:
+                line.show(state["offset"], state["size"])
+                if state["problem"] is not None:
+                    line.report(f"{in_one_line(**state['problem'])}; it is tried again")
+                time.sleep(_POLL_S)
+            results.append(state["result"])
+        except TqError as error:
+            if error.code in _ENDS_ALL:
+                raise
+            results.append(_rejected(os.fsencode(url), error))
+        except KeyboardInterrupt:
+            line.clear()
+            printing.err("the supervisor continues to fetch what was begun")
+            raise
+        finally:
+            line.clear()
+    return batch, results
+
+
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -93,6 +127,7 @@ class _Line:
         self._name = display(os.path.basename(file))
         self._is_shown = printing.terminal(sys.stderr)
         self._begun: tuple[float, int] | None = None
+        self._problem = ""
 
     def show(self, offset: int, size: int) -> None:
         if not self._is_shown or not size:
@@ -108,6 +143,13 @@ class _Line:
         columns = shutil.get_terminal_size().columns
         sys.stderr.write(f"\r\x1b[K{text[: columns - 1]}")
         sys.stderr.flush()
+
+    def report(self, problem: str) -> None:
+        """Print a problem, unless it was the last one."""
+        if problem != self._problem:
+            self.clear()
+            printing.err(problem)
+            self._problem = problem
 
     def clear(self) -> None:
         if self._is_shown:

@@ -42,6 +42,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.engine.transfer.transfers import Transfers
+from tqstudio.engine.uploads.fetches import Fetches
 from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.home import Home
 
@@ -123,6 +124,7 @@ class Services:
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, board, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)
+        self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(board, settings.drain_s)
         self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)

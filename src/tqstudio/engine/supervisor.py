@@ -202,7 +202,7 @@ class _Supervisor:
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
-        delivering = asyncio.create_task(self.studio.deliveries.run())
+        buckets = [asyncio.create_task(each.run()) for each in (self.studio.deliveries, self.studio.fetches)]
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
@@ -214,7 +214,7 @@ class _Supervisor:
         finally:
             self._manager.stopping()
             await self._end_parts(starting, snapshots)
-            for task in (guarding, watching, reporting, delivering):
+            for task in (guarding, watching, reporting, *buckets):
                 task.cancel()
             for each in servers:
                 each.end()

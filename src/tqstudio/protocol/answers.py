@@ -699,6 +699,16 @@ class UploadView(TypedDict):
     batch: str | None
     result: AddResult | None
     """What became of the whole file."""
+    problem: ErrorView | None
+    """Why the last try failed, if the supervisor fetches it."""
+
+
+class FetchAnswer(TypedDict):
+    """A file that is fetched from object storage."""
+
+    upload: str
+    """Its state is that of `/v1/uploads/{upload}`."""
+    size: int
 
 
 class BatchView(TypedDict):

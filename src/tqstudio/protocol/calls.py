@@ -120,6 +120,15 @@ def add(paths_b64: Sequence[str], **more: Any) -> Call[answers.AddAnswer]:
     return Call("POST", "/v1/videos", body=body)
 
 
+def fetch(url: str, **more: Any) -> Call[answers.FetchAnswer]:
+    """Fetch a file from object storage and enqueue it; `more` are the other fields of `FetchRequest`."""
+    return Call("POST", "/v1/fetches", body={"url": url} | {k: v for k, v in more.items() if v is not None})
+
+
+def upload(number: str) -> Call[answers.UploadView]:
+    return Call("GET", f"/v1/uploads/{number}")
+
+
 def videos(*, after: int | None = None, limit: int = 50) -> Call[answers.VideoPage]:
     params: dict[str, Any] = {"limit": limit}
     return Call("GET", "/v1/videos", params if after is None else params | {"after": after})

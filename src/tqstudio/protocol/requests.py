@@ -126,6 +126,14 @@ class AddRequest(AddOptions):
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
+class FetchRequest(AddOptions):
+    """A file in object storage to fetch and enqueue."""
+
+    url: Annotated[str, StringConstraints(max_length=2000)]
+    """Such as `s3://films/raw/film.mov`."""
+    output_b64: PathB64 | None = None
+
+
 class ActionRequest(Message):
     operation: Operation
     ids: list[Whole] = Field(min_length=1, max_length=10_000)

@@ -19,8 +19,8 @@ from tqstudio.engine.store.library import deliveries, generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
-from tqstudio.protocol.answers import AddAnswer, VideoPage, VideoView
-from tqstudio.protocol.requests import AddRequest, PathB64
+from tqstudio.protocol.answers import AddAnswer, FetchAnswer, VideoPage, VideoView
+from tqstudio.protocol.requests import AddRequest, FetchRequest, PathB64
 
 router = APIRouter()
 
@@ -48,6 +48,15 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     )
     answers = await studio.admission.offer_all(paths, how)
     return {"batch": str(how.batch), "results": [*map(adding.result_of, paths, answers)]}
+
+
+@router.post("/fetches")
+async def fetch(studio: TheStudio, actor: TheActor, request: FetchRequest) -> FetchAnswer:
+    """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
+    output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
+    await studio.deliveries.check(output)
+    row = await studio.fetches.begin(request.url, request, output, actor=actor)
+    return {"upload": row.id, "size": row.size}
 
 
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:

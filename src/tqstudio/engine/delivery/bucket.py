@@ -88,6 +88,36 @@ class Bucket:
                 return None
             raise
 
+    async def examine(self, name: str) -> tuple[int, str | None]:
+        """The size of an object, and its version (ETag) if it has one.
+
+        Raises:
+            TqError: as of `put`; NOT_FOUND, too, if there is no such object.
+        """
+        import obstore
+
+        found = await self._ask(obstore.head_async(self._store, name))
+        return found["size"], found["e_tag"]
+
+    async def read(self, name: str, start: int, end: int, version: str | None) -> bytes:
+        """Read the bytes from `start` to before `end` of a version of an object.
+
+        Raises:
+            TqError: as of `examine`; SOURCE_CHANGED.
+        """
+        import obstore
+
+        found = await self._ask(obstore.get_async(self._store, name, options={"range": (start, end)}))
+        content = bytes(await self._ask(found.bytes_async()))
+        # Not by If-Match, which some servers ignore.
+        if found.meta["e_tag"] != version or len(content) != end - start:
+            raise TqError(
+                ErrorCode.SOURCE_CHANGED,
+                f"{self.url}/{name} was replaced while it was fetched",
+                "add it again once it is complete",
+            )
+        return content
+
     async def remove(self, names: Sequence[str]) -> None:
         """Remove objects, of which some may be gone.
 

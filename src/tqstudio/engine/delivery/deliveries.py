@@ -142,7 +142,8 @@ class Deliveries:
         done = row.files_done if row.files == len(names) else 0
         saved_at = time.monotonic()
         while done < len(names):
-            portion = names[done : done + _AT_ONCE]
+            # The list of files alone: it has to be there before any of them.
+            portion = names[done : done + _AT_ONCE] if done else names[:1]
 
             async def send(name: str) -> None:
                 read = partial(_content, place, row.number, name, ladder.sums[name])

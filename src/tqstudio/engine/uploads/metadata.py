@@ -58,6 +58,16 @@ def parse(header: str) -> UploadMetadata:
     return UploadMetadata(safe_name(given), blake3, _options(values))
 
 
+def header_of(name: str, options: AddOptions) -> str:
+    """Format the header for a file and the options that were given."""
+    given = options.model_dump(
+        exclude_unset=True, exclude_none=True, mode="json", include=set(AddOptions.model_fields)
+    )
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    pairs = {"filename": name, **texts}.items()
+    return ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in pairs)
+
+
 def _options(values: dict[str, str]) -> AddOptions:
     try:
         return AddOptions.model_validate(

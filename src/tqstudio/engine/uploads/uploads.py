@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from blake3 import blake3
@@ -34,12 +34,14 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads import part_file
-from tqstudio.engine.uploads.metadata import UploadMetadata, parse
+from tqstudio.engine.uploads.metadata import UploadMetadata, header_of, parse
 from tqstudio.engine.uploads.part_file import PartFile
 from tqstudio.engine.uploads.receiving import Checksum, Receiver
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display
+from tqstudio.protocol.answers import AddResult
+from tqstudio.protocol.requests import AddOptions
 from tqstudio.units import size as in_units
 
 T = TypeVar("T")
@@ -77,9 +79,33 @@ class Uploads:
         Raises:
             TqError: it cannot be taken now, or never.
         """
+        return await self._create(size, about, self._admission.output_root(None), actor=actor)
+
+    async def expect(
+        self,
+        url: str,
+        size: int,
+        version: str | None,
+        name: str,
+        options: AddOptions,
+        output_root: bytes,
+        *,
+        actor: str,
+    ) -> UploadRow:
+        """Begin an upload of which `Fetches` appends the bytes.
+
+        Args:
+            version: ETag of the object.
+
+        Raises:
+            TqError: as of `create`.
+        """
+        of = {"url": url, "version": version, "output_root": output_root}
+        return await self._create(size, header_of(name, options), output_root, actor=actor, **of)
+
+    async def _create(self, size: int, about: str, output: bytes, *, actor: str, **of: Any) -> UploadRow:
         metadata = parse(about)
         self._require_size(size)
-        output = self._admission.output_root(None)
         adding.offer(self._admission, metadata.options, output)
         await output_check.require_usable(output, self._io, allow_shared=self._settings.allow_shared_output)
         await self._require_room(size)
@@ -87,7 +113,14 @@ class Uploads:
         expires_at = self._expiry()
         stored = await self._db.write(
             lambda db: uploads.create(
-                db, number, size=size, about=about, actor=actor, expires_at=expires_at, limit=MAX_UNFINISHED
+                db,
+                number,
+                size=size,
+                about=about,
+                actor=actor,
+                expires_at=expires_at,
+                limit=MAX_UNFINISHED,
+                **of,
             )
         )
         if not stored:
@@ -260,9 +293,8 @@ class Uploads:
         failpoints.reach("upload.settled")
         batch = None
         try:
-            how = adding.offer(
-                self._admission, metadata.options, self._admission.output_root(None), actor=row.actor
-            )
+            output = self._admission.output_root(row.output_root)
+            how = adding.offer(self._admission, metadata.options, output, actor=row.actor)
             # A token is known by its name, however its files arrive.
             how = replace(how, owner="upload" if row.actor == OWNER.actor else None)
             batch = how.batch
@@ -272,9 +304,22 @@ class Uploads:
                 raise
             result = adding.result_of(path, error)
         failpoints.reach("upload.added")
+        self._log.info("upload finished", upload=row.id, path=display(path), decision=result["decision"])
+        return await self._answer(row, batch, result)
+
+    async def reject(self, row: UploadRow, error: TqError) -> UploadRow:
+        """End an upload that cannot become whole; its bytes are removed.
+
+        Raises:
+            TqError: UPLOAD_BUSY.
+        """
+        with self._alone(row.id):
+            await self._run(row.id, partial(part_file.remove, self._incoming, row.id))
+            return await self._answer(row, None, adding.result_of(os.fsencode(row.url or row.id), error))
+
+    async def _answer(self, row: UploadRow, batch: str | None, result: AddResult) -> UploadRow:
         text = json.dumps({"batch": batch, "result": result})
         await self._db.write(lambda db: uploads.answer(db, row.id, text, expires_at=self._expiry()))
-        self._log.info("upload finished", upload=row.id, path=display(path), decision=result["decision"])
         return await self.find(row.id)
 
     async def _require_hash(self, row: UploadRow, metadata: UploadMetadata) -> None:

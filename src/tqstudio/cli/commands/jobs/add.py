@@ -10,7 +10,7 @@ import typer
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor_session import session
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import absolute, readable
+from tqstudio.paths import absolute, is_bucket, readable
 from tqstudio.protocol import calls, remote
 from tqstudio.words.added import COMMANDS, sentence
 
@@ -31,7 +31,10 @@ SLOW_DISK_BPS = 10_000_000
 
 def add(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Videos, or folders of videos.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Videos, folders of videos, s3://BUCKET/FILE.", show_default=False
+        ),
     ],
     output: options.OutputDir = None,
     profile: options.ProfileName = None,
@@ -58,12 +61,14 @@ def add(
         raise TqError(
             ErrorCode.BAD_REQUEST, "--delay has no effect without --autorestart", "give both, or neither"
         )
-    files = chosen(paths, output, ext, recursive=recursive, limit=limit, order=order)
+    urls, local = [each for each in paths if is_bucket(each)], [each for each in paths if not is_bucket(each)]
+    files = chosen(local, output, ext, recursive=recursive, limit=limit, order=order) if local else []
     at = remote.chosen()
-    if at is not None and (output or verify_full):
+    if at is not None and (output or verify_full or urls):
+        concerned = "--output" if output else "--verify-full" if verify_full else urls[0]
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{'--output' if output else '--verify-full'} concerns files of the studio's machine",
+            f"{concerned} concerns files of the studio's machine",
             "run the command there, or leave it out",
         )
     fields = {
@@ -84,6 +89,12 @@ def add(
         from tqstudio.cli.uploading import upload
 
         batch, results = upload(at, files, fields)
+    elif urls:
+        from tqstudio.cli.uploading import fetch
+
+        client = session().client
+        batch, results = fetch(client, urls, {k: v for k, v in fields.items() if k != "verify_full"})
+        results += offer(client, files, None, **fields, batch=batch)[1]
     else:
         batch, results = offer(session().client, files, None, **fields)
     if as_json:

@@ -29,7 +29,7 @@ from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import parse
 from tqstudio.engine.uploads.receiving import Checksum, Hasher, Interrupted
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import UploadView
+from tqstudio.protocol.answers import UploadView, error_view
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,checksum,expiration,termination"
@@ -123,6 +123,7 @@ async def one(studio: TheStudio, upload: str) -> UploadView:
         "expires_at": iso_time(row.expires_at),
         "batch": answer.get("batch"),
         "result": answer.get("result"),
+        "problem": None if (problem := studio.fetches.problem(upload)) is None else error_view(problem),
     }
 
 

@@ -663,6 +663,12 @@ class Upload(SQLModel, table=True):
     """Where the whole file is, or is just being moved to."""
     answer: str = _text(optional=True)
     """JSON of the result of adding that file."""
+    url: str = _text(optional=True)
+    """Of the object in a bucket that is fetched; none if a client sends it."""
+    version: str = _text(optional=True)
+    """ETag of that object."""
+    output_root: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Of its ladder; none for the default."""
 
 
 class Alert(SQLModel, table=True):

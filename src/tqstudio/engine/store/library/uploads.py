@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
@@ -22,6 +23,12 @@ class UploadRow:
     expires_at: int
     path: bytes | None
     answer: str | None
+    url: str | None = None
+    """Of the object in a bucket that is fetched; None if a client sends it."""
+    version: str | None = None
+    """ETag of that object."""
+    output_root: bytes | None = None
+    """Of its ladder; None for the default."""
 
     @property
     def is_whole(self) -> bool:
@@ -29,7 +36,8 @@ class UploadRow:
 
 
 _ROWS = select(
-    *upload.c["id", "size", "received", "about", "actor", "expires_at", "path", "answer"]
+    *upload.c["id", "size", "received", "about", "actor", "expires_at", "path", "answer"],
+    *upload.c["url", "version", "output_root"],
 ).order_by(upload.c.id)
 _ONE = _ROWS.where(upload.c.id == bindparam("given"))
 _UNFINISHED_COUNT = select(func.count()).where(upload.c.answer.is_(None))
@@ -37,13 +45,17 @@ _UNFINISHED = _ROWS.where(upload.c.answer.is_(None))
 
 
 def create(
-    db: Connection, number: str, *, size: int, about: str, actor: str, expires_at: int, limit: int
+    db: Connection, number: str, *, size: int, about: str, actor: str, expires_at: int, limit: int, **of: Any
 ) -> bool:
-    """Stores an upload; False if so many are unfinished already."""
+    """Stores an upload; False if so many are unfinished already.
+
+    Args:
+        of: `url`, `version` and `output_root` of one that is fetched.
+    """
     if db.execute(_UNFINISHED_COUNT).scalar_one() >= limit:
         return False
     values = {"id": number, "size": size, "about": about, "actor": actor, "expires_at": expires_at}
-    db.execute(insert(upload), values)
+    db.execute(insert(upload), values | of)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Copies of ladders in object storage."""
+"""Copies of ladders in object storage, and sources that are fetched from there."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0012"
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Adds the table and the columns."""
     op.create_table(
         "delivery",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -38,3 +38,5 @@ def upgrade() -> None:
         sqlite_where=sa.text("next_at IS NOT NULL"),
         postgresql_where=sa.text("next_at IS NOT NULL"),
     )
+    for name, kind in (("url", sa.Text()), ("version", sa.Text()), ("output_root", sa.LargeBinary())):
+        op.add_column("upload", sa.Column(name, kind))

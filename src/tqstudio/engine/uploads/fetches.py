@@ -1,0 +1,119 @@
+"""Fetches sources from object storage: each becomes an upload, whose bytes the supervisor asks for itself.
+
+| step | state after a kill | the next run |
+|---|---|---|
+| size and version (ETag) of the object are recorded with the upload | nothing is here | fetches it |
+| a part of it is appended to the upload | the parts before | continues after them, of the same version |
+| the last part is appended | the upload is whole | as for any upload |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+import structlog
+
+from tqstudio.engine.delivery.bucket import Bucket
+from tqstudio.engine.retry import RetryRules
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.library import uploads
+from tqstudio.engine.store.library.uploads import UploadRow
+from tqstudio.engine.uploads.metadata import safe_name
+from tqstudio.engine.uploads.uploads import Uploads
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.protocol.requests import AddOptions
+
+PART_BYTES = 16 * 1024 * 1024
+"""Asked for at once, and held in memory."""
+_LOOK_S = 10.0
+_FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPLOAD_TOO_LARGE))
+"""Codes of errors that no further try would escape."""
+
+
+class Fetches:
+    """The sources that are fetched, one after the other."""
+
+    def __init__(self, home: Home, db: Database, to: Uploads, backoff_max_s: float) -> None:
+        self._home, self._db, self._uploads = home, db, to
+        self._retries = RetryRules(5, backoff_max_s, random.random)
+        self._failed = dict[str, tuple[int, float, TqError]]()
+        """Failures in a row, when the next try is due by the loop's clock, and the last error, by upload."""
+        self._hinted = asyncio.Event()
+        self._log = structlog.get_logger()
+
+    async def begin(self, url: str, options: AddOptions, output_root: bytes, *, actor: str) -> UploadRow:
+        """Begin to fetch an object.
+
+        Raises:
+            TqError: it is not there or not accessible, or cannot be taken.
+        """
+        self._home.bucket_copy(url)
+        place, _, name = url.rpartition("/")
+        if place.endswith("/"):
+            raise TqError(ErrorCode.BAD_REQUEST, f"{url} is a bucket, not a file in one", "name a file in it")
+        size, version = await Bucket(self._home, place).examine(name)
+        row = await self._uploads.expect(
+            url, size, version, safe_name(name), options, output_root, actor=actor
+        )
+        self._hinted.set()
+        return row
+
+    def problem(self, number: str) -> TqError | None:
+        """Why the last try to fetch failed; None if it did not."""
+        failed = self._failed.get(number)
+        return None if failed is None else failed[2]
+
+    async def run(self) -> None:
+        """Fetch what is not here, until cancelled."""
+        while True:
+            try:
+                self._hinted.clear()
+                now, wait_s = asyncio.get_running_loop().time(), _LOOK_S
+                rows = [
+                    row for row in await self._db.read(uploads.unfinished) if row.url and not row.is_whole
+                ]
+                self._failed = {row.id: self._failed[row.id] for row in rows if row.id in self._failed}
+                for row in rows:
+                    left_s = self._failed[row.id][1] - now if row.id in self._failed else 0.0
+                    if left_s <= 0:
+                        await self._fetch(row)
+                        left_s = 0.0
+                    wait_s = min(wait_s, left_s)
+            except TqError as error:
+                if error.code not in UNWRITTEN:
+                    self._log.exception("fetches failed")
+                wait_s = _LOOK_S
+            except Exception:
+                self._log.exception("fetches failed")
+                wait_s = _LOOK_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hinted.wait(), wait_s)
+
+    async def _fetch(self, row: UploadRow) -> None:
+        """Fetch an object, or what is missing of it; record why it failed."""
+        place, _, name = str(row.url).rpartition("/")
+        try:
+            bucket = Bucket(self._home, place)
+            while not row.is_whole:
+                end = min(row.size, row.received + PART_BYTES)
+                part = await bucket.read(name, row.received, end, row.version)
+                row = await self._uploads.append(row.id, row.received, _pieces(part), None)
+                self._failed.pop(row.id, None)
+        except TqError as error:
+            if error.code in UNWRITTEN - {ErrorCode.DISK_LOW}:
+                raise
+            if error.code in _FINAL:
+                await self._uploads.reject(row, error)
+                return
+            tries = self._failed[row.id][0] + 1 if row.id in self._failed else 1
+            at = asyncio.get_running_loop().time() + self._retries.wait_s(tries)
+            self._failed[row.id] = tries, at, error
+            self._log.warning("fetch failed", url=row.url, code=error.code, error=error.message)
+
+
+async def _pieces(part: bytes) -> AsyncIterator[bytes]:
+    yield part
