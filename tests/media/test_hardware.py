@@ -36,6 +36,19 @@ def test_every_nvidia_gpu_is_tried(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     assert [(device.name, device.node) for device in devices] == [("gpu-0", "0"), ("gpu-1", "1")]
 
 
+def test_it_reports_why_a_gpu_cannot_be_used(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    require_compiled(ffmpeg, "h264_nvenc")
+    answering = in_place_of_gpus(tmp_path / "ffmpeg", ffmpeg)
+    failed: dict[str, TqError] = {}
+    hardware.discover(answering, dev=tmp_path, proc=tmp_path, decode=False, on_failed=failed.setdefault)
+    assert not failed, "there may be none"
+    (tmp_path / "nvidia0").touch()
+    hardware.discover(answering, dev=tmp_path, proc=tmp_path, decode=False, on_failed=failed.setdefault)
+    [(place, error)] = failed.items()
+    assert place == "NVIDIA GPU (0)"
+    assert "cannot load the driver" in error.message
+
+
 @pytest.mark.slow
 def test_decoders_are_tried_with_each_codec(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     require_compiled(ffmpeg, "h264_nvenc", "libx265", "libsvtav1")

@@ -198,14 +198,23 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
     yield _confinement(found.path)
     cpu = not encoding_error(found, "libx264")
-    devices = discover(found, decode=settings.gpu_decode) if settings.gpu else []
+    failed: dict[str, TqError] = {}
+    devices = []
+    if settings.gpu:
+        devices = discover(found, decode=settings.gpu_decode, on_failed=failed.setdefault)
     on_gpus = [f"{device.encoders} on {device.label}" for device in devices if device.encoders]
     detail = ", ".join([*(["libx264"] if cpu else []), *on_gpus]) or "none works"
     yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
     for device in devices:
         codecs = device.decodes or ("none" if settings.gpu_decode else "not tested, gpu_decode is off")
-        detail = f"{device.label} ({device.node}): encodes with {device.encoders or 'the CPU'}"
+        place = f"{device.label} ({device.node})"
+        if device.encoders:
+            failed.pop(place, None)
+        detail = f"{place}: encodes with {device.encoders or 'the CPU'}"
         yield _check(device.name, True, f"{detail}; decodes and scales: {codecs}")
+    hint = "install a driver that this ffmpeg can use, or set TQSTUDIO_FFMPEG to one for this driver"
+    for place, why in failed.items():
+        yield {"name": f"gpu {place}", "ok": True, "level": "warn", "detail": why.message, "hint": hint}
 
 
 def _confinement(ffmpeg: str) -> CheckView:

@@ -63,6 +63,7 @@ def discover(
     decode: bool = True,
     known: Results | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    on_failed: Callable[[str, TqError], object] = lambda _place, _error: None,
 ) -> list[Device]:
     """Find the GPUs that encode, or else decode and scale, and in which codecs.
 
@@ -73,11 +74,12 @@ def discover(
         decode: try decoders too.
         known: results of earlier calls; a trial is repeated if driver, GPUs, ffmpeg or tqstudio changed.
         stopped: whether to skip the remaining trials.
+        on_failed: called for each trial of a visible GPU that failed, with its label and node.
     """
     compiled = functools.cache(lambda: compiled_encoders(ffmpeg))
     found: list[Device] = []
     for candidate in (*_nvidia(dev, proc), *_render_nodes(dev, proc, sys)):
-        trials = _Trials(ffmpeg, candidate, compiled, known, stopped)
+        trials = _Trials(ffmpeg, candidate, compiled, known, stopped, on_failed)
         encoders = next(filter(None, map(trials.encoders, candidate.apis)), [])
         decodes: list[str] = []
         if decode and device_chain.supported(ffmpeg) and (encoders or candidate.visible):
@@ -99,6 +101,7 @@ class _Trials:
     compiled: Callable[[], Set[str]]
     known: Results | None
     stopped: Callable[[], bool]
+    on_failed: Callable[[str, TqError], object]
 
     def encoders(self, api: str) -> list[str]:
         """The encoders of an interface that work; a device without H.264 has none."""
@@ -132,15 +135,21 @@ class _Trials:
                 return TqError(ErrorCode.STALLED, "ffmpeg did not list its encoders")
             return TqError(ErrorCode.FFMPEG_MISSING, f"this ffmpeg was built without the encoder {encoder}")
 
+        def reported_run() -> TqError | None:
+            error = compiled_run()
+            if error is not None and self.gpu.visible:
+                self.on_failed(f"{self.gpu.label} ({self.gpu.node})", error)
+            return error
+
         def logged_run() -> TqError | None:
-            if (error := compiled_run()) is not None:
+            if (error := reported_run()) is not None:
                 _log.info("gpu trial failed", trial=name, code=error.code.value, error=error.message)
             return error
 
         if self.stopped():
             return False
         if self.known is None:
-            return compiled_run() is None
+            return reported_run() is None
         made_by = f"ffmpeg {self.ffmpeg.path} {self.ffmpeg.build}, tqstudio {__version__}"
         key = f"{name}, device {self.gpu.node}, {self.gpu.driver}, {made_by}"
         return self.known.passed(key, logged_run)
