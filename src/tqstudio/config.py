@@ -136,6 +136,9 @@ class Settings(BaseSettings):
         description="URL of a database of PostgreSQL; empty: the file tqstudio.db in the home",
     )
 
+    keep_bucket_copies: bool = Field(
+        True, description="keep the segments of a ladder here when they are in its bucket"
+    )
     allow_shared_output: bool = Field(False, description="use output folders that other users may write to")
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")

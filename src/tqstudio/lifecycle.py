@@ -158,6 +158,7 @@ class DeliveryState(StrEnum):
 
     WAITING = "waiting"
     DELIVERED = "delivered"
+    HIDING = "hiding"
     REMOVING = "removing"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from blake3 import blake3
 
 from object_storage import BUCKET, Asked, ObjectStorage, below, object_storage, pass_on
 from tqstudio.errors import TqError
@@ -210,6 +212,78 @@ def test_a_deleted_video_leaves_the_bucket_and_returns(
     _delivered(house, job)
     assert not player.missing
     _require_same(house, storage)
+
+
+@pytest.fixture
+def sparing(make_studio: MakeStudio, storage: ObjectStorage) -> Studio:
+    """A studio that keeps no segments of what is in the bucket, and replaced ladders for a minute."""
+    house = make_studio(keep_old_s=60, output=URL, keep_bucket_copies="false")
+    storage.configure(house.home)
+    return house
+
+
+def _segments(house: Studio) -> list[str]:
+    return [name for name in below(_copy(house)) if name.endswith(".m4s")]
+
+
+def _require_whole(storage: ObjectStorage) -> None:
+    """All that the only master playlist of the bucket names is there, as the digests say."""
+    [master] = [name for name in storage.names() if name.endswith("/master.m3u8")]
+    assert storage.named_files(master) <= set(storage.names())
+    folder = master.rpartition("/")[0]
+    [number] = set(re.findall(r"(v\d+)/", storage.get(master)[0].decode()))
+    sums = storage.get(f"{folder}/{number}/BLAKE3SUMS")[0].decode()
+    for line in sums.splitlines():
+        digest, name = line.split("  ")
+        assert blake3(storage.get(f"{folder}/{number}/{name}")[0]).hexdigest() == digest, name
+
+
+def test_segments_that_are_in_the_bucket_need_no_room_here(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    sparing.up()
+    job = _published(sparing, clip)
+    assert not _segments(sparing)
+    _require_whole(storage)
+    assert sparing.offer(clip(), output_b64=None)[0]["decision"] == "cached", "nothing is encoded again"
+    master = next(_copy(sparing).glob("*/master.m3u8"))
+    assert f"its segments are in {URL}/" in sparing("verify", str(master)).out
+    assert "master " not in sparing("job", "show", str(job)).out
+
+    again = sparing.do("retranscode", job, renditions=["90p"])["new_job"]
+    sparing.done(again)
+    _delivered(sparing, again)
+    assert not _segments(sparing)
+    _require_whole(storage)
+
+
+def test_a_deleted_video_without_segments_here_returns(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    sparing.up()
+    job = _published(sparing, clip)
+    video, whole = sparing.video_of(job)["id"], set(storage.names())
+    sparing.client.send(calls.delete_video(video))
+    until(lambda: not any(name.endswith("/master.m3u8") for name in storage.names()), "it is hidden")
+    assert len(whole - set(storage.names())) == 1, "its files stay as long as it can be brought back"
+    sparing.client.send(calls.undelete_video(video))
+    _delivered(sparing, job)
+    assert set(storage.names()) == whole
+    _require_whole(storage)
+
+
+@pytest.mark.slow
+def test_a_supervisor_killed_after_the_eviction_continues(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    sparing.fail_point = "delivery.evicted"
+    sparing.start()
+    job = sparing.add(clip(), output_b64=None)
+    sparing.died()
+    sparing.up()
+    _delivered(sparing, job)
+    assert not _segments(sparing)
+    _require_whole(storage)
 
 
 def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:

@@ -30,7 +30,7 @@ def newest(queue: Queue, video: int) -> DeliveryRow:
 
 
 def delivered(queue: Queue, row: DeliveryRow) -> bool:
-    return deliveries.delivered(queue.db, row, now=queue.now, remove_at=queue.now + HOUR)
+    return deliveries.delivered(queue.db, row, now=queue.now, remove_at=queue.now + HOUR, is_evicted=False)
 
 
 def states(queue: Queue, video: int) -> list[tuple[int, str, int | None]]:
@@ -147,7 +147,7 @@ def test_a_deleted_ladder_is_removed_and_may_return(
         assert delivered(queue, row)
     deletions.begin(queue.db, one.video, now=queue.now, actor="test")
     gone = newest(queue, one.video)
-    assert (gone.state, gone.next_at) == (DeliveryState.REMOVING, queue.now)
+    assert (gone.state, gone.next_at) == (DeliveryState.HIDING, queue.now)
     assert newest(queue, two.video).state is DeliveryState.DELIVERED
     deliveries.removed(queue.db, one, now=queue.now)
     assert newest(queue, one.video) == gone, "it was read before it was deleted"
@@ -165,10 +165,52 @@ def test_a_deleted_ladder_is_removed_and_may_return(
 
     deliveries.withdraw(queue.db, one.video, now=queue.now)
     deliveries.withdraw(queue.db, two.video, now=queue.now)
-    deliveries.removed(queue.db, newest(queue, one.video), now=queue.now)
+    deliveries.hidden(queue.db, newest(queue, one.video), remove_at=queue.now + HOUR)
+    hidden = newest(queue, one.video)
+    assert (hidden.state, hidden.next_at) == (DeliveryState.REMOVING, queue.now + HOUR)
+    assert newest(queue, two.video).state is DeliveryState.HIDING
+    deliveries.hidden(queue.db, newest(queue, two.video), remove_at=queue.now)
+    deliveries.removed(queue.db, hidden, now=queue.now)
     assert deliveries.of_video(queue.db, one.video) is None
     assert newest(queue, two.video).state is DeliveryState.REMOVING
+    deliveries.hidden(queue.db, two, remove_at=0)
+    assert newest(queue, two.video).next_at == queue.now, "it was read before it was deleted"
     assert reported(queue) == ["delivered"] * 2 + ["delivery_removed"]
+
+
+@pytest.mark.parametrize(("done", "kept"), [(9, True), (8, False)])
+def test_a_ladder_that_is_whole_in_its_bucket_returns_at_once(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow], done: int, kept: bool
+) -> None:
+    one, two = pair
+    for row in pair:
+        generations.record(
+            queue.db, row.video, 1, settings_hash="x", poster=None, renditions=(), now=queue.now
+        )
+        assert deliveries.advance(queue.db, row, files=9, done=done)
+        deliveries.withdraw(queue.db, row.video, now=queue.now)
+    deliveries.renew(queue.db, one.video, one.url, now=queue.now + 1)
+    back = newest(queue, one.video)
+    assert (back.state, back.next_at) == (DeliveryState.WAITING, queue.now + 1)
+    assert back.files_done == (9 if kept else 0)
+    assert newest(queue, two.video).state is DeliveryState.HIDING
+    deliveries.renew(queue.db, two.video, "s3://films/elsewhere", now=queue.now)
+    other = begin(queue, queue.video(), 1, one.url)
+    assert delivered(queue, other)
+    deliveries.renew(queue.db, one.video, one.url, now=queue.now)
+    assert newest(queue, other.video).state is DeliveryState.DELIVERED
+    assert newest(queue, two.video).files_done == 0, "it was in another place"
+    begin(queue, one.video, 2)
+    assert deliveries.advance(queue.db, newest(queue, one.video), files=9, done=9)
+    deliveries.withdraw(queue.db, one.video, now=queue.now)
+    deliveries.renew(queue.db, one.video, one.url, now=queue.now)
+    assert states(queue, one.video)[1][1] == "hiding", "the first is the one that is published"
+
+
+def test_an_evicted_copy_is_recorded(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
+    one, two = pair
+    assert deliveries.delivered(queue.db, one, now=5, remove_at=9, is_evicted=True)
+    assert (newest(queue, one.video).evicted_at, newest(queue, two.video).evicted_at) == (5, None)
 
 
 def test_a_video_without_a_ladder_returns_without_one(queue: Queue) -> None:

@@ -64,6 +64,7 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     AutorestartRule,
     Control,
+    DeliveryState,
     GateKind,
     JobKind,
     JobStatus,
@@ -650,13 +651,17 @@ def deliver(queue: Queue, rng: Random) -> Any:
         case 2 if row is not None:
             done = deliveries.advance(db, row, files=9, done=rng.randint(0, 9))
         case 3 if row is not None:
-            done = deliveries.delivered(db, row, now=now, remove_at=now + 20 * SECOND)
+            evicted = rng.random() < 0.5
+            done = deliveries.delivered(db, row, now=now, remove_at=now + 20 * SECOND, is_evicted=evicted)
         case 4 if row is not None:
             error = TqError(ErrorCode.UPSTREAM, rng.choice(TEXTS), "é")
             deliveries.failed(db, row, error, now=now, next_at=now + SECOND)
         case 5 if row is not None:
             done = deliveries.is_replaced(db, row)
-            deliveries.removed(db, row, now=now)
+            if row.state is DeliveryState.HIDING:
+                deliveries.hidden(db, row, remove_at=now + SECOND)
+            else:
+                deliveries.removed(db, row, now=now)
     return row, done, deliveries.next_at(db), deliveries.unfinished(db)
 
 

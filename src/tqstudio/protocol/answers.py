@@ -261,11 +261,13 @@ class DeliveryView(TypedDict):
     url: str
     """Of its folder: `s3://films/vod/my-film`."""
     state: str
-    """waiting, delivered or removing."""
+    """waiting, delivered, hiding (of a deleted video) or removing."""
     files: int
     """To upload; 0 until they are counted."""
     files_done: int
     delivered_at: str | None
+    evicted_at: str | None
+    """When the segments of the local copy were removed."""
     problem: ErrorView | None
     """Why the last try failed."""
     next_at: str | None

@@ -355,7 +355,7 @@ def delivery_words(delivery: answers.DeliveryView | None) -> str:
     match delivery["state"]:
         case "delivered":
             return f"{url}/master.m3u8"
-        case "removing":
+        case "removing" | "hiding":
             return f"{url}: being removed"
     left = f", {delivery['files_done']} of {delivery['files']} files" if delivery["files"] else ""
     return f"{url}: being uploaded{left}"

@@ -28,6 +28,7 @@ from blake3 import blake3
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.delivery.bucket import Bucket
+from tqstudio.engine.delivery.eviction import evict
 from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
@@ -71,6 +72,7 @@ class Deliveries:
     def __init__(self, home: Home, settings: Settings, db: Database, bounded_io: BoundedIO) -> None:
         self._home, self._db, self._io = home, db, bounded_io
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
+        self._keep_copies = settings.keep_bucket_copies
         self._retries = RetryRules(5, settings.backoff_max_s, random.random)
         self._hinted = asyncio.Event()
         self._log = structlog.get_logger()
@@ -173,15 +175,26 @@ class Deliveries:
         if MPD_NAME not in ladder.masters:
             await bucket.remove([MPD_NAME])
         failpoints.reach("delivery.named")
+        if not self._keep_copies:
+            await asyncio.to_thread(evict, place_of(video), row.number, ladder.sums, row.url)
+            failpoints.reach("delivery.evicted")
         now = now_us()
-        if await self._db.write(deliveries.delivered, row, now=now, remove_at=now + self._keep_us):
+        done = partial(deliveries.delivered, remove_at=now + self._keep_us, is_evicted=not self._keep_copies)
+        if await self._db.write(done, row, now=now):
             self._log.info("ladder delivered", video=video.id, url=row.url, files=len(ladder.sums))
 
     async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:
-        """Remove a generation, and what names it."""
+        """Remove what names a generation; later, unless the video is brought back, its files."""
         if not await self._db.read(deliveries.is_replaced, row):
             await bucket.remove([MASTER_NAME, MPD_NAME])
         failpoints.reach("delivery.unnamed")
+        if row.state is DeliveryState.HIDING:
+            # Twice as long as the local ladder can be brought back.
+            await self._db.write(deliveries.hidden, row, remove_at=now_us() + 2 * self._keep_us)
+            return
+        # Brought back from here on, it is uploaded again.
+        if not await self._db.write(deliveries.advance, row, files=row.files, done=0):
+            return
         listed = f"v{row.number}/{digests.SUMS_NAME}"
         sums = await bucket.get(listed)
         if sums is not None:

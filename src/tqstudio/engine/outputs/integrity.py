@@ -20,6 +20,7 @@ from tqstudio.engine.outputs import dash, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder_files import BUCKET_NAME
 
 
 class Depth(IntEnum):
@@ -39,13 +40,16 @@ def _never() -> bool:
 
 
 def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
-    """Whether a generation is as published: its playlists byte by byte, its media by their boxes."""
+    """Whether a generation is as published: its playlists byte by byte, its media by their boxes.
+
+    Media that is in a bucket alone counts as it was when it was copied there.
+    """
     try:
         return (
             bool(rows)
             and place.master.read_bytes() == master.text(place, number, rows)
             and dash.intact(place, number, rows)
-            and not any(torn(place.generation(number), rows, Depth.HEADERS))
+            and not any(_unsound(place.generation(number), rows, Depth.HEADERS, _never))
         )
     except (OSError, ValueError):
         return False
@@ -62,7 +66,16 @@ def damaged(
     Raises:
         Stopped: by `stop`.
     """
-    return frozenset(torn(place.generation(number), rows, Depth.DIGESTS, stop))
+    return frozenset(_unsound(place.generation(number), rows, Depth.DIGESTS, stop))
+
+
+def _unsound(
+    generation: Path, rows: Sequence[PublishedRow], depth: Depth, stop: Callable[[], bool]
+) -> Iterator[str]:
+    if (generation / BUCKET_NAME).is_file():
+        target = master.target_of(rows)
+        return (row.name for row in rows if not _has_playlists(generation, row, target))
+    return torn(generation, rows, depth, stop)
 
 
 def torn(

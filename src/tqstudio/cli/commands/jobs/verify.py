@@ -14,7 +14,7 @@ from tqstudio import path_checks, units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import MASTER_NAME
-from tqstudio.paths import absolute, data, display, encode
+from tqstudio.paths import absolute, data, display, encode, readable
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def _masters(path: str) -> Iterator[Path]:
 def _print(report: LadderReport, full: bool) -> None:
     verdict = printing.painted("ok  " if report.ok else "FAIL", "done" if report.ok else "failed")
     printing.out(f"{verdict}  {display(os.fsencode(report.master))}")
+    if report.bucket:
+        printing.out(f"      its segments are in {readable(report.bucket)} only: not checked")
     for finding in report.findings:
         if finding.error is None:
             printing.out(f"      {finding.name:10} {_about(finding)}{_compared(finding) if full else ''}")
@@ -121,6 +123,7 @@ def _view(report: LadderReport) -> dict[str, Any]:
         "master": data(report.master),
         "master_b64": encode(report.master),
         "ok": report.ok,
+        "bucket": report.bucket or None,
         "error": _error(report.error),
         "renditions": [_rendition(finding) for finding in report.findings],
         "rules": [asdict(result) for result in report.rules],

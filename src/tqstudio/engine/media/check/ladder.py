@@ -25,6 +25,7 @@ from tqstudio.engine.media.segments.playlists import CHAPTERS_ID, iframe_playlis
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder_files import BUCKET_NAME
 from tqstudio.paths import display
 
 _DURATION_TOLERANCE_S = 0.002
@@ -56,6 +57,8 @@ class LadderReport:
     """An error in the master playlist, a mismatch between renditions, or a violated MUST of Apple's rules."""
     rules: tuple[apple.Result, ...] = ()
     """The outcomes of Apple's rules; empty if there is another error."""
+    bucket: str = ""
+    """Where its segments are, if they are not here; then nothing else was checked."""
 
     @property
     def ok(self) -> bool:
@@ -83,6 +86,8 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
         raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be read: {error.strerror}") from None
     except TqError as error:
         return LadderReport(master, (), error)
+    if bucket := _bucket(master, playlist):
+        return LadderReport(master, (), None, bucket=bucket)
     findings = tuple(_findings(master, playlist, every_byte))
     count = len({entry.uri for entry in playlist.playlists})
     qualities = {f.name: f.check for f in findings[:count] if f.check is not None}
@@ -103,6 +108,13 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     except TqError as error:
         return LadderReport(master, findings, TqError(error.code, error.message, _HINT), rules)
     return LadderReport(master, findings, None, rules)
+
+
+def _bucket(master: Path, playlist: Any) -> str:
+    """Where the segments of a ladder are, if they are only in a bucket; else empty."""
+    with contextlib.suppress(OSError, ValueError, TqError):
+        return (_resolve(master, playlist.playlists[0].uri).parent.parent / BUCKET_NAME).read_text()
+    return ""
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:

@@ -313,6 +313,8 @@ class Delivery(SQLModel, table=True):
     next_at: int | None = _time()
     """When it is to be uploaded or removed; None while there is nothing to do."""
     delivered_at: int | None = _time()
+    evicted_at: int | None = _time()
+    """When the segments of the local copy were removed."""
 
 
 class Speed(SQLModel, table=True):

@@ -4,6 +4,7 @@
 |---|---|---|
 | waiting | nothing, or the first files | the others are uploaded, the master playlist last |
 | delivered | the whole ladder, named by the master playlist | nothing, until it is replaced or deleted |
+| hiding | the ladder of a deleted video | its master playlist is removed |
 | removing | what players may still read for a while | its files are removed, then the row |
 """
 
@@ -44,6 +45,7 @@ class DeliveryRow:
     hint: str | None
     next_at: int | None
     delivered_at: int | None
+    evicted_at: int | None
 
 
 _ROWS = Rows(DeliveryRow, delivery, video="video_id", job="job_id")
@@ -102,13 +104,15 @@ def advance(db: Connection, row: DeliveryRow, *, files: int, done: int) -> bool:
     return bool(db.execute(update(delivery).where(*_is(row)).values(files=files, files_done=done)).rowcount)
 
 
-def delivered(db: Connection, row: DeliveryRow, *, now: int, remove_at: int) -> bool:
+def delivered(db: Connection, row: DeliveryRow, *, now: int, remove_at: int, is_evicted: bool) -> bool:
     """Records that a ladder is in its bucket; False if it is not wanted there any more.
 
     Args:
         remove_at: when the generations that it replaces there are removed.
+        is_evicted: its segments are in the bucket alone.
     """
     values = {"state": DeliveryState.DELIVERED, "delivered_at": now, "next_at": None}
+    values |= {"evicted_at": now} if is_evicted else {}
     done = update(delivery).where(*_is(row)).values(values | _NO_PROBLEM)
     if not db.execute(done).rowcount:
         return False
@@ -134,20 +138,32 @@ def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
 
 
 def withdraw(db: Connection, number: int, *, now: int) -> None:
-    """Records that all generations of a deleted video are to be removed from the bucket now."""
+    """Records that the ladder of a deleted video is to be hidden in the bucket now."""
     of_video = update(delivery).where(delivery.c.video_id == number)
-    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.REMOVING, "next_at": now}))
+    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": now}))
+
+
+def hidden(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
+    """Records that no master playlist names a generation, whose files are removed at a time."""
+    removing = {"state": DeliveryState.REMOVING, "next_at": remove_at}
+    db.execute(update(delivery).where(*_is(row)).values(_NO_PROBLEM | removing))
 
 
 def renew(db: Connection, number: int, url: str, *, now: int) -> None:
-    """Records that the current generation of a video that is brought back is to be uploaded."""
+    """Records that the current generation of a video that is brought back is to be uploaded.
+
+    If all its files are in the bucket still, only its master playlist is.
+    """
     current = (
         select(generation.c.number)
         .join_from(video, generation, generation.c.id == video.c.generation_id)
         .where(video.c.id == number)
     )
     published = db.execute(current).scalar()
-    if published is not None:
+    whole = (delivery.c.video_id == number, delivery.c.number == published, delivery.c.url == url)
+    there = update(delivery).where(*whole, delivery.c.files_done == delivery.c.files)
+    waiting = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": now}
+    if published is not None and not db.execute(there.values(waiting)).rowcount:
         begin(db, number, published, url, job=None, now=now)
 
 

@@ -316,9 +316,11 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     when = fmt.moment(published["published_at"], doc.studio.model.now())
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
-    lines += doc.fact("playlist", readable(published["master"]), width)
-    lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
-    if copied := sentences.delivery_words(job["video_view"]["delivery"]):
+    delivery = job["video_view"]["delivery"]
+    if delivery is None or delivery["evicted_at"] is None:
+        lines += doc.fact("playlist", readable(published["master"]), width)
+        lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
+    if copied := sentences.delivery_words(delivery):
         lines += doc.fact("bucket", copied, width)
     for rendition in published["renditions"]:
         line = doc.start(width).cell(rendition["name"], 17, palette.strong, right=True).gap()
