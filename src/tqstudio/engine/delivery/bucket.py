@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import uuid
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from html import unescape
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from tqstudio import toml_files
 from tqstudio.errors import ErrorCode, TqError
@@ -33,13 +36,19 @@ _TYPES = {
     ".json": "application/json",
 }
 _FOR_EVER = "public, max-age=31536000, immutable"
-_TIMEOUTS = {"connect_timeout": "10s", "timeout": "600s"}
-"""Of one request; a segment of 75 MB takes 600 s at 1 Mbit/s."""
+_TIMEOUTS = {"connect_timeout": "10s", "timeout": "3600s"}
+"""Of one try of a request."""
+_PATIENCE_S = 40.0
+"""How long a small request may take with its retries: a server may accept connections and never answer."""
+_SLOWEST_BPS = 25_000
+"""Bytes a second of each file that is sent: a connection of 1 Mbit/s carries four of them at a time."""
 _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 """Within a request; longer trouble is a failure, after which the delivery is tried again later."""
 _MOST_REMOVED = 1000
 """In one request, as S3 allows."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
+_CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
+"""Why a connection failed, in what obstore says for its developers."""
 _METADATA_SERVICE = "//169.254.169.254/"
 """From which obstore asks for keys if it has none: on machines of Amazon it answers."""
 
@@ -54,6 +63,7 @@ class Bucket:
             TqError: BAD_CONFIG or PERMISSION, `buckets.toml` cannot be used.
         """
         self._settings_file = home.bucket_settings
+        self._see = f"check the service and its endpoint in {home.bucket_settings}; uploads are tried again"
         self.url = url
         self._store = self._open()
 
@@ -70,7 +80,8 @@ class Bucket:
 
         kind = _TYPES.get(PurePosixPath(name).suffix, "text/plain")
         about: Any = {"Content-Type": kind, "Cache-Control": _FOR_EVER if is_final else "no-cache"}
-        await self._ask(obstore.put_async(self._store, name, content, attributes=about, use_multipart=False))
+        request = obstore.put_async(self._store, name, content, attributes=about, use_multipart=False)
+        await self._ask(request, _PATIENCE_S + len(content) / _SLOWEST_BPS)
 
     async def get(self, name: str) -> bytes | None:
         """Read an object; None if there is none.
@@ -82,7 +93,9 @@ class Bucket:
 
         try:
             found = await self._ask(obstore.get_async(self._store, name))
-            return bytes(await self._ask(found.bytes_async()))
+            return bytes(
+                await self._ask(found.bytes_async(), _PATIENCE_S + found.meta["size"] / _SLOWEST_BPS)
+            )
         except TqError as error:
             if error.code is ErrorCode.NOT_FOUND:
                 return None
@@ -139,20 +152,29 @@ class Bucket:
         Raises:
             TqError: why that fails.
         """
-        name, content = ".tqstudio-check", b"written by tqstudio to check its access; may be removed\n"
+        # Others may check it at the same time.
+        name = f".tqstudio-check-{uuid.uuid4().hex[:12]}"
+        content = b"written by tqstudio to check its access; may be removed\n"
         await self.put(name, content, is_final=False)
-        if await self.get(name) != content:
-            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not return what was written there")
+        found = await self.get(name)
         await self.remove([name])
+        if found != content:
+            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not return what was written there")
 
     def _open(self) -> ObjectStore:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
 
         config = self._config()
-        client: Any = {**_TIMEOUTS, "allow_http": str(config.get("endpoint", "")).startswith("http://")}
+        endpoint = str(config.get("endpoint", "https://"))
+        if not endpoint.startswith(("http://", "https://")):
+            raise self._unusable(f"the endpoint of {self.url} does not begin with https:// or http://")
+        client: Any = {**_TIMEOUTS, "allow_http": endpoint.startswith("http://")}
+        scheme, _, place = self.url.partition("://")
         try:
-            return from_url(self.url, config=config, client_options=client, retry_config=_RETRIES)
+            # Quoted: `#` would end the address, and `%41` is another name.
+            url = f"{scheme}://{quote(place)}"
+            return from_url(url, config=config, client_options=client, retry_config=_RETRIES)
         except (BaseError, TypeError, ValueError) as error:
             why = _first_line(error)
             raise self._unusable(f"the settings of {self.url} are invalid: {why}") from None
@@ -185,16 +207,21 @@ class Bucket:
     def _unusable(self, message: str) -> TqError:
         return TqError(ErrorCode.BAD_CONFIG, readable(message), f"correct {self._settings_file}")
 
-    async def _ask(self, request: Awaitable[T]) -> T:
-        """Await a request.
+    async def _ask(self, request: Awaitable[T], patience_s: float | None = None) -> T:
+        """Await a request, by default of a few bytes.
 
         Raises:
             TqError: its error converted.
         """
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
+        patience_s = patience_s or _PATIENCE_S
         try:
-            return await request
+            async with asyncio.timeout(patience_s):
+                return await request
+        except TimeoutError:
+            late = f"{self.url} gives no answer within {patience_s:.0f} s"
+            raise TqError(ErrorCode.UPSTREAM, late, self._see) from None
         except (BaseError, OSError) as error:
             keys = f"correct its keys in {self._settings_file}"
             text = str(error)
@@ -209,7 +236,9 @@ class Bucket:
             if isinstance(error, FileNotFoundError):
                 hint = "create the bucket, or correct the address"
                 raise TqError(ErrorCode.NOT_FOUND, f"{self.url} was not found: {why}", hint) from None
-            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not work: {why}") from None
+            if answer is None and (cause := _CAUSE.search(text)):
+                why = f"{why}: {readable(cause[1])}"
+            raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not work: {why}", self._see) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,87 @@
+"""Buckets that are named oddly, configured wrongly or do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from object_storage import BUCKET, Asked, ObjectStorage, object_storage, pass_on
+from tqstudio.engine.delivery import bucket
+from tqstudio.engine.delivery.bucket import Bucket
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def storage(home: Home) -> Iterator[ObjectStorage]:
+    with object_storage() as storage:
+        storage.configure(home)
+        yield storage
+
+
+def _refusal(home: Home, url: str = f"s3://{BUCKET}") -> TqError:
+    with pytest.raises(TqError) as caught:
+        asyncio.run(Bucket(home, url).check())
+    return caught.value
+
+
+def test_each_prefix_is_a_place_of_its_own(home: Home, storage: ObjectStorage) -> None:
+    names = ["film #1", "film #2", "ü?x=2", "100% [a]{b}^`|<>", "a&b+c=d;e", "x:y@z,$!'()"]
+    for name in names:
+        asyncio.run(Bucket(home, f"s3://{BUCKET}/{name}").put("v1/a.m4s", name.encode(), is_final=True))
+    assert sorted(storage.names()) == sorted(f"{name}/v1/a.m4s" for name in names)
+    for name in names:
+        place = Bucket(home, f"s3://{BUCKET}/{name}")
+        assert asyncio.run(place.get("v1/a.m4s")) == name.encode()
+        asyncio.run(place.remove(["v1/a.m4s"]))
+    assert not storage.names()
+
+
+def test_checks_at_the_same_time_leave_each_other_alone(home: Home, storage: ObjectStorage) -> None:
+    def check_too(asked: Asked) -> None:
+        if asked.method == "GET":
+            storage.watch = pass_on
+            asyncio.run(Bucket(home, f"s3://{BUCKET}/vod").check())
+
+    storage.watch = check_too
+    asyncio.run(Bucket(home, f"s3://{BUCKET}/vod").check())
+    assert storage.watch is pass_on
+    assert not storage.names()
+
+
+def _configure(home: Home, endpoint: str) -> None:
+    ObjectStorage("", endpoint).configure(home)
+
+
+def test_a_server_that_never_answers_is_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket, "_PATIENCE_S", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        _configure(home, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        error = _refusal(home)
+    assert error.code is ErrorCode.UPSTREAM
+    assert "gives no answer" in error.message
+
+
+def test_an_error_says_why_and_what_to_do(home: Home) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        _configure(home, f"http://127.0.0.1:{closed.getsockname()[1]}")
+        error = _refusal(home)
+    assert error.code is ErrorCode.UPSTREAM
+    assert "Connection refused" in error.message
+    assert str(home.bucket_settings) in error.hint
+    _configure(home, "minio.local:9000")
+    error = _refusal(home)
+    assert error.code is ErrorCode.BAD_CONFIG
+    assert "does not begin with https://" in error.message
