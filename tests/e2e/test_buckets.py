@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import shutil
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +18,7 @@ import pytest
 from blake3 import blake3
 
 from object_storage import BUCKET, Asked, ObjectStorage, below, object_storage, pass_on
+from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls
@@ -284,6 +289,79 @@ def test_a_supervisor_killed_after_the_eviction_continues(
     _delivered(sparing, job)
     assert not _segments(sparing)
     _require_whole(storage)
+
+
+@pytest.mark.slow
+def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    """Two outputs, of which one lies in the other, give both ladders the same address."""
+    house.up()
+    one, source = _published(house, clip), clip(seconds=2)
+    (name,) = {key.split("/")[1] for key in storage.names()}
+    storage.watch = player = Player(storage)
+    storage.disturb = lambda asked: (
+        "refuse" if asked.method == "GET" and asked.key.endswith("BLAKE3SUMS") else None
+    )
+    house.client.send(calls.delete_video(house.video_of(one)["id"]))
+    until(lambda: house.status()["deliveries"]["problem"], "the removal has failed")
+    drop = house.root / "drop"
+    drop.mkdir()
+    shutil.copyfile(source, drop / f"{name}.mp4")
+    house("folder", "add", str(drop), "--output", f"s3://{BUCKET}", "--template", "vod/{slug}")
+    two = until(lambda: house.client.send(calls.jobs(sort="newest"))["jobs"], "it is queued")[0]["id"]
+    house.done(two)
+    waits = until(lambda: house.video_of(two)["delivery"]["problem"], "the upload waits")
+    assert waits["code"] == "REFUSED"
+    assert f"/vod/{name}" in waits["message"]
+    storage.disturb = pass_on
+    _delivered(house, two)
+    assert not house.status()["deliveries"]["count"]
+    assert not player.missing
+    _require_same(house, storage)
+
+
+@pytest.mark.slow
+def test_a_ladder_that_cannot_be_removed_delays_no_other(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    """Its list of files was overwritten."""
+    house.up()
+    one = _published(house, clip)
+    (listed,) = (key for key in storage.names() if key.endswith("BLAKE3SUMS"))
+    asyncio.run(Bucket(house.home, f"s3://{BUCKET}").put(listed, b"nonsense", is_final=True))
+    house.client.send(calls.delete_video(house.video_of(one)["id"]))
+    until(lambda: house.status()["deliveries"]["problem"], "the removal has failed")
+    two = house.add(clip(seconds=2), output_b64=None)
+    house.done(two)
+    _delivered(house, two)
+    assert house.status()["deliveries"]["count"] == 1
+
+
+@pytest.mark.slow
+def test_a_deleted_ladder_is_removed_while_another_is_uploaded(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    one = _published(house, clip)
+    (first,) = {key.split("/")[1] for key in storage.names()}
+    begun = Event()
+
+    def slow(asked: Asked) -> None:
+        if asked.method == "PUT" and f"/{first}/" not in asked.key:
+            begun.set()
+            time.sleep(0.5)
+
+    storage.watch = slow
+    two = house.add(clip(seconds=12), output_b64=None)
+    house.done(two)
+    assert begun.wait(60)
+    house.client.send(calls.delete_video(house.video_of(one)["id"]))
+    _delivered(house, two)
+    keys = [asked.key for asked in storage.asked]
+    last = max(at for at, key in enumerate(keys) if f"/{first}/" in key)
+    assert any("/v1/" in key for key in keys[last:]), "the upload continued after the removal"
+    _require_same(house, storage)
 
 
 def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:

@@ -68,6 +68,38 @@ def test_the_one_that_waits_longest_is_due_first(queue: Queue, pair: tuple[Deliv
     assert deliveries.next_at(queue.db) is None
 
 
+def test_removals_come_first_and_failures_last(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
+    one, two = pair
+    deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now - HOUR)
+    assert deliveries.due(queue.db, now=queue.now) == two, "the other one has failed"
+    deleted = begin(queue, queue.video())
+    queue.wait(1)
+    deliveries.withdraw(queue.db, deleted.video, now=queue.now)
+    deleted = newest(queue, deleted.video)
+    assert deliveries.due(queue.db, now=queue.now) == deleted
+    deliveries.failed(queue.db, deleted, ERROR, now=queue.now, next_at=queue.now)
+    assert deliveries.due(queue.db, now=queue.now) == two
+
+
+def test_a_ladder_waits_for_that_of_another_video_at_its_address(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert deliveries.occupant(queue.db, one) is None
+    assert deliveries.occupant(queue.db, begin(queue, one.video, 2)) is None, "that is its own one"
+    later = begin(queue, two.video, 2, one.url)
+    assert deliveries.occupant(queue.db, later) == one.video
+    assert deliveries.occupant(queue.db, one) is None, "it was there first"
+    deliveries.withdraw(queue.db, one.video, now=queue.now)
+    assert deliveries.occupant(queue.db, later) == one.video, "it is not removed yet"
+    for number in (1, 2):
+        row = deliveries.due(queue.db, now=queue.now)
+        assert row is not None
+        assert (row.video, row.number) == (one.video, number)
+        deliveries.removed(queue.db, row, now=queue.now)
+    assert deliveries.occupant(queue.db, later) is None
+
+
 def test_progress_is_stored_while_the_ladder_is_wanted(
     queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
 ) -> None:
@@ -96,6 +128,9 @@ def test_a_delivered_ladder_replaces_those_before_it(
     assert states(queue, one.video) == [(1, "removing", gone), (2, "removing", gone), (3, "delivered", None)]
     assert states(queue, two.video) == [(1, "delivered", None)]
     assert reported(queue) == ["delivered"] * 3
+    queue.wait(60)
+    assert delivered(queue, begin(queue, one.video, 4))
+    assert [at for *_, at in states(queue, one.video)] == [gone, gone, queue.now + HOUR, None]
 
 
 def test_a_master_is_replaced_by_a_newer_ladder_in_the_same_folder(

@@ -119,14 +119,26 @@ class Deliveries:
                 await self._upload(row, bucket)
             else:
                 await self._remove(row, bucket)
-        except (TqError, OSError) as error:
+        except Exception as error:
             if isinstance(error, TqError) and error.code in UNWRITTEN:
                 raise
-            problem = error if isinstance(error, TqError) else _local(error)
+            problem = self._problem(error)
             now = now_us()
             at = now + int(self._retries.wait_s(row.tries + 1) * MICROSECOND)
             self._log.warning("delivery failed", url=row.url, code=problem.code, error=problem.message)
             await self._db.write(deliveries.failed, row, problem, now=now, next_at=at)
+
+    def _problem(self, error: Exception) -> TqError:
+        """Convert any error to one of this ladder: others are not held up by a bug."""
+        if isinstance(error, TqError):
+            return error
+        if isinstance(error, OSError):
+            what = f"the local copy of a ladder cannot be read: {error.strerror or error}"
+            return TqError(ErrorCode.IO_ERROR, what, "check it with: tqstudio verify")
+        if isinstance(error, ValueError):
+            return TqError(ErrorCode.IO_ERROR, f"the list of a ladder's files is damaged: {error}")
+        self._log.exception("a delivery failed", exc_info=error)
+        return TqError(ErrorCode.INTERNAL, f"a ladder could not be copied: {error!r}", "see supervisor.log")
 
     async def _upload(self, row: DeliveryRow, bucket: Bucket) -> None:
         """Upload a generation, then what names it.
@@ -138,6 +150,12 @@ class Deliveries:
         video = await self._db.read(videos.get, row.video)
         if video is None:
             return
+        if (other := await self._db.read(deliveries.occupant, row)) is not None:
+            raise TqError(
+                ErrorCode.REFUSED,
+                f"the ladder of video {other} is still at {row.url}",
+                f"if it is not being removed: tqstudio video delete {other}",
+            )
         place, folder = place_of(video), f"v{row.number}"
         ladder = await self._io.run(video.output_root, partial(_ladder, place, row.number))
         names = list(ladder.sums)
@@ -165,6 +183,9 @@ class Deliveries:
                 saved_at = time.monotonic()
                 if not await self._db.write(deliveries.advance, row, files=len(names), done=done):
                     return
+                first = await self._db.read(deliveries.due, now=now_us())
+                if first is not None and first.state is DeliveryState.REMOVING:
+                    return  # deleted videos do not stay for the hours that this may take; it continues after
         failpoints.reach("delivery.uploaded")
         await self._name(row, video, bucket, ladder)
 
@@ -203,11 +224,6 @@ class Deliveries:
             failpoints.reach("delivery.removed")
             await bucket.remove([listed])
         await self._db.write(deliveries.removed, row, now=now_us())
-
-
-def _local(error: OSError) -> TqError:
-    what = f"the local copy of a ladder cannot be read: {error.strerror or error}"
-    return TqError(ErrorCode.IO_ERROR, what, "check it with: tqstudio verify")
 
 
 def _ladder(place: Place, number: int) -> _Ladder:

@@ -62,16 +62,17 @@ def begin(db: Connection, number: int, generation: int, url: str, *, job: int | 
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
 
 
-_DUE = (
-    _SELECT.where(delivery.c.next_at <= bindparam("now")).order_by(delivery.c.next_at, delivery.c.id).limit(1)
-)
+# One that has failed waits for those that have not: a thousand of a silent bucket would delay the others
+# for hours. Removals, which are short, come before uploads: 'removing' < 'waiting'.
+_ORDER = (delivery.c.tries, delivery.c.state, delivery.c.next_at, delivery.c.id)
+_DUE = _SELECT.where(delivery.c.next_at <= bindparam("now")).order_by(*_ORDER).limit(1)
 _NEXT_AT = (
     select(delivery.c.next_at).where(delivery.c.next_at.is_not(None)).order_by(delivery.c.next_at).limit(1)
 )
 
 
 def due(db: Connection, *, now: int) -> DeliveryRow | None:
-    """Returns what is to be uploaded or removed first."""
+    """Returns what is to be uploaded or removed next."""
     return _ROWS.first(db.execute(_DUE, {"now": now}))
 
 
@@ -92,6 +93,13 @@ def is_replaced(db: Connection, row: DeliveryRow) -> bool:
     newer = (delivery.c.video_id == row.video, delivery.c.number > row.number, delivery.c.url == row.url)
     found = select(delivery.c.id).where(*newer, delivery.c.state == DeliveryState.DELIVERED)
     return db.execute(found.limit(1)).first() is not None
+
+
+def occupant(db: Connection, row: DeliveryRow) -> int | None:
+    """Returns another video whose ladder is at the same address; it has to be removed there first."""
+    others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.id < row.id)
+    found: int | None = db.execute(select(delivery.c.video_id).where(*others).limit(1)).scalar()
+    return found
 
 
 def _is(row: DeliveryRow) -> tuple[ColumnElement[bool], ...]:
@@ -116,7 +124,8 @@ def delivered(db: Connection, row: DeliveryRow, *, now: int, remove_at: int, is_
     done = update(delivery).where(*_is(row)).values(values | _NO_PROBLEM)
     if not db.execute(done).rowcount:
         return False
-    others = (delivery.c.video_id == row.video, delivery.c.number < row.number)
+    # Those that were replaced before keep their time.
+    others = (delivery.c.video_id == row.video, delivery.c.number < row.number, delivery.c.next_at.is_(None))
     db.execute(update(delivery).where(*others).values(state=DeliveryState.REMOVING, next_at=remove_at))
     _report(db, EventKind.DELIVERED, row, now=now, detail=f"generation {row.number} is at {row.url}")
     return True
