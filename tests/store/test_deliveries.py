@@ -268,3 +268,27 @@ def test_only_a_video_whose_copy_is_settled_is_forgotten(
     assert deletions.forget(queue.db, limit=9) == 2
     assert deliveries.of_video(queue.db, one.video) is None
     assert newest(queue, two.video) == two
+
+
+def test_a_hidden_ladder_makes_room_for_another_video(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    later = begin(queue, queue.video(), 1, one.url)
+    for row in (one, two):
+        deliveries.withdraw(queue.db, row.video, now=queue.now)
+        deliveries.hidden(queue.db, newest(queue, row.video), remove_at=queue.now + HOUR)
+    own = begin(queue, later.video, 2, one.url)
+    deliveries.hurry(queue.db, own, now=queue.now)
+    assert newest(queue, one.video).next_at == queue.now
+    assert newest(queue, two.video).next_at == queue.now + HOUR, "it is elsewhere"
+    assert states(queue, later.video)[0] == (1, "removing", None), "it is of the same video"
+    failing = newest(queue, one.video)
+    deliveries.failed(queue.db, failing, ERROR, now=queue.now, next_at=queue.now + HOUR)
+    deliveries.hurry(queue.db, own, now=queue.now)
+    assert newest(queue, one.video).next_at == queue.now + HOUR, "it is tried again in its time"
+    last = begin(queue, queue.video(), 1, two.url)
+    waiting = begin(queue, queue.video(), 1, two.url)
+    queue.wait(1)
+    deliveries.hurry(queue.db, waiting, now=queue.now)
+    assert newest(queue, last.video).next_at == last.next_at, "it is not hidden"

@@ -121,6 +121,7 @@ class Services:
         self.deletions = Deletions(home, settings, db, board, workspace, io, retention)
         self.admission.want = self.deletions.want
         self.deliveries = Deliveries(home, settings, db, io)
+        self.deletions.on_returned = self.deliveries.wake
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, board, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)

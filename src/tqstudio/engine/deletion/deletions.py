@@ -59,6 +59,8 @@ class Deletions:
         self._bounded_io, self._retention, self._shelf = bounded_io, retention, Shelf(workspace)
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
+        self.on_returned: Callable[[], object] = lambda: None
+        """Called when a ladder is back in its place."""
         self._waiting = set[int]()
         """Deleted videos whose job has to end first."""
         self._tasks = set[asyncio.Task[None]]()
@@ -168,6 +170,7 @@ class Deletions:
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
                 await self._db.write(partial(deletions.returned, number=video, url=url, now=now_us()))
+                self.on_returned()
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._shelf.remove(root, video, current))
                 failpoints.reach("deletion.removed")

@@ -35,7 +35,8 @@ _TYPES = {
     ".jpg": "image/jpeg",
     ".json": "application/json",
 }
-_FOR_EVER = "public, max-age=31536000, immutable"
+_FOR_A_DAY = "public, max-age=86400"
+"""Not for longer: another video of that name may get the address later."""
 _TIMEOUTS = {"connect_timeout": "10s", "timeout": "3600s"}
 """Of one try of a request."""
 _PATIENCE_S = 40.0
@@ -71,7 +72,7 @@ class Bucket:
         """Write an object.
 
         Args:
-            is_final: it will never change, so that caches may keep it.
+            is_final: it never changes, so that caches may keep it.
 
         Raises:
             TqError: PERMISSION, NOT_FOUND (no such bucket) or UPSTREAM.
@@ -79,7 +80,7 @@ class Bucket:
         import obstore
 
         kind = _TYPES.get(PurePosixPath(name).suffix, "text/plain")
-        about: Any = {"Content-Type": kind, "Cache-Control": _FOR_EVER if is_final else "no-cache"}
+        about: Any = {"Content-Type": kind, "Cache-Control": _FOR_A_DAY if is_final else "no-cache"}
         request = obstore.put_async(self._store, name, content, attributes=about, use_multipart=False)
         await self._ask(request, _PATIENCE_S + len(content) / _SLOWEST_BPS)
 
@@ -121,7 +122,7 @@ class Bucket:
         import obstore
 
         found = await self._ask(obstore.get_async(self._store, name, options={"range": (start, end)}))
-        content = bytes(await self._ask(found.bytes_async()))
+        content = bytes(await self._ask(found.bytes_async(), _PATIENCE_S + (end - start) / _SLOWEST_BPS))
         # Not by If-Match, which some servers ignore.
         if found.meta["e_tag"] != version or len(content) != end - start:
             raise TqError(

@@ -80,7 +80,11 @@ class Deliveries:
     def hint(self, events: Sequence[EventRow]) -> None:
         """Look for work when a ladder was published or a video deleted."""
         if any(event.trigger in _HINTS for event in events):
-            self._hinted.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._hinted.set()
 
     async def check(self, output_root: bytes) -> None:
         """Check that the bucket of an output can be used; any other output can.
@@ -151,6 +155,7 @@ class Deliveries:
         if video is None:
             return
         if (other := await self._db.read(deliveries.occupant, row)) is not None:
+            await self._db.write(deliveries.hurry, row, now=now_us())
             raise TqError(
                 ErrorCode.REFUSED,
                 f"the ladder of video {other} is still at {row.url}",
@@ -184,7 +189,7 @@ class Deliveries:
                 if not await self._db.write(deliveries.advance, row, files=len(names), done=done):
                     return
                 first = await self._db.read(deliveries.due, now=now_us())
-                if first is not None and first.state is DeliveryState.REMOVING:
+                if first is not None and first.state is not DeliveryState.WAITING:
                     return  # deleted videos do not stay for the hours that this may take; it continues after
         failpoints.reach("delivery.uploaded")
         await self._name(row, video, bucket, ladder)

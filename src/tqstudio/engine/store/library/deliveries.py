@@ -102,6 +102,13 @@ def occupant(db: Connection, row: DeliveryRow) -> int | None:
     return found
 
 
+def hurry(db: Connection, row: DeliveryRow, *, now: int) -> None:
+    """Removes hidden ladders of other videos at the address of this one now: nothing can return there."""
+    others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.tries == 0)
+    hidden = update(delivery).where(*others, delivery.c.state == DeliveryState.REMOVING)
+    db.execute(hidden.values(next_at=now))
+
+
 def _is(row: DeliveryRow) -> tuple[ColumnElement[bool], ...]:
     """The condition that nothing else was decided since a row was read."""
     return delivery.c.id == row.id, delivery.c.state == row.state
