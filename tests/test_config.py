@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio import paths
 from tqstudio.config import Settings, load_settings
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import MAX_SOCKET_PATH, Home, current_home
+from tqstudio.protocol import launch
 
 
 @pytest.fixture
@@ -156,6 +158,29 @@ def test_a_home_is_for_its_owner_alone(tmp_path: Path) -> None:
     home.create()
     home.create()
     assert {oct(path.stat().st_mode & 0o777) for path in (home.root, home.logs, home.profiles)} == {"0o700"}
+
+
+def test_a_bucket_has_a_copy_in_the_home(home: Home) -> None:
+    for url in ("s3://films", "gs://films/vod", "az://films/a/b #1 100%", "s3://films/ü/x/"):
+        copy = paths.normal(os.fsencode(home.bucket_copy(url)))
+        assert home.bucket_url(copy) == url.rstrip("/")
+        assert Home(home.root / ".." / home.root.name).bucket_url(copy) == url.rstrip("/")
+    for url in ("s3://", "S3://films", "s3://Films", "https://films", "s3://films/../x", "s3://films//x"):
+        with pytest.raises(TqError) as caught:
+            home.bucket_copy(url)
+        assert caught.value.code is ErrorCode.BAD_REQUEST
+    assert home.bucket_url(os.fsencode(home.output)) is None
+
+
+@pytest.mark.parametrize("address", ["s3://films/vod", "S3://films", "https://films.example/vod"])
+def test_an_output_in_a_bucket_is_no_path(address: str, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor in the background gets paths of its settings absolute."""
+    assert paths.absolute(address) == address
+    monkeypatch.setenv("TQSTUDIO_OUTPUT", address)
+    monkeypatch.setenv("TQSTUDIO_FFMPEG", "./ffmpeg")
+    environment = launch._environment(home)
+    assert environment["TQSTUDIO_OUTPUT"] == address
+    assert environment["TQSTUDIO_FFMPEG"] == os.path.abspath("ffmpeg")
 
 
 def test_the_home_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import readable
+from tqstudio.paths import normal, readable
 
 _BUCKET = re.compile(r"(s3|gs|az)://([a-z0-9][a-z0-9._-]+(?:/(?!\.)[^/\x00-\x1f\\]+)*)/?")
 """Scheme, and bucket with prefix. Names in the prefix begin with no dot: `..` would lead out of the home."""
@@ -108,13 +108,14 @@ class Home:
             raise TqError(
                 ErrorCode.BAD_REQUEST,
                 f"{readable(url)} is no address of a bucket",
-                "write it as s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+                "write it as s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX;"
+                " scheme and bucket have no capital letters",
             )
         return self.buckets.joinpath(found[1], *found[2].strip("/").split("/"))
 
     def bucket_url(self, output_root: bytes) -> str | None:
         """The address of which an output is the local copy; None for any other output."""
-        begin = os.fsencode(self.buckets) + b"/"
+        begin = normal(os.fsencode(self.buckets)) + b"/"
         if not output_root.startswith(begin):
             return None
         return os.fsdecode(output_root.removeprefix(begin)).replace("/", "://", 1)

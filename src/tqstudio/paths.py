@@ -14,11 +14,12 @@ from tqstudio.errors import ErrorCode, TqError
 _HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
 """Characters that Python calls unprintable, but that are common in names: spaces, and the two joiners, which
 Persian and emojis need."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_bucket(path: str) -> bool:
-    """Whether this is the address of a place in object storage, such as `s3://films/vod`."""
-    return path.startswith(("s3://", "gs://", "az://"))
+    """Whether this is meant as an address such as `s3://films/vod`; `S3://films` is a wrong one, no path."""
+    return _ADDRESS.match(path) is not None
 
 
 def absolute(path: str) -> str:

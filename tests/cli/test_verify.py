@@ -381,3 +381,12 @@ def test_where_there_is_no_ladder(path: str, expected: str, tmp_path: Path) -> N
     answer = Program(tmp_path / "home")("verify", f"{tmp_path}/{path}")
     assert answer.code == 2
     assert answer.err.startswith(f"error: SOURCE_MISSING: {expected}")
+
+
+def test_of_a_bucket_the_local_copy_is_checked(ladder: Path, tmp_path: Path) -> None:
+    program = Program(tmp_path / "home")
+    copy = program.home.buckets / "s3" / "films" / "vod" / "good"
+    shutil.copytree(ladder, copy)
+    answer = program("verify", "s3://films/vod")
+    assert f"ok    {copy}/master.m3u8" in answer.out.splitlines()
+    assert program("verify", "S3://films").err.startswith("error: BAD_REQUEST: ")

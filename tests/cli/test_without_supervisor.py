@@ -280,6 +280,15 @@ def test_doctor_names_what_sets_anything(
     assert settings() == f"{tmp_path}/home/config.toml, TQSTUDIO_WORKERS"
 
 
+def test_doctor_looks_at_the_disk_of_the_copy_of_a_bucket(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TQSTUDIO_OUTPUT", "s3://films/vod")
+    assert here("doctor", "--json") == 0
+    (disk,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "disk"]
+    assert str(tmp_path / "home" / "buckets") in disk["detail"]
+
+
 def test_doctor_names_what_is_wrong(
     here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

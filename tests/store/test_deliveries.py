@@ -85,7 +85,7 @@ def test_a_ladder_waits_for_that_of_another_video_at_its_address(
     queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
 ) -> None:
     one, two = pair
-    assert deliveries.occupant(queue.db, one) is None
+    assert deliveries.occupant(queue.db, two) is None
     assert deliveries.occupant(queue.db, begin(queue, one.video, 2)) is None, "that is its own one"
     later = begin(queue, two.video, 2, one.url)
     assert deliveries.occupant(queue.db, later) == one.video

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.paths import absolute
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,7 +201,7 @@ def _environment(home: Home) -> dict[str, str]:
     for name in _PATH_VARIABLES:
         value = environment.get(name, "")
         if os.sep in value:
-            environment[name] = os.path.abspath(os.path.expanduser(value))
+            environment[name] = absolute(value)
     return environment
 
 

@@ -13,8 +13,9 @@ import typer
 from tqstudio import path_checks, units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
 from tqstudio.ladder_files import MASTER_NAME
-from tqstudio.paths import absolute, data, display, encode, readable
+from tqstudio.paths import absolute, data, display, encode, is_bucket, readable
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def verify(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="A ladder's folder, its master playlist, or a folder of ladders.",
+            help="A ladder's folder, its master playlist, a folder of ladders, or s3://BUCKET/PREFIX.",
             show_default=False,
         ),
     ],
@@ -58,7 +59,7 @@ def verify(
 
 
 def _masters(path: str) -> Iterator[Path]:
-    given = Path(absolute(path))
+    given = current_home().bucket_copy(path) if is_bucket(path) else Path(absolute(path))
     if not path_checks.is_folder(given):
         yield given
         return

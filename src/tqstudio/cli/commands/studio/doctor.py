@@ -17,6 +17,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.paths import is_bucket
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _confinement(ffmpeg: str) -> CheckView:
 def _disk(home: Home, settings: Settings) -> CheckView:
     import shutil
 
-    folder = settings.output or str(home.output)
+    folder = str(home.buckets) if is_bucket(settings.output) else settings.output or str(home.output)
     usage = shutil.disk_usage(_existing(os.path.abspath(folder)))
     reserve = settings.disk_reserve_bytes
     detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} are reserved"

@@ -96,10 +96,10 @@ def is_replaced(db: Connection, row: DeliveryRow) -> bool:
 
 
 def occupant(db: Connection, row: DeliveryRow) -> int | None:
-    """Returns another video whose ladder is at the same address; it has to be removed there first."""
-    others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.id < row.id)
-    found: int | None = db.execute(select(delivery.c.video_id).where(*others).limit(1)).scalar()
-    return found
+    """Returns the other video whose ladder is at the same address, and has to be removed there first."""
+    first = select(delivery.c.video_id).where(delivery.c.url == row.url).order_by(delivery.c.id).limit(1)
+    found: int | None = db.execute(first).scalar()
+    return None if found == row.video else found
 
 
 def hurry(db: Connection, row: DeliveryRow, *, now: int) -> None:
