@@ -284,6 +284,30 @@ def test_a_deleted_video_without_segments_here_returns(
     _require_whole(storage)
 
 
+def test_segments_that_the_bucket_has_lost_stay_here(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    """One is removed there when the master playlist arrives."""
+    sparing.up()
+    lost: list[str] = []
+
+    def lose(asked: Asked) -> None:
+        if asked.method == "PUT" and asked.key.endswith("/master.m3u8") and not lost:
+            lost.append(next(name for name in storage.names() if name.endswith(".m4s")))
+            url = f"{storage.server}/{BUCKET}/{quote(lost[0])}"
+            with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
+                pass
+
+    storage.watch = lose
+    job = sparing.add(clip(), output_b64=None)
+    sparing.done(job)
+    _delivered(sparing, job)
+    assert lost
+    assert lost[0] in storage.names(), "it was uploaded again"
+    assert not _segments(sparing)
+    _require_whole(storage)
+
+
 @pytest.mark.slow
 def test_a_supervisor_killed_after_the_eviction_continues(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip

@@ -113,6 +113,19 @@ class Bucket:
         found = await self._ask(obstore.head_async(self._store, name))
         return found["size"], found["e_tag"]
 
+    async def size(self, name: str) -> int | None:
+        """The size of an object; None if there is none.
+
+        Raises:
+            TqError: as of `put`.
+        """
+        try:
+            return (await self.examine(name))[0]
+        except TqError as error:
+            if error.code is ErrorCode.NOT_FOUND:
+                return None
+            raise
+
     async def read(self, name: str, start: int, end: int, version: str | None) -> bytes:
         """Read the bytes from `start` to before `end` of a version of an object.
 

@@ -28,7 +28,7 @@ from blake3 import blake3
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.delivery.bucket import Bucket
-from tqstudio.engine.delivery.eviction import evict
+from tqstudio.engine.delivery.eviction import evict, segments
 from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
@@ -202,12 +202,30 @@ class Deliveries:
             await bucket.remove([MPD_NAME])
         failpoints.reach("delivery.named")
         if not self._keep_copies:
-            await asyncio.to_thread(evict, place_of(video), row.number, ladder.sums, row.url)
+            await self._evict(row, place_of(video), bucket, ladder)
             failpoints.reach("delivery.evicted")
         now = now_us()
         done = partial(deliveries.delivered, remove_at=now + self._keep_us, is_evicted=not self._keep_copies)
         if await self._db.write(done, row, now=now):
             self._log.info("ladder delivered", video=video.id, url=row.url, files=len(ladder.sums))
+
+    async def _evict(self, row: DeliveryRow, place: Place, bucket: Bucket, ladder: _Ladder) -> None:
+        """Remove the local segments of a generation, each of which is in the bucket.
+
+        Raises:
+            TqError: one is not, and all files are uploaded again.
+        """
+        sizes = await asyncio.to_thread(segments, place, row.number, ladder.sums)
+        names = list(sizes)
+        for start in range(0, len(names), _AT_ONCE):
+            portion = names[start : start + _AT_ONCE]
+            there = await asyncio.gather(*(bucket.size(f"v{row.number}/{name}") for name in portion))
+            for name, size in zip(portion, there, strict=True):
+                if size != sizes[name]:
+                    await self._db.write(deliveries.advance, row, files=len(ladder.sums), done=0)
+                    text = f"{row.url}/v{row.number}/{name} has {size or 0} bytes instead of {sizes[name]}"
+                    raise TqError(ErrorCode.UPSTREAM, text, "nothing to do: the ladder is uploaded again")
+        await asyncio.to_thread(evict, place, row.number, names, row.url)
 
     async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:
         """Remove what names a generation; later, unless the video is brought back, its files."""
