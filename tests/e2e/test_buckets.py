@@ -352,6 +352,24 @@ def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
     _require_same(house, storage)
 
 
+def test_a_supervisor_of_one_run_stays_until_its_ladder_is_copied(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    left = Event()
+
+    def wait(asked: Asked) -> None:
+        if "/v1/" in asked.key:
+            left.wait(60)
+
+    storage.watch = wait
+    done = house("process", "-i", str(clip(seconds=2)))
+    assert "keeps running: ladders are being copied to their buckets" in done.err
+    left.set()
+    until(lambda: any(key.endswith("/master.m3u8") for key in storage.names()), "it is copied")
+    until(lambda: not house.home.socket.exists(), "the supervisor ends")
+    _require_same(house, storage)
+
+
 @pytest.mark.slow
 def test_a_ladder_that_cannot_be_removed_delays_no_other(
     house: Studio, storage: ObjectStorage, clip: MakeClip

@@ -100,6 +100,17 @@ def test_a_ladder_waits_for_that_of_another_video_at_its_address(
     assert deliveries.occupant(queue.db, later) is None
 
 
+def test_uploads_are_under_way_until_they_fail_again_and_again(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert delivered(queue, one)
+    for _ in range(3):
+        assert deliveries.are_uploaded(queue.db)
+        deliveries.failed(queue.db, newest(queue, two.video), ERROR, now=queue.now, next_at=queue.now)
+    assert not deliveries.are_uploaded(queue.db)
+
+
 def test_progress_is_stored_while_the_ladder_is_wanted(
     queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
 ) -> None:

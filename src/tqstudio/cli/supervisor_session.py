@@ -28,6 +28,7 @@ _NEEDS: Mapping[Need, str] = {
     "stay": "it was asked to stay",
     "commands": "another command uses it",
     "jobs": "other jobs are open",
+    "uploads": "ladders are being copied to their buckets",
 }
 STOP_TIMEOUT_S = 20.0
 

@@ -1,4 +1,4 @@
-"""Decides when a supervisor shuts down: on request, or once neither commands nor jobs need it."""
+"""Decides when a supervisor shuts down: on request, or once neither commands, jobs nor buckets need it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import psutil
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.library import deliveries
 from tqstudio.engine.store.lists import pages
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
@@ -93,8 +94,8 @@ class Shutdown:
 class Lifetime:
     """Shuts a supervisor that was started for one run (`up --until-idle`) down when it is needed no longer.
 
-    It is needed by open jobs and by commands, which are counted by their processes: one that is killed counts
-    no more.
+    It is needed by open jobs, by ladders that are copied to buckets, and by commands, which are counted by
+    their processes: one that is killed counts no more.
 
     Args:
         until_idle: it shuts down by itself, unless a command asks it to stay.
@@ -155,7 +156,9 @@ class Lifetime:
             return "stay"
         if self._broadcast.watched or any(map(_runs, self._users.values())):
             return "commands"
-        return "jobs" if any(counts[status] for status in _OPEN) else None
+        if any(counts[status] for status in _OPEN):
+            return "jobs"
+        return "uploads" if await self._db.read(deliveries.are_uploaded) else None
 
 
 def _runs(process: psutil.Process) -> bool:

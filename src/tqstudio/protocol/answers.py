@@ -511,7 +511,7 @@ class JoinAnswer(TypedDict):
     draining: bool
 
 
-Need = Literal["stay", "commands", "jobs"]
+Need = Literal["stay", "commands", "jobs", "uploads"]
 """What needs a supervisor: a request to stay, other commands, or other open jobs."""
 
 

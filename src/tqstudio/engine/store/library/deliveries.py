@@ -191,6 +191,12 @@ def unfinished(db: Connection) -> tuple[int, DeliveryRow | None]:
     return count, _ROWS.first(db.execute(worst))
 
 
+def are_uploaded(db: Connection) -> bool:
+    """Whether ladders are being uploaded, other than those that have failed again and again."""
+    found = select(delivery.c.id).where(_WAITING, delivery.c.tries < _REPORTED_TRY)
+    return db.execute(found.limit(1)).first() is not None
+
+
 def _report(
     db: Connection, kind: EventKind, row: DeliveryRow, *, now: int, detail: str, code: str | None = None
 ) -> None:
