@@ -211,6 +211,23 @@ def test_a_refused_ladder_says_why_until_it_is_taken(
     _require_same(house, storage)
 
 
+def test_a_file_is_added_while_the_bucket_is_out_of_order(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    storage.disturb = lambda asked: "refuse" if asked else None
+    job = house.add(clip(), output_b64=None)
+    drop = house.root / "drop"
+    drop.mkdir()
+    with pytest.raises(TqError) as refused:
+        house.client.send(calls.add_folder(_b64(str(drop)), output_b64=None))
+    assert refused.value.code == "UPSTREAM"
+    storage.disturb = pass_on
+    house.done(job)
+    _delivered(house, job)
+    _require_same(house, storage)
+
+
 def test_a_deleted_video_leaves_the_bucket_and_returns(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:

@@ -39,7 +39,7 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     await output_check.require_usable(
         output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
-    await studio.deliveries.check(output)
+    await studio.deliveries.check(output, must_answer=False)
     how = replace(
         adding.offer(studio.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
@@ -54,7 +54,7 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
 async def fetch(studio: TheStudio, actor: TheActor, request: FetchRequest) -> FetchAnswer:
     """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
     output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await studio.deliveries.check(output)
+    await studio.deliveries.check(output, must_answer=False)
     row = await studio.fetches.begin(request.url, request, output, actor=actor)
     return {"upload": row.id, "size": row.size}
 

@@ -86,14 +86,21 @@ class Deliveries:
         """Look for work now."""
         self._hinted.set()
 
-    async def check(self, output_root: bytes) -> None:
+    async def check(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that the bucket of an output can be used; any other output can.
+
+        Args:
+            must_answer: if not, one that is out of order passes: ladders are uploaded when it works again.
 
         Raises:
             TqError: why it cannot.
         """
         if (url := self._home.bucket_url(output_root)) is not None:
-            await Bucket(self._home, url).check()
+            try:
+                await Bucket(self._home, url).check()
+            except TqError as error:
+                if must_answer or error.code is not ErrorCode.UPSTREAM:
+                    raise
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
