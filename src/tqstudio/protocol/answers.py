@@ -248,7 +248,7 @@ class GenerationView(TypedDict):
     retired_at: str | None
     """When another generation replaced it."""
     master: str
-    """Absolute path of the master playlist that serves this generation."""
+    """Absolute path of the master playlist that serves this generation, or its address in a bucket."""
     master_b64: str
     poster: str | None
     poster_b64: str | None

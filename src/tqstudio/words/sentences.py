@@ -345,17 +345,12 @@ def folder_rules(folder: answers.FolderView) -> list[str]:
     return rules
 
 
-def delivery_words(delivery: answers.DeliveryView | None) -> str:
-    """Returns where the copy of a ladder in a bucket is, and what is left to do; empty without one."""
+def delivery_words(delivery: answers.DeliveryView | None) -> list[tuple[str, str]]:
+    """Returns what is known of the copy of a ladder in a bucket: name and value of each fact."""
     if delivery is None:
-        return ""
-    url, problem = readable(delivery["url"]), delivery["problem"]
-    if problem is not None:
-        return f"{url}: {in_one_line(**problem)}"
-    match delivery["state"]:
-        case "delivered":
-            return f"{url}/master.m3u8"
-        case "removing" | "hiding":
-            return f"{url}: being removed"
+        return []
     left = f", {delivery['files_done']} of {delivery['files']} files" if delivery["files"] else ""
-    return f"{url}: being uploaded{left}"
+    states = {"delivered": "", "waiting": f" (being uploaded{left})"}
+    facts = [("bucket", f"{readable(delivery['url'])}{states.get(delivery['state'], ' (being removed)')}")]
+    problem = delivery["problem"]
+    return facts if problem is None else [*facts, ("upload", in_one_line(**problem))]

@@ -19,6 +19,7 @@ from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
 from tqstudio.home import Home
+from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.lifecycle import (
     Autorestart,
     Control,
@@ -280,13 +281,17 @@ def video_view(
     error: answers.ErrorView | None,
     delivery: DeliveryRow | None,
 ) -> answers.VideoView:
+    published = generation_view(video, generation)
+    if published is not None and delivery is not None and delivery.evicted_at is not None:
+        published["master"] = f"{delivery.url}/{MASTER_NAME}"
+        published["master_b64"] = encode(published["master"])
     return fill(
         answers.VideoView,
         video,
         path=data(video.source),
         path_b64=encode(video.source),
         status=video_status(has_generation=generation is not None, job=job[1] if job else None).value,
-        generation=generation_view(video, generation),
+        generation=published,
         delivery=None if delivery is None else delivery_view(delivery),
         job=job[0] if job else None,
         error=error,

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
-from tqstudio.paths import readable
+from tqstudio.paths import is_bucket, readable
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_bar
@@ -172,9 +172,10 @@ class JobPane(LineView):
         palette = self.studio.palette
         lines = []
         # A path that needs two lines anyway starts right after the command.
-        command = shell_quoting.line(["mpv", fmt.copied(generation["master_b64"])])
-        for at, part in enumerate(chop_cells(command, max(8, width - 14))):
-            line = self.start(width).gap(2).cell("" if at else "play", 9, palette.faint).gap()
+        place = fmt.copied(generation["master_b64"])
+        name, text = ("at", place) if is_bucket(place) else ("play", shell_quoting.line(["mpv", place]))
+        for at, part in enumerate(chop_cells(text, max(8, width - 14))):
+            line = self.start(width).gap(2).cell("" if at else name, 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
         return lines
 

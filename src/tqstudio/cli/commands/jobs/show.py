@@ -152,7 +152,6 @@ def _print(job: JobDetail) -> None:
     video = job["video_view"]
     state = printing.painted(f"{printing.job_sign(job)} {job['word']}", job["status"])
     title = printing.bold(f"job {job['id']}")
-    only_there = video["delivery"] is not None and video["delivery"]["evicted_at"] is not None
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
         ("deleted", _deleted(job)),
@@ -175,8 +174,8 @@ def _print(job: JobDetail) -> None:
         ("idle", f"no progress for {fmt.short_duration(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", fmt.clock_duration(job["eta_s"])),
         ("took", sentences.took_words(job)),
-        ("master", readable(video["generation"]["master"]) if video["generation"] and not only_there else ""),
-        ("bucket", sentences.delivery_words(video["delivery"])),
+        ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
+        *sentences.delivery_words(video["delivery"]),
     ]
     for name, value in fields:
         if value:

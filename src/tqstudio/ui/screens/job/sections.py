@@ -10,7 +10,7 @@ from textual.strip import Strip
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import Step
-from tqstudio.paths import readable
+from tqstudio.paths import is_bucket, readable
 from tqstudio.ui.look.line import fit, width_of, wrap
 from tqstudio.ui.screens.job.source_facts import channels_word, language_word
 from tqstudio.ui.widgets.bars import add_segments
@@ -316,12 +316,11 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     when = fmt.moment(published["published_at"], doc.studio.model.now())
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
-    delivery = job["video_view"]["delivery"]
-    if delivery is None or delivery["evicted_at"] is None:
-        lines += doc.fact("playlist", readable(published["master"]), width)
+    lines += doc.fact("playlist", readable(published["master"]), width)
+    if not is_bucket(published["master"]):
         lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
-    if copied := sentences.delivery_words(delivery):
-        lines += doc.fact("bucket", copied, width)
+    for name, value in sentences.delivery_words(job["video_view"]["delivery"]):
+        lines += doc.fact(name, value, width)
     for rendition in published["renditions"]:
         line = doc.start(width).cell(rendition["name"], 17, palette.strong, right=True).gap()
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
