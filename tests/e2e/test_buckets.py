@@ -169,6 +169,7 @@ def test_a_killed_supervisor_continues(
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_trouble_of_the_server_is_waited_out(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
     """Every third object is refused, cut off or gets no answer; after that the server is gone for a while."""
     house.up()
@@ -189,6 +190,7 @@ def test_trouble_of_the_server_is_waited_out(house: Studio, storage: ObjectStora
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_a_refused_ladder_says_why_until_it_is_taken(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -211,6 +213,7 @@ def test_a_refused_ladder_says_why_until_it_is_taken(
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_a_file_is_added_while_the_bucket_is_out_of_order(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -286,6 +289,7 @@ def test_segments_that_are_in_the_bucket_need_no_room_here(
     _require_whole(storage)
 
 
+@pytest.mark.slow
 def test_a_deleted_video_without_segments_here_returns(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -301,6 +305,7 @@ def test_a_deleted_video_without_segments_here_returns(
     _require_whole(storage)
 
 
+@pytest.mark.slow
 def test_segments_that_the_bucket_has_lost_stay_here(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -431,6 +436,7 @@ def test_a_deleted_ladder_is_removed_while_another_is_uploaded(
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
     house.up()
     storage.disturb = lambda asked: "refuse" if "/v1/" in asked.key else None
@@ -537,6 +543,7 @@ def test_a_source_is_fetched_and_encoded(house: Studio, storage: ObjectStorage, 
     assert (house.out / "my-film" / "master.m3u8").exists()
 
 
+@pytest.mark.slow
 def test_a_fetch_continues_after_trouble_and_a_kill(
     house: Studio, storage: ObjectStorage, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -572,6 +579,7 @@ def test_a_fetch_continues_after_trouble_and_a_kill(
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_fetched_is_refused(
     house: Studio, storage: ObjectStorage, clip: MakeClip, tmp_path: Path
 ) -> None:
