@@ -109,6 +109,8 @@ def test_uploads_are_under_way_until_they_fail_again_and_again(
         assert deliveries.are_uploaded(queue.db)
         deliveries.failed(queue.db, newest(queue, two.video), ERROR, now=queue.now, next_at=queue.now)
     assert not deliveries.are_uploaded(queue.db)
+    deliveries.withdraw(queue.db, one.video, now=queue.now)
+    assert not deliveries.are_uploaded(queue.db), "it is removed"
 
 
 def test_progress_is_stored_while_the_ladder_is_wanted(

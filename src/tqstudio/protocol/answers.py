@@ -512,7 +512,7 @@ class JoinAnswer(TypedDict):
 
 
 Need = Literal["stay", "commands", "jobs", "uploads"]
-"""What needs a supervisor: a request to stay, other commands, or other open jobs."""
+"""What needs a supervisor: a request to stay, other commands, other open jobs, or ladders to upload."""
 
 
 class LeaveAnswer(TypedDict):

@@ -99,7 +99,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
     counts = await studio.db.read(pages.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
-    unfinished, worst = await studio.db.read(deliveries.unfinished)
+    unfinished, worst = await studio.db.reread(deliveries.unfinished)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
     eta = await studio.forecasts.of_queue(
         pending=counts[JobStatus.PENDING.value],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from html import unescape
 from pathlib import PurePosixPath
@@ -92,15 +93,11 @@ class Bucket:
         """
         import obstore
 
-        try:
+        with _absent():
             found = await self._ask(obstore.get_async(self._store, name))
-            return bytes(
-                await self._ask(found.bytes_async(), _PATIENCE_S + found.meta["size"] / _SLOWEST_BPS)
-            )
-        except TqError as error:
-            if error.code is ErrorCode.NOT_FOUND:
-                return None
-            raise
+            patience_s = _PATIENCE_S + found.meta["size"] / _SLOWEST_BPS
+            return bytes(await self._ask(found.bytes_async(), patience_s))
+        return None
 
     async def examine(self, name: str) -> tuple[int, str | None]:
         """The size of an object, and its version (ETag) if it has one.
@@ -119,12 +116,9 @@ class Bucket:
         Raises:
             TqError: as of `put`.
         """
-        try:
+        with _absent():
             return (await self.examine(name))[0]
-        except TqError as error:
-            if error.code is ErrorCode.NOT_FOUND:
-                return None
-            raise
+        return None
 
     async def read(self, name: str, start: int, end: int, version: str | None) -> bytes:
         """Read the bytes from `start` to before `end` of a version of an object.
@@ -154,11 +148,8 @@ class Bucket:
         import obstore
 
         for start in range(0, len(names), _MOST_REMOVED):
-            try:
+            with _absent():
                 await self._ask(obstore.delete_async(self._store, names[start : start + _MOST_REMOVED]))
-            except TqError as error:
-                if error.code is not ErrorCode.NOT_FOUND:
-                    raise
 
     async def check(self) -> None:
         """Write, read and remove a small object.
@@ -253,6 +244,16 @@ class Bucket:
             if answer is None and (cause := _CAUSE.search(text)):
                 why = f"{why}: {readable(cause[1])}"
             raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not work: {why}", self._see) from None
+
+
+@contextmanager
+def _absent() -> Iterator[None]:
+    """Let an object be absent."""
+    try:
+        yield
+    except TqError as error:
+        if error.code is not ErrorCode.NOT_FOUND:
+            raise
 
 
 def _first_line(error: Exception) -> str:

@@ -17,19 +17,15 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import structlog
-from blake3 import blake3
 
 from tqstudio.config import Settings
-from tqstudio.engine import outputs
+from tqstudio.engine.delivery import local_copy
 from tqstudio.engine.delivery.bucket import Bucket
-from tqstudio.engine.delivery.eviction import evict, segments
-from tqstudio.engine.files import dir_fd, durable
+from tqstudio.engine.delivery.local_copy import Ladder
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -51,19 +47,11 @@ from tqstudio.lifecycle import DeliveryState
 _AT_ONCE = 4
 """Files that are uploaded at the same time."""
 _SAVE_S = 1.0
-_LOOK_S = 10.0
-"""How long it looks for nothing without a hint."""
+_LOOK_S = 60.0
+"""Longest time without a look; hints and times that are due come before."""
+_PAUSE_S = 10.0
+"""After an error of the database."""
 _HINTS = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ladder:
-    """What is to be uploaded of a generation."""
-
-    sums: dict[str, str]
-    """Digest of each file below its folder, in the order of their upload."""
-    masters: dict[str, bytes]
-    """Name and content of what names the generation; the last is the master playlist."""
 
 
 class Deliveries:
@@ -116,10 +104,10 @@ class Deliveries:
             except TqError as error:
                 if error.code not in UNWRITTEN:
                     self._log.exception("deliveries failed")
-                wait_s = _LOOK_S
+                wait_s = _PAUSE_S
             except Exception:
                 self._log.exception("deliveries failed")
-                wait_s = _LOOK_S
+                wait_s = _PAUSE_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), wait_s)
 
@@ -159,8 +147,7 @@ class Deliveries:
             OSError: of the local copy.
         """
         video = await self._db.read(videos.get, row.video)
-        if video is None:
-            return
+        assert video is not None, "its row refers to it"
         if (other := await self._db.read(deliveries.occupant, row)) is not None:
             await self._db.write(deliveries.hurry, row, now=now_us())
             raise TqError(
@@ -169,7 +156,7 @@ class Deliveries:
                 f"if it is not being removed: tqstudio video delete {other}",
             )
         place, folder = place_of(video), f"v{row.number}"
-        ladder = await self._io.run(video.output_root, partial(_ladder, place, row.number))
+        ladder = await self._io.run(video.output_root, partial(local_copy.ladder, place, row.number))
         names = list(ladder.sums)
         done = row.files_done if row.files == len(names) else 0
         saved_at = time.monotonic()
@@ -178,7 +165,7 @@ class Deliveries:
             portion = names[done : done + _AT_ONCE] if done else names[:1]
 
             async def send(name: str) -> None:
-                read = partial(_content, place, row.number, name, ladder.sums[name])
+                read = partial(local_copy.content, place, row.number, name, ladder.sums[name])
                 content = await self._io.run(video.output_root, read)
                 await bucket.put(f"{folder}/{name}", content, is_final=True)
 
@@ -201,7 +188,7 @@ class Deliveries:
         failpoints.reach("delivery.uploaded")
         await self._name(row, video, bucket, ladder)
 
-    async def _name(self, row: DeliveryRow, video: VideoRow, bucket: Bucket, ladder: _Ladder) -> None:
+    async def _name(self, row: DeliveryRow, video: VideoRow, bucket: Bucket, ladder: Ladder) -> None:
         """Replace the playlists of a bucket that name a generation."""
         for name, content in ladder.masters.items():
             await bucket.put(name, content, is_final=False)
@@ -216,13 +203,13 @@ class Deliveries:
         if await self._db.write(done, row, now=now):
             self._log.info("ladder delivered", video=video.id, url=row.url, files=len(ladder.sums))
 
-    async def _evict(self, row: DeliveryRow, place: Place, bucket: Bucket, ladder: _Ladder) -> None:
+    async def _evict(self, row: DeliveryRow, place: Place, bucket: Bucket, ladder: Ladder) -> None:
         """Remove the local segments of a generation, each of which is in the bucket.
 
         Raises:
             TqError: one is not, and all files are uploaded again.
         """
-        sizes = await asyncio.to_thread(segments, place, row.number, ladder.sums)
+        sizes = await asyncio.to_thread(local_copy.segments, place, row.number, ladder.sums)
         names = list(sizes)
         for start in range(0, len(names), _AT_ONCE):
             portion = names[start : start + _AT_ONCE]
@@ -232,7 +219,7 @@ class Deliveries:
                     await self._db.write(deliveries.advance, row, files=len(ladder.sums), done=0)
                     text = f"{row.url}/v{row.number}/{name} has {size or 0} bytes instead of {sizes[name]}"
                     raise TqError(ErrorCode.UPSTREAM, text, "nothing to do: the ladder is uploaded again")
-        await asyncio.to_thread(evict, place, row.number, names, row.url)
+        await asyncio.to_thread(local_copy.evict, place, row.number, names, row.url)
 
     async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:
         """Remove what names a generation; later, unless the video is brought back, its files."""
@@ -254,48 +241,3 @@ class Deliveries:
             failpoints.reach("delivery.removed")
             await bucket.remove([listed])
         await self._db.write(deliveries.removed, row, now=now_us())
-
-
-def _ladder(place: Place, number: int) -> _Ladder:
-    """What is to be uploaded of a generation that the local master playlist names.
-
-    Raises:
-        TqError: REFUSED if it names another one, PUBLISH_FAILED.
-        OSError: of the file system.
-    """
-    with place.hold() as held:
-        if outputs.named(held) != number:
-            raise TqError(ErrorCode.REFUSED, "another ladder of this video is being published")
-        paths = [held.mpd] if outputs.has_dash(held, number) else []
-        masters = {path.name: durable.read(path) for path in (*paths, held.master)}
-    with _opened(place, number) as folder:
-        text = durable.read(folder / digests.SUMS_NAME)
-    own = {digests.SUMS_NAME: blake3(text).hexdigest()}
-    return _Ladder(own | digests.parse(text.decode()), masters)
-
-
-def _content(place: Place, number: int, name: str, digest: str) -> bytes:
-    """Read a file of a generation, whole and as it was published.
-
-    Raises:
-        TqError: IO_ERROR if it differs.
-        OSError: of the file system.
-    """
-    *folders, last = name.split("/")
-    with _opened(place, number, *folders) as folder:
-        content = durable.read(folder / last)
-    if blake3(content).hexdigest() != digest:
-        raise TqError(
-            ErrorCode.IO_ERROR,
-            f"{name} of {place.slug} differs from what was published",
-            "check it with: tqstudio verify; then retranscode it",
-        )
-    return content
-
-
-@contextlib.contextmanager
-def _opened(place: Place, number: int, *folders: str) -> Iterator[Path]:
-    """A folder of a generation, opened without following links."""
-    names = (*place.slug.split("/"), place.generation(number).name, *folders)
-    with dir_fd.hold(place.output_root, *names) as folder:
-        yield folder

@@ -29,7 +29,10 @@ from tqstudio.protocol.requests import AddOptions
 
 PART_BYTES = 16 * 1024 * 1024
 """Asked for at once, and held in memory."""
-_LOOK_S = 10.0
+_LOOK_S = 60.0
+"""Longest time without a look; hints and times that are due come before."""
+_PAUSE_S = 10.0
+"""After an error of the database."""
 _FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPLOAD_TOO_LARGE))
 """Codes of errors that no further try would escape."""
 
@@ -86,10 +89,10 @@ class Fetches:
             except TqError as error:
                 if error.code not in UNWRITTEN:
                     self._log.exception("fetches failed")
-                wait_s = _LOOK_S
+                wait_s = _PAUSE_S
             except Exception:
                 self._log.exception("fetches failed")
-                wait_s = _LOOK_S
+                wait_s = _PAUSE_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), wait_s)
 

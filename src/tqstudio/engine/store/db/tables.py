@@ -289,6 +289,7 @@ class Delivery(SQLModel, table=True):
         UniqueConstraint("video_id", "number"),
         _one_of("state", DeliveryState),
         _index("ix_delivery_next", "next_at, id", "next_at IS NOT NULL"),
+        Index("ix_delivery_url", "url", "id"),
         AUTOINCREMENT,
     )
     id: int | None = _id()

@@ -193,7 +193,8 @@ def unfinished(db: Connection) -> tuple[int, DeliveryRow | None]:
 
 def are_uploaded(db: Connection) -> bool:
     """Whether ladders are being uploaded, other than those that have failed again and again."""
-    found = select(delivery.c.id).where(_WAITING, delivery.c.tries < _REPORTED_TRY)
+    waits = (delivery.c.next_at.is_not(None), _WAITING)
+    found = select(delivery.c.id).where(*waits, delivery.c.tries < _REPORTED_TRY)
     return db.execute(found.limit(1)).first() is not None
 
 

@@ -45,5 +45,6 @@ def upgrade() -> None:
         sqlite_where=sa.text("next_at IS NOT NULL"),
         postgresql_where=sa.text("next_at IS NOT NULL"),
     )
+    op.create_index("ix_delivery_url", "delivery", ["url", "id"])
     for name, kind in (("url", _TEXT), ("version", _TEXT), ("output_root", sa.LargeBinary())):
         op.add_column("upload", sa.Column(name, kind))
