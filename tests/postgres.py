@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import socket
 import tempfile
+import threading
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -42,3 +45,63 @@ def empty_database() -> URL:
 def socket_path() -> str:
     """The socket that the server listens on."""
     return str(Path(str(make_url(server().get_uri()).query["host"])) / ".s.PGSQL.5432")
+
+
+class Line:
+    """A way to the server that can be cut: nothing arrives any more, and after a while connections break.
+
+    As over TCP: the client's end breaks, of which the server learns nothing.
+    """
+
+    BREAKS_S = 2.0
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="line-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self._whole = threading.Event()
+        self._whole.set()
+        self._clients: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self._folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, database: URL) -> URL:
+        """The URL of a database by this way."""
+        return database.set(query={**database.query, "host": str(self._folder)})
+
+    def cut(self) -> None:
+        self._whole.clear()
+        threading.Timer(self.BREAKS_S, self._break, [[*self._clients]]).start()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    def _break(self, clients: list[socket.socket]) -> None:
+        for client in clients:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            self._clients.append(client)
+            if not self._whole.is_set():
+                threading.Timer(self.BREAKS_S, self._break, [[client]]).start()
+            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        self._whole.wait()
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(socket_path())
+        for pair in ((client, there), (there, client)):
+            threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                self._whole.wait()
+                target.sendall(data)
+        self._whole.wait()
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)

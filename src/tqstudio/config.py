@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -135,6 +136,10 @@ class Settings(BaseSettings):
         examples=["postgresql://tqstudio@db.example/tqstudio"],
         description="URL of a database of PostgreSQL; empty: the file tqstudio.db in the home",
     )
+    standby: bool = Field(
+        False, description="stand by while another supervisor leads the same database of PostgreSQL"
+    )
+    name: str = Field("", description="name among the supervisors of a database; empty: the host name")
 
     keep_bucket_copies: bool = Field(
         True, description="keep the segments of a ladder here when they are in its bucket"
@@ -186,6 +191,18 @@ class Settings(BaseSettings):
 
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
+
+    @property
+    def host_name(self) -> str:
+        """The name of this supervisor among those of a database."""
+        return self.name or socket.gethostname()
+
+    @field_validator("name")
+    @classmethod
+    def _read_name(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}", value):
+            raise PydanticCustomError("name", "up to 48 letters, digits, dots and dashes")
+        return value
 
     @field_validator("hours")
     @classmethod

@@ -12,6 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from socket import gethostname
+from uuid import uuid4
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import normal, readable
@@ -153,6 +155,26 @@ class Home:
     def job_logs(self, job: int) -> Path:
         """The log folder of a job's attempts."""
         return self.logs / "jobs" / str(job)
+
+    @property
+    def id_file(self) -> Path:
+        """Contains a random id, by which a supervisor knows that it has led before."""
+        return self.root / "home.id"
+
+    @property
+    def leader(self) -> Path:
+        """How to reach the supervisor that leads, while this one stands by; like `connections.toml`."""
+        return self.root / "leader.toml"
+
+    def id(self) -> str:
+        """Returns the id of this home on this host, and creates it the first time."""
+        try:
+            known = self.id_file.read_text().strip()
+        except FileNotFoundError:
+            known = uuid4().hex
+            self.id_file.write_text(f"{known}\n")
+        # A copy of the home on another host is another one.
+        return f"{known}@{gethostname()}"
 
     def create(self) -> None:
         """Creates the folders, accessible to their owner only.

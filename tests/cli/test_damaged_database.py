@@ -142,9 +142,9 @@ from tqstudio.engine.store.db import upkeep
 upkeep.FIRST_S = upkeep.INTERVAL_S = 0
 maintenance._RETENTION_S = 0.2
 from tqstudio.config import load_settings
-from tqstudio.engine import supervisor
+from tqstudio.engine import program
 from tqstudio.home import current_home
-supervisor.run(current_home(), load_settings(current_home()))
+program.run(current_home(), load_settings(current_home()))
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import URL
 
+import postgres
 from harness import PROGRAM
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
@@ -21,6 +24,8 @@ from .terminal import Terminal
 MakeClip = Callable[..., Path]
 MakeStudio = Callable[..., Studio]
 Held = Callable[..., list[int]]
+PASSWORD = "open-sesame-4711"
+"""Of a database; it must be shown nowhere."""
 
 
 @pytest.fixture(scope="session")
@@ -142,3 +147,23 @@ def held(studio: Studio, clip: MakeClip, tmp_path: Path) -> Held:
 def terminal(studio: Studio) -> Iterator[Terminal]:
     with Terminal(PROGRAM, studio.environment) as terminal:
         yield terminal
+
+
+@pytest.fixture
+def database() -> URL:
+    """A new database, with a password that must be shown nowhere; the server does not ask for it."""
+    return postgres.empty_database().set(password=PASSWORD)
+
+
+@pytest.fixture
+def on_postgresql(make_studio: MakeStudio, database: URL) -> Callable[..., Studio]:
+    """Makes studios, not started yet, whose settings file names the database."""
+
+    def make(url: URL = database, **settings: str | float) -> Studio:
+        studio = make_studio(**settings)
+        studio.home.database.unlink()
+        text = url.render_as_string(hide_password=False)
+        studio.home.config.write_text(f"database = {json.dumps(text)}\n")
+        return studio
+
+    return make

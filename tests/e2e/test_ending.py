@@ -20,11 +20,11 @@ from .studio import Studio, mark, published_marks
 _TAKE_OVER = """
 import sys
 from tqstudio.config import load_settings
-from tqstudio.engine import supervisor
+from tqstudio.engine import program
 from tqstudio.errors import TqError
 from tqstudio.home import current_home
 try:
-    supervisor.run(current_home(), load_settings(current_home()))
+    program.run(current_home(), load_settings(current_home()))
 except TqError as error:
     sys.exit(f"{error.code}: {error.message}; {error.hint}")
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -25,33 +24,12 @@ from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
 
-from .conftest import MakeClip, MakeStudio
+from .conftest import PASSWORD, MakeClip
 from .ladder import check_ladder
 from .studio import Studio
 
-PASSWORD = "open-sesame-4711"
 RUNGS = ("180p", "120p", "90p")
 SHORT_LEASES = {"lease_s": 2, "heartbeat_s": 0.5, "scan_s": 0.5}
-
-
-@pytest.fixture
-def database() -> URL:
-    """A new database, with a password that must be shown nowhere; the server does not ask for it."""
-    return postgres.empty_database().set(password=PASSWORD)
-
-
-@pytest.fixture
-def on_postgresql(make_studio: MakeStudio, database: URL) -> Callable[..., Studio]:
-    """Makes studios, not started yet, whose settings file names the database."""
-
-    def make(**settings: str | float) -> Studio:
-        studio = make_studio(**settings)
-        studio.home.database.unlink()
-        text = database.render_as_string(hide_password=False)
-        studio.home.config.write_text(f"database = {json.dumps(text)}\n")
-        return studio
-
-    return make
 
 
 def _end_server(how: signal.Signals) -> None:

@@ -324,12 +324,12 @@ def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) ->
     code = (
         "import sys\n"
         "from tqstudio.config import load_settings\n"
-        "from tqstudio.engine import supervisor\n"
+        "from tqstudio.engine import program\n"
         "from tqstudio.errors import TqError\n"
         "from tqstudio.home import current_home\n"
         "home = current_home()\n"
         "try:\n"
-        "    supervisor.run(home, load_settings(home))\n"
+        "    program.run(home, load_settings(home))\n"
         "except TqError as error:\n"
         "    sys.exit(f'{error.code}: {error.message}')\n"
     )

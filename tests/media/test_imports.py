@@ -22,7 +22,7 @@ def test_light_modules_stay_light(module: str) -> None:
 
 
 def test_the_supervisor_loads_no_parser() -> None:
-    assert "'av'" not in _libraries_of("tqstudio.engine.supervisor")
+    assert "'av'" not in _libraries_of("tqstudio.engine.program")
 
 
 def _libraries_of(module: str) -> str:

@@ -80,7 +80,7 @@ class Life:
         self.db.open()
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
         try:
-            self._supervisor = supervisor._Supervisor(
+            self._supervisor = supervisor.Supervisor(
                 self.world.home,
                 settings,
                 self.db,

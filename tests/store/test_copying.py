@@ -16,7 +16,7 @@ from tqstudio.engine.store.db.connection import Address, Connection, connect, di
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deletions, uploads
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import gates, outbox, supervisors, tokens
+from tqstudio.engine.store.machine import gates, outbox, standbys, supervisors, tokens
 from tqstudio.engine.store.machine.outbox import NewAlert
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, Operation
@@ -70,6 +70,7 @@ def fill(address: Address) -> None:
         gates.shut(db, GateKind.DISK, "100% é", path=b"/\xff", now=1, actor="test")
         outbox.move_position(db, 2)
         supervisors.store_answer(db, "key", "é", now=1)
+        standbys.see(db, "é", name="é", version="", now=1)
         uploads.create(db, "é", size=2**40, about="", actor="", expires_at=1, limit=99)
         deletions.begin(db, queue.video(), now=1, actor="test")
         secret: Any = {

@@ -571,6 +571,8 @@ class FakeSupervisor:
                 "ffmpeg": "/usr/bin/ffmpeg",
                 "ffmpeg_version": "9.0.2",
                 "listen": None,
+                "name": "nas",
+                "standbys": [],
             },
             "ready": {"ready": True, "reasons": []},
             "jobs": dict(self._counts),

@@ -78,8 +78,17 @@ class Services:
         """URL of the TCP listener."""
         lease_us = int(settings.lease_s * MICROSECOND)
         row, self.uuid = db.write_now(
-            supervisors.begin, pid=os.getpid(), version=__version__, now=self.started_at, lease_us=lease_us
+            lambda db: supervisors.begin(
+                db,
+                pid=os.getpid(),
+                version=__version__,
+                home=home.id(),
+                name=settings.host_name,
+                now=db.now_us(),
+                lease_us=lease_us,
+            )
         )
+        db.supervisor = row
         # Heartbeat interval and gap together are shorter than a lease.
         clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
         self.board = board = LiveBoard(

@@ -45,6 +45,8 @@ class Shutdown:
         self._board, self._drain_s = board, drain_s
         self._mode: ShutdownMode | None = None
         self._changed = asyncio.Event()
+        self.is_asked_for = False
+        """Whether a person or the service manager has requested it."""
         self.worked_on: set[int] = set()
         """Jobs that workers had when the shutdown began."""
 
@@ -61,10 +63,12 @@ class Shutdown:
 
     def request_by_api(self, drain: bool) -> None:
         """Request it at once, or once the running jobs have ended."""
+        self.is_asked_for = True
         self.request(ShutdownMode.WHEN_IDLE if drain else ShutdownMode.NOW)
 
     def request_by_signal(self) -> None:
         """Request it as SIGTERM does: the second one does not wait."""
+        self.is_asked_for = True
         again = self._mode in (ShutdownMode.DRAIN, ShutdownMode.NOW)
         self.request(ShutdownMode.NOW if again else ShutdownMode.DRAIN)
 

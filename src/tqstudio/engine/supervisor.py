@@ -1,28 +1,22 @@
-"""Runs the supervisor: starts its parts, serves the API, and shuts them down in order.
+"""Runs the queue of a supervisor: starts its parts, serves the API, and shuts them down in order.
 
-Starts the lock first, then the database, the socket, and workers last, because they need all of it. Signal
-handlers only set events.
+Starts the socket first and workers last, because they need all of it. Signal handlers only set events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import itertools
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import structlog
-import uvloop
 
-from tqstudio.config import SECRETS, STOP_MARGIN_S, Settings
+from tqstudio.config import STOP_MARGIN_S, Settings
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.views import event_view
@@ -32,8 +26,6 @@ from tqstudio.engine.door.server import Server, SocketServer
 from tqstudio.engine.door.tcp import TcpServer
 from tqstudio.engine.host import (
     children,
-    failpoints,
-    home_guard,
     home_lock,
     logging_setup,
     memory,
@@ -44,7 +36,7 @@ from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.maintenance import Maintenance
-from tqstudio.engine.media.ffmpeg import binary, hardware
+from tqstudio.engine.media.ffmpeg import hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.hardware import Device
 from tqstudio.engine.media.ffmpeg.trial_results import Results
@@ -54,87 +46,26 @@ from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.shutdown import ShutdownMode
-from tqstudio.engine.store.db import opening, schema
-from tqstudio.engine.store.db.connection import address_of
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import folders, videos
-from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 
 _GPUS_WITHIN_S = 20.0
+_LOOK_S = 1.0
+"""Interval of tries to lock outputs, and of looks at the lease."""
 
 
-def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
-    """Run the supervisor of a home until it is asked to shut down; return a summary of the remaining jobs.
-
-    Args:
-        until_idle: shut down, too, when no command uses it and no job is open.
-
-    Raises:
-        TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED,
-            DATABASE_BUSY, OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was
-            lost while it ran.
-    """
-    failpoints.arm()
-    manager = ServiceManager()
-    for name in [name for name in os.environ if name.lower().removeprefix("tqstudio_") in SECRETS]:
-        # They were read, and no child process needs them.
-        del os.environ[name]
-    # Files created from here on, by workers too, are not writable for other users.
-    os.umask(os.umask(0o022) | 0o022)
-    try:
-        home.create()
-    except OSError as error:
-        raise TqError(
-            ErrorCode.PERMISSION, f"the home {home.root} cannot be created: {error.strerror or error}"
-        ) from None
-    home_guard.require_private(home)
-    held = home_lock.HomeLock(home)
-    held.acquire()
-    log = logging_setup.configure(home, settings.log_level)
-    try:
-        found = binary.locate(settings.ffmpeg or None)
-        logging_setup.know(os.path.dirname(found.path))
-        address = address_of(home, settings)
-        if isinstance(address, Path):
-            if repaired := opening.require_sound(home):
-                structlog.get_logger().warning(
-                    "the indexes of the database were rebuilt", found=repaired.text
-                )
-            _migrate_apart(home)
-        db = Database(address)
-        db.open()
-        # Imported modules stay for good; scanning them for garbage would delay requests.
-        gc.freeze()
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                supervisor = _Supervisor(home, settings, db, found, held, manager, until_idle=until_idle)
-                try:
-                    return runner.run(supervisor.main())
-                finally:
-                    # As with the home, the next supervisor must find them unlocked.
-                    supervisor.studio.workspace.unlock()
-        finally:
-            db.close()
-    finally:
-        # Before the lock is released and another supervisor may write to the same file.
-        log.stop()
-        held.release()
+class Replaced(Exception):
+    """Another supervisor leads the queue now."""
 
 
-def _migrate_apart(home: Home) -> None:
-    """Upgrade an old schema in a separate process: alembic would keep 20 MB of memory."""
-    if not schema.is_old(home.database):
-        return
-    # An error there happens again, and is reported, when the database is opened.
-    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
-    subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
+class Supervisor:
+    """A supervisor that leads its queue: `main` is its life, with the home locked and the database open."""
 
-
-class _Supervisor:
     def __init__(
         self,
         home: Home,
@@ -155,6 +86,8 @@ class _Supervisor:
         self._home_guard = HomeGuard(home, held, self.studio.bounded_io, has_database=db.is_file)
         self._lost_home = ""
         """Why the home or the database was lost; empty while they are not."""
+        self._is_replaced = False
+        """Whether this supervisor stands by again, because another one leads."""
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
@@ -167,7 +100,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         self._db.bind(loop)
         self._db.on_events = self._on_events
-        self._db.on_taken = lambda why: self._give_up(why.message)
+        self._db.on_taken = self._on_taken
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
@@ -196,12 +129,16 @@ class _Supervisor:
             callers = TcpCallers(app, self.studio.tokens, tcp.host_names(self._settings))
             network_server = TcpServer(callers, *network)
             self.studio.listen = network_server.url
+            await self._announce(network_server.url)
             servers.append(network_server)
             serving.append(asyncio.create_task(network_server.serve()))
         snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
         watching = asyncio.create_task(self.studio.lifetime.watch())
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
+        watches = [guarding, watching, reporting]
+        if self._settings.standby:
+            watches.append(asyncio.create_task(self._keep_lead()))
         buckets = [asyncio.create_task(each.run()) for each in (self.studio.deliveries, self.studio.fetches)]
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
@@ -214,13 +151,17 @@ class _Supervisor:
         finally:
             self._manager.stopping()
             await self._end_parts(starting, snapshots)
-            for task in (guarding, watching, reporting, *buckets):
+            for task in (*watches, *buckets):
                 task.cancel()
             for each in servers:
                 each.end()
             await asyncio.gather(*serving)
             self._home_guard.close_socket()
+            if self._is_replaced and not self.studio.shutdown.is_asked_for:
+                raise Replaced
             left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
+            with contextlib.suppress(TqError):  # others wait until the lease runs out
+                await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         if self._lost_home:
             raise TqError(
@@ -233,9 +174,29 @@ class _Supervisor:
     async def _lock_outputs(self) -> None:
         """Lock all outputs, so that no other supervisor of the same store writes there.
 
+        One that has led until now, and was stopped, may still hold them: then wait for it.
+
         Raises:
             TqError: OUTPUT_IN_USE.
         """
+        waits = False
+        while True:
+            try:
+                await self._lock_all_outputs()
+                return
+            except TqError as error:
+                if not self._settings.standby:
+                    raise
+                if not waits:
+                    self._log.warning("waiting for the supervisor that has led before", why=error.message)
+                waits = True
+            await self.studio.recovery.renew()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self.studio.shutdown.requested()
+                    return
+
+    async def _lock_all_outputs(self) -> None:
 
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
@@ -246,6 +207,29 @@ class _Supervisor:
     async def _guard_home(self, server: SocketServer) -> None:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._give_up(await self._home_guard.watch(server.listen_on))
+
+    def _on_taken(self, why: TqError) -> None:
+        if self._settings.standby:
+            self._is_replaced = True
+            self._log.warning("another supervisor may lead, standing by", why=why.message)
+            self.studio.shutdown.request(ShutdownMode.NOW)
+        else:
+            self._give_up(why.message)
+
+    async def _announce(self, url: str) -> None:
+        """Store where this supervisor is reached, for those that stand by."""
+        address, certificate = tcp.announced(self._settings, url)
+        row = self.studio.board.leases.supervisor
+        await self._db.write(supervisors.announce, row, url=address, certificate=certificate)
+
+    async def _keep_lead(self) -> None:
+        """Stand by again after the lease has run out, as when the database does not answer."""
+        left_s = _LOOK_S
+        while left_s > 0:
+            await asyncio.sleep(min(left_s, _LOOK_S))
+            left_s = self.studio.recovery.lease_left_s
+        why = f"its lease could not be renewed for {self._settings.lease_s:g} s"
+        self._on_taken(TqError(ErrorCode.DATABASE_UNREACHABLE, why))
 
     def _give_up(self, why: str) -> None:
         self._lost_home = self._lost_home or why

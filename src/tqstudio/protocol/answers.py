@@ -500,8 +500,28 @@ class SupervisorView(TypedDict):
     ffmpeg_version: str
     listen: str | None
     """URL of the TCP listener; None without one."""
+    name: str
+    """Among the supervisors of a database."""
+    standbys: list[StandbyView]
     damage: NotRequired[ErrorView]
     """What the weekly check of the database found; absent if nothing."""
+
+
+class StandbyView(TypedDict):
+    """A supervisor that stands by, to lead when this one is gone."""
+
+    name: str
+    version: str
+    seen_at: str
+    """When it last looked; long ago if it was killed or cut off."""
+
+
+class StandbyAnswer(TypedDict):
+    """The supervisor of a home, while it stands by."""
+
+    pid: int
+    standby: str
+    """For whom, in a sentence."""
 
 
 class JoinAnswer(TypedDict):

@@ -20,7 +20,7 @@ from tqstudio.paths import absolute
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tqstudio.protocol.answers import JoinAnswer, SupervisorView
+    from tqstudio.protocol.answers import JoinAnswer, StandbyAnswer, SupervisorView
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
@@ -30,7 +30,7 @@ _POLL_S = 0.03
 _PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT", "TQSTUDIO_TLS_CERT", "TQSTUDIO_TLS_KEY")
 
 
-def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | None:
+def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | StandbyAnswer | None:
     """Return the supervisor that answers in this home; None when no process listens there.
 
     Raises:
@@ -44,6 +44,8 @@ def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView |
     except TqError as error:
         if error.code is ErrorCode.NO_SUPERVISOR:
             return None
+        if error.code is ErrorCode.REFUSED:
+            return {"pid": holder(home) or 0, "standby": error.message}
         raise
 
 

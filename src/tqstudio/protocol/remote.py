@@ -6,10 +6,13 @@
     url = "https://nas.example:8750"
     token_file = "~/.config/nas.token"
     ca = "~/.config/nas.pem"        # for a certificate of one's own
+
+While the supervisor of the home stands by, its commands use the studio of the one that leads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 import stat
@@ -20,10 +23,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.home import current_home
+from tqstudio.home import Home, current_home
 
 CONNECT, TOKEN_FILE = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE"
 """Environment variables that the options `--connect` and `--token-file` set."""
+LEADER = "@leader"
+"""The studio of the supervisor that leads, as `--connect` names it for workers."""
 _KEYS = {"url", "token_file", "ca", "insecure"}
 
 
@@ -93,18 +98,23 @@ class Exchange:
             self._connection = None
 
 
+def named() -> str:
+    """What `--connect` or TQSTUDIO_CONNECT names; empty for the studio of the home."""
+    return os.environ.get(CONNECT, "")
+
+
 def is_chosen() -> bool:
     """Whether this command shall use the studio of another machine."""
-    return bool(os.environ.get(CONNECT))
+    return bool(named()) or _stands_by(current_home())
 
 
 def chosen() -> Remote | None:
-    """The studio named by `--connect` or TQSTUDIO_CONNECT; None for that of the home.
+    """The studio named by `--connect`, else the one for which the home's supervisor stands by; else None.
 
     Raises:
         TqError: BAD_CONFIG or PERMISSION: the entry, the URL or the token file cannot be used.
     """
-    name = os.environ.get(CONNECT, "")
+    name = named() or (LEADER if _stands_by(current_home()) else "")
     if not name:
         return None
     entry = {"url": name} if "://" in name else _entry(name)
@@ -130,11 +140,48 @@ def chosen() -> Remote | None:
     )
 
 
+def follow(home: Home, url: str, token: str, certificate: str | None) -> None:
+    """Have the commands of a home use the studio of the one that leads, until `home.leader` is removed.
+
+    Args:
+        certificate: PEM of its listener's certificate, or of its issuer; None without TLS.
+    """
+    token_file, ca = home.root / "leader.token", home.root / "leader.pem"
+    _write(token_file, f"{token}\n")
+    entry = {"url": url, "token_file": str(token_file)}
+    lines = [f"[{json.dumps(LEADER)}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
+    if certificate is None:
+        lines.append("insecure = true")
+    else:
+        _write(ca, certificate)
+        lines.append(f"ca = {json.dumps(str(ca))}")
+    _write(home.leader, "\n".join(lines) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that only this user may read, in one step."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(text)
+    new.rename(path)
+
+
+def _stands_by(home: Home) -> bool:
+    """Whether the home's supervisor runs, stands by, and knows how the one that leads is reached."""
+    if not home.leader.exists():
+        return False
+    from tqstudio.protocol import launch
+
+    return launch.holder(home) is not None
+
+
 def _entry(name: str) -> dict[str, object]:
     # Imported only when needed, as each command loads this module.
     from tqstudio import toml_files
 
-    path = current_home().root / "connections.toml"
+    home = current_home()
+    path = home.leader if name == LEADER else home.root / "connections.toml"
     try:
         entries = toml_files.read(path)
     except FileNotFoundError:
@@ -175,7 +222,11 @@ def _token(given: object) -> str:
 
 def _context(ca: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=os.path.expanduser(ca) if ca else None)
+        context = ssl.create_default_context(cafile=os.path.expanduser(ca) if ca else None)
+        if ca:
+            # A certificate that is trusted itself need not have signed itself.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
     except OSError as error:
         raise _unusable(f"the certificate {ca} cannot be used: {error.strerror or error}") from None
 

@@ -14,6 +14,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tqstudio.engine.access.principal import Principal, of_worker
 from tqstudio.engine.access.worker_tokens import WorkerToken, WorkerTokens
@@ -30,6 +31,22 @@ _KNOWN = 1024
 """Checked tokens that are remembered."""
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024, "dklen": 32}
 """16 MiB and about 50 ms for each check, as RFC 7914 proposes for interactive logins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """A new token, and what is stored of it."""
+
+    text: str
+    prefix: str
+    salt: bytes
+    hash: bytes
+
+
+def minted() -> Minted:
+    """Make a token; takes 50 ms."""
+    prefix, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
+    return Minted(f"tq_{prefix}_{secret}", prefix, salt, _hash(secret, salt))
 
 
 class ApiTokens:
@@ -94,8 +111,7 @@ class ApiTokens:
         Raises:
             TqError: REFUSED if another token of that name exists.
         """
-        prefix, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
-        hashed = await asyncio.to_thread(_hash, secret, salt)
+        token = await asyncio.to_thread(minted)
         now = now_us()
 
         def store(db: Connection) -> int | None:
@@ -108,9 +124,9 @@ class ApiTokens:
                 db,
                 name=name,
                 role=role,
-                prefix=prefix,
-                salt=salt,
-                secret_hash=hashed,
+                prefix=token.prefix,
+                salt=token.salt,
+                secret_hash=token.hash,
                 worker=worker,
                 expires_at=expires_at,
                 now=now,
@@ -132,7 +148,7 @@ class ApiTokens:
             self._of_processes.stored.add(name)
         if replaced is not None:
             self._end(replaced)
-        return f"tq_{prefix}_{secret}"
+        return token.text
 
     async def revoke(self, name: str, *, actor: str) -> None:
         """Revoke a token: it is refused from now on, and its open requests end.

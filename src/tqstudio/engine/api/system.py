@@ -27,7 +27,7 @@ from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import gates, outbox, workers
+from tqstudio.engine.store.machine import gates, outbox, standbys, workers
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.engine.store.machine.outbox import AlertRow
 from tqstudio.errors import ErrorCode, TqError
@@ -106,7 +106,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
         workers=sum(1 for worker in views if worker["status"] in _WORKING),
     )
     return {
-        "supervisor": _supervisor(studio),
+        "supervisor": await _supervisor(studio),
         "ready": _readiness(studio, views, shut),
         "jobs": counts,
         "workers": views,
@@ -123,7 +123,8 @@ async def status(studio: TheStudio) -> answers.StatusView:
     }
 
 
-def _supervisor(studio: Services) -> answers.SupervisorView:
+async def _supervisor(studio: Services) -> answers.SupervisorView:
+    rows = [] if studio.db.is_file else await studio.db.read(standbys.listing)
     view: answers.SupervisorView = {
         "pid": os.getpid(),
         "version": __version__,
@@ -134,6 +135,8 @@ def _supervisor(studio: Services) -> answers.SupervisorView:
         "ffmpeg": studio.ffmpeg.path,
         "ffmpeg_version": studio.ffmpeg.version,
         "listen": studio.listen,
+        "name": studio.settings.host_name,
+        "standbys": [fill(answers.StandbyView, row) for row in rows],
     }
     if (damage := studio.weekly_check.damage) is not None:
         view["damage"] = {"code": damage.code.value, "message": damage.message, "hint": damage.hint}

@@ -190,6 +190,7 @@ class Deliveries:
 
     async def _name(self, row: DeliveryRow, video: VideoRow, bucket: Bucket, ladder: Ladder) -> None:
         """Replace the playlists of a bucket that name a generation."""
+        await asyncio.to_thread(self._db.require_lead)
         for name, content in ladder.masters.items():
             await bucket.put(name, content, is_final=False)
         if MPD_NAME not in ladder.masters:
@@ -223,6 +224,7 @@ class Deliveries:
 
     async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:
         """Remove what names a generation; later, unless the video is brought back, its files."""
+        await asyncio.to_thread(self._db.require_lead)
         if not await self._db.read(deliveries.is_replaced, row):
             await bucket.remove([MASTER_NAME, MPD_NAME])
         failpoints.reach("delivery.unnamed")

@@ -9,7 +9,9 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from starlette.types import ASGIApp
@@ -63,6 +65,22 @@ def host_names(settings: Settings) -> list[str]:
     """The names by which clients may address the listener, besides IP addresses."""
     given = [name.strip() for name in settings.hosts.split(",")]
     return [socket.gethostname(), socket.getfqdn(), *filter(None, given)]
+
+
+def announced(settings: Settings, url: str) -> tuple[str, str | None]:
+    """Where other machines reach the listener, and the PEM of its certificate, if it has one.
+
+    Args:
+        url: of the listener itself, whose address may be that of all interfaces.
+    """
+    parts = urlsplit(url)
+    host, given = parts.hostname or "", next(filter(None, settings.hosts.split(",")), "").strip()
+    if given or ipaddress.ip_address(host).is_unspecified:
+        host = given or socket.gethostname()
+    certificate = None
+    if settings.tls_cert:
+        certificate = Path(settings.tls_cert).expanduser().read_text()
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port}", certificate
 
 
 def _address(text: str) -> tuple[str, int]:

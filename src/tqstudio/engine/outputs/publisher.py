@@ -112,6 +112,7 @@ class Publisher:
 
     async def _settle(self, publication: Publication) -> bool:
         failpoints.reach("settle.begun")
+        await asyncio.to_thread(self._db.require_lead)
         try:
             await self._bounded_io.require(publication.place.output_root)
             whole = await asyncio.to_thread(_point_if_whole, publication)
@@ -200,12 +201,14 @@ class Publisher:
         outputs.sweep(place)
         outputs.build(sink, place, number, publication.manifest, rows, publication.kept_from(place))
         failpoints.reach("publish.built")
+        self._db.require_lead()
         outputs.name_it(place, number)
         failpoints.reach("publish.renamed")
         master.write_next(place, number, rows)
         failpoints.reach("publish.master_written")
         _require_rules(place.next_master)
         _require_same_source(publication)
+        self._db.require_lead()
         master.replace(place, number)
         failpoints.reach("publish.pointed")
 
@@ -257,6 +260,7 @@ class Publisher:
         if not place.folder.is_dir() and not self._workspace.is_there(publication.video.output_root):
             # The disk may be unmounted, with the files still on it.
             raise FileNotFoundError(f"{_shown(place)} is missing")
+        self._db.require_lead()
         if not _is_overtaken(publication):
             outputs.undo(place, publication.row.number, publication.rows, publication.before)
 

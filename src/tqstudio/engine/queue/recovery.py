@@ -7,7 +7,7 @@ import contextlib
 import shutil
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import MICROSECOND, awake_s, now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -35,6 +35,8 @@ class Recovery:
         self._home, self._settings, self._db, self._board = home, settings, db, board
         self._endings, self._results = endings, results
         self.clock = board.leases.clock
+        self._renewed_at = awake_s()
+        """When the last renewal of the supervisor's lease was requested."""
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
         """Expired leases whose worker process still runs, by instance."""
@@ -49,9 +51,16 @@ class Recovery:
 
     async def renew(self) -> None:
         """Renews the lease of this supervisor in the database."""
+        asked_at = awake_s()
         lease_us = int(self._settings.lease_s * MICROSECOND)
         supervisor = self._board.leases.supervisor
-        await self._db.write(supervisors.renew, supervisor, now=now_us(), lease_us=lease_us)
+        await self._db.write(lambda db: supervisors.renew(db, supervisor, now=db.now_us(), lease_us=lease_us))
+        self._renewed_at = asked_at
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long no other supervisor may lead, if the lease is not renewed; counts while asleep."""
+        return self._renewed_at + self._settings.lease_s - awake_s()
 
     async def _take_over(self) -> None:
         """Takes over the jobs of supervisors whose lease has run out.
@@ -59,7 +68,8 @@ class Recovery:
         Their local workers died with them: the jobs are requeued at once, without a crash. Remote workers may
         still run: they have `grace_s` for their next heartbeat.
         """
-        leases = await self._db.write(claims.take_over, self._board.leases.supervisor, now=now_us())
+        supervisor = self._board.leases.supervisor
+        leases = await self._db.write(lambda db: claims.take_over(db, supervisor, now=db.now_us()))
         rows = await self._db.read(workers.listing) if leases else []
         remote = {row.id for row in rows if row.type == "remote"}
         local = [lease for lease in leases if lease.worker_id not in remote]

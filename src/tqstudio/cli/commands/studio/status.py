@@ -58,6 +58,8 @@ def _print(view: StatusView) -> None:
     printing.out(f"home        {of['home']}")
     if of["listen"]:
         printing.out(f"listening   {of['listen']}")
+    for each in of["standbys"]:
+        printing.out(f"standby     {each['name']}, seen {printing.age(each['seen_at'])} ago")
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
     if damage := of.get("damage"):
         problem = f"database    {in_one_line(damage['code'], damage['message'])}"

@@ -69,11 +69,13 @@ def show(
         stops: the caller stops the supervisor afterwards.
     """
     from tqstudio import ui
+    from tqstudio.protocol import remote
 
     def client() -> AsyncClient:
         from tqstudio.protocol.client import AsyncClient
 
-        return AsyncClient(at or home.socket)
+        # After one that leads is gone, the supervisor of this home may lead.
+        return AsyncClient(remote.chosen() or home.socket)
 
     return ui.run(
         client,

@@ -13,7 +13,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.lifecycle import LogLevel
 from tqstudio.paths import absolute
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, remote
+from tqstudio.protocol.client import Client
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ def up(
         str | None,
         typer.Option("--listen", metavar="IP:PORT", help="Also listen on TCP, for callers with a token."),
     ] = None,
+    standby: Annotated[
+        bool | None,
+        typer.Option("--standby", help="Stand by while another supervisor leads the same database."),
+    ] = None,
     level: Annotated[
         LogLevel | None,
         typer.Option("--log-level", metavar=_LEVELS, help="Least severe lines of logs/supervisor.log."),
@@ -63,7 +68,7 @@ def up(
     from tqstudio.protocol import launch
 
     home = current_home()
-    flags = _flags(workers, gpu, profile, output, listen, level)
+    flags = _flags(workers, gpu, profile, output, listen, standby, level)
     if launch.running(home) and (running := launch.join(home, stay=not until_idle)):
         _report_running(running["pid"], flags, as_json=as_json)
         return 0
@@ -81,7 +86,7 @@ def up(
         return 0
     # The engine is imported only by the process that becomes the supervisor.
     from tqstudio.config import load_settings
-    from tqstudio.engine import supervisor
+    from tqstudio.engine import program
 
     settings = load_settings(
         home,
@@ -90,6 +95,7 @@ def up(
         profile=profile,
         output=absolute(output) if output else None,
         listen=listen,
+        standby=standby,
         log_level=level,
     )
     read = not launch.in_background(home)
@@ -99,7 +105,7 @@ def up(
             f"starting the supervisor in {home.root};"
             f" Ctrl-C gives running jobs {drain} to finish, a second one stops at once"
         )
-    left = supervisor.run(home, settings, until_idle=until_idle)
+    left = program.run(home, settings, until_idle=until_idle)
     if read:
         printing.err(remaining_summary(left))
     return 0
@@ -142,6 +148,7 @@ def _flags(
     profile: str | None,
     output: str | None,
     listen: str | None,
+    standby: bool | None,
     level: str | None,
 ) -> dict[str, list[str]]:
     """The given start options by name, each as its words on a command line."""
@@ -157,6 +164,8 @@ def _flags(
         flags["--output"] = ["--output", absolute(output)]
     if listen is not None:
         flags["--listen"] = ["--listen", listen]
+    if standby:
+        flags["--standby"] = ["--standby"]
     if level is not None:
         flags["--log-level"] = ["--log-level", level]
     return flags
@@ -170,7 +179,9 @@ def down(
 
     Running jobs are interrupted and resume at the next start.
     """
-    at, home = client(), str(current_home().root)
+    # One that stands by is stopped itself, not the one that leads.
+    at = client() if remote.named() else Client(current_home().socket)
+    home = str(current_home().root)
     if drain:
         printing.err("waiting for the running jobs; Ctrl-C stops waiting, not draining")
     try:

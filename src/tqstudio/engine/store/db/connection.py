@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from tqstudio import path_checks
 from tqstudio.config import Settings
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.dialects import TRANSACTION, sqlite
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -75,6 +76,14 @@ class Connection:
 
     def begin(self) -> None:
         self._connection.begin()
+
+    def now_us(self) -> int:
+        """Returns the time of the database's clock, which all its supervisors share: µs since 1970 in UTC."""
+        if self._connection.dialect.name == "sqlite":
+            return now_us()
+        from tqstudio.engine.store.dialects import postgresql
+
+        return int(self._connection.exec_driver_sql(postgresql.NOW_US).scalar_one())
 
     def commit(self) -> None:
         """Commits. If the answer was lost with the connection, the database is asked what became of it.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
+from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import now_us
@@ -23,12 +24,15 @@ from tqstudio.engine.store.db.connection import Address, CommitUnknown, Connecti
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.db.schema import migrate
+from tqstudio.engine.store.db.tables import supervisor
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = structlog.get_logger()
+_LEADS = "leads"
+"""Key of `Connection.info`: whether `_require_newest` has checked this connection."""
 _NO_CONNECTION = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.ALREADY_RUNNING)
 
 
@@ -69,6 +73,8 @@ class Database:
         """What `reread` has read last, and after how many commits."""
         self._taken: TqError | None = None
         """Why nothing is written any more: another supervisor has the database."""
+        self.supervisor: int | None = None
+        """Row of the supervisor that leads by this database; None before it is stored."""
 
     @property
     def is_file(self) -> bool:
@@ -128,6 +134,17 @@ class Database:
     def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return _asked_now(self._reader, fn, args, kwargs)
 
+    def require_lead(self) -> None:
+        """Checks that no other supervisor has the database, before files change that others may change too.
+
+        Waits for the database: call it on a thread.
+
+        Raises:
+            TqError: DATABASE_UNWRITABLE if one has it, DATABASE_UNREACHABLE.
+        """
+        if not self.is_file:
+            self.write_now(_write_nothing)
+
     def _commit(self, db: Connection, calls: Sequence[DatabaseCall], *, again: bool = False) -> None:
         try:
             if self._taken is not None:
@@ -157,6 +174,7 @@ class Database:
         """
         db.begin()
         try:
+            self._require_newest(db)
             for call in calls:
                 call.appended.clear()
             for call in calls:
@@ -165,6 +183,23 @@ class Database:
         finally:
             db.appended = None
         db.commit()
+
+    def _require_newest(self, db: Connection) -> None:
+        """Checks on a new connection that no other supervisor has led since the last one broke.
+
+        Raises:
+            TqError: ALREADY_RUNNING.
+        """
+        known = db.core.info
+        if self.is_file or self.supervisor is None or known.get(_LEADS):
+            return
+        if db.execute(select(func.max(supervisor.c.id))).scalar() != self.supervisor:
+            raise TqError(
+                ErrorCode.ALREADY_RUNNING,
+                "another supervisor has led the queue since the connection to PostgreSQL was lost",
+                "start this one again with: tqstudio up",
+            )
+        known[_LEADS] = True
 
     def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         lost: BaseException | None = None
@@ -239,6 +274,10 @@ class Database:
         self._searcher.close()
         self._reader.close()
         self._writer.close()
+
+
+def _write_nothing(_db: Connection) -> None:
+    pass
 
 
 def _is_cut(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from tqstudio.engine.store.db.connection import Address, connect, dialect_of, en
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-SCHEMA_VERSION = "0013"
+SCHEMA_VERSION = "0014"
 """Newest migration in `migrations/versions`; a test checks that."""
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
@@ -30,14 +30,19 @@ def migrate(address: Address) -> None:
         if version is None:
             _create(address)
         elif version > SCHEMA_VERSION:
-            what = f"{shown(address)} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
-            raise TqError(ErrorCode.NEWER_DATABASE, what)
+            raise newer(address, version)
         elif version < SCHEMA_VERSION:
             if isinstance(address, Path):
                 backup.before_migration(address, SCHEMA_VERSION)
             _upgrade(address)
     except DBAPIError as error:
         raise errors.as_tq_error(error, address) from error
+
+
+def newer(address: Address, version: str) -> TqError:
+    """Returns the error for a database that a newer tqstudio has migrated."""
+    what = f"{shown(address)} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
+    return TqError(ErrorCode.NEWER_DATABASE, what)
 
 
 def _create(address: Address) -> None:

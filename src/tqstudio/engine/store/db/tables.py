@@ -564,7 +564,7 @@ class Worker(SQLModel, table=True):
 
 
 class Supervisor(SQLModel, table=True):
-    """A run of a supervisor. Its row stays: a deletion would look for it in all jobs."""
+    """A run of a supervisor; the newest leads. Its row stays: a deletion would look for it in all jobs."""
 
     __table_args__ = (AUTOINCREMENT,)
     id: int | None = _id()
@@ -575,6 +575,25 @@ class Supervisor(SQLModel, table=True):
     started_at: int | None = _time()
     expires_at: int | None = _time(optional=False)
     """When its lease runs out unless it is renewed: then others take over its jobs."""
+    home: str = _text(default="")
+    """Id of its home."""
+    name: str = _text(default="")
+    """Of its host, or the one in its settings."""
+    url: str = _text(optional=True)
+    """Of its TCP listener, for supervisors that stand by; NULL without one."""
+    certificate: str = _text(optional=True)
+    """PEM of that listener's certificate; NULL without TLS."""
+
+
+class Standby(SQLModel, table=True):
+    """A supervisor that stands by, to lead when the one that leads is gone."""
+
+    home: str = Field(sa_column=Column(_TEXT, primary_key=True))
+    """Id of its home."""
+    name: str = _text()
+    """Of its host."""
+    version: str = _text()
+    seen_at: int | None = _time(optional=False)
 
 
 class Gate(SQLModel, table=True):
@@ -733,6 +752,7 @@ removal = _tables["removal"]
 rendition = _tables["rendition"]
 speed = _tables["speed"]
 statistic = _tables["statistic"]
+standby = _tables["standby"]
 supervisor = _tables["supervisor"]
 token = _tables["token"]
 upload = _tables["upload"]

@@ -25,16 +25,19 @@ _WRITER = 0x7471_7374
 """Number of the advisory lock that a writing connection holds as long as it is open: no two write, and one
 that was cut off can write nothing more once another has the lock."""
 _LOCK = f"SELECT pg_advisory_lock({_WRITER})"
-_HOLDER = (
-    "SELECT coalesce(host(client_addr), 'this machine'), application_name FROM pg_stat_activity JOIN pg_locks"
-    f" USING (pid) WHERE datname = current_database() AND locktype = 'advisory' AND objid = {_WRITER}"
-    " AND granted"
+_HELD = (
+    "FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE datname = current_database()"
+    f" AND locktype = 'advisory' AND objid = {_WRITER} AND granted"
 )
+_HOLDER = f"SELECT coalesce(host(client_addr), 'this machine'), application_name {_HELD}"
 _BEGIN = "SELECT pg_current_xact_id()::text"
 _FATE = "SELECT pg_xact_status(CAST(%s AS xid8))"
 _ASKED_S = 30.0
 """How long the fate of a transaction is asked for."""
 _ASK_S = 0.2
+NOW_US = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+_END_WRITER = f"SELECT pg_terminate_backend(pid) {_HELD} AND backend_start < to_timestamp(%s / 1000000.0)"
+_IS_HELD = f"SELECT 1 {_HELD}"
 HAS_VERSION = "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL"
 """Whether the database has a schema."""
 SIZE = "SELECT pg_database_size(current_database())"
@@ -61,11 +64,15 @@ _CLIENT = {
 
 
 @lru_cache(maxsize=8)
-def engine_of(url: URL, *, read_only: bool = False) -> Engine:
+def engine_of(url: URL, *, read_only: bool = False, leads: bool = True) -> Engine:
     """Returns the engine of a database; a connection is for one thread.
 
     A transaction that only reads sees one state of the database; one that may write locks the
     database as long as it is open.
+
+    Args:
+        leads: whether a writing connection takes the lock of the writer. One of a supervisor that stands by
+            does not: it writes only its own row and tokens.
 
     Raises:
         TqError: BAD_CONFIG without the driver.
@@ -92,7 +99,7 @@ def engine_of(url: URL, *, read_only: bool = False) -> Engine:
             f"the driver of PostgreSQL is not installed: {error}",
             "install it with: pip install 'tqstudio[postgresql]'",
         ) from None
-    if not read_only:
+    if leads and not read_only:
         event.listen(engine, "connect", _lock)
         event.listen(engine, "begin", _begin)
     return engine
@@ -122,9 +129,24 @@ def _lock(raw: Any, _record: object) -> None:
         raise TqError(
             ErrorCode.ALREADY_RUNNING,
             f"another supervisor uses this database of PostgreSQL, from {held_by}",
-            "stop that one first, or give this one a database of its own",
+            "stop that one first, stand by for it (--standby), or give this one a database of its own",
         ) from None
     raw.commit()
+
+
+def end_writer(connection: Connection, expired_at: int) -> None:
+    """Ends the connection of a supervisor that leads no longer, but may still hold the lock of the writer.
+
+    Args:
+        expired_at: when its lease ran out, by the database's clock. A later connection is another's: of one
+            that leads now, and has stored no lease yet.
+    """
+    connection.exec_driver_sql(_END_WRITER, (expired_at,))
+
+
+def has_writer(connection: Connection) -> bool:
+    """Whether a connection has the lock of the writer."""
+    return connection.exec_driver_sql(_IS_HELD).first() is not None
 
 
 def _begin(connection: Connection) -> None:

@@ -11,17 +11,23 @@ from tqstudio.engine.store.db.tables import idempotency, supervisor
 from tqstudio.engine.store.dialects.expressions import upsert
 
 
-def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) -> tuple[int, str]:
+def begin(
+    db: Connection, *, pid: int, version: str, home: str = "", name: str = "", now: int, lease_us: int
+) -> tuple[int, str]:
     """Adds the row of a supervisor; returns its id, and the store's uuid, created at the first start.
 
-    The home lock proves that every earlier supervisor has ended, so their leases run out at once.
+    The lock of the home or of PostgreSQL proves that no earlier supervisor writes any more, so their leases
+    run out at once.
+
+    Args:
+        home, name: id of its home, and name among several supervisors.
+        now: of the database's clock, as all times of leases.
     """
     db.execute(update(supervisor).values(expires_at=0))
     store = db.execute(select(supervisor.c.store_uuid).limit(1)).scalar() or str(uuid.uuid4())
+    row = {"store_uuid": store, "pid": pid, "version": version, "home": home, "name": name}
     begun: int = db.execute(
-        insert(supervisor)
-        .values(store_uuid=store, pid=pid, version=version, started_at=now, expires_at=now + lease_us)
-        .returning(supervisor.c.id)
+        insert(supervisor).values(**row, started_at=now, expires_at=now + lease_us).returning(supervisor.c.id)
     ).scalar_one()
     return begun, store
 
@@ -29,6 +35,17 @@ def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) ->
 def renew(db: Connection, row: int, *, now: int, lease_us: int) -> None:
     """Renews the lease of a supervisor."""
     db.execute(update(supervisor).where(supervisor.c.id == row).values(expires_at=now + lease_us))
+
+
+def end(db: Connection, row: int) -> None:
+    """Ends the lease of a supervisor that shuts down, so that another one can lead at once."""
+    db.execute(update(supervisor).where(supervisor.c.id == row).values(expires_at=0))
+
+
+def announce(db: Connection, row: int, *, url: str, certificate: str | None) -> None:
+    """Stores where a supervisor is reached, for those that stand by."""
+    reached = {"url": url, "certificate": certificate}
+    db.execute(update(supervisor).where(supervisor.c.id == row).values(**reached))
 
 
 def stored_answer(db: Connection, key: str) -> str | None:

@@ -1,0 +1,160 @@
+"""Runs the supervisor's process: locks the home, opens the database, and leads the queue or stands by."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from tqstudio.config import SECRETS, Settings
+from tqstudio.engine.host import failpoints, home_guard, home_lock, logging_setup
+from tqstudio.engine.host.service_manager import ServiceManager
+from tqstudio.engine.media.ffmpeg import binary
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.standby.standby import Standby
+from tqstudio.engine.store.db import opening, schema
+from tqstudio.engine.store.db.connection import Address, address_of
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import standbys
+from tqstudio.engine.supervisor import Replaced, Supervisor
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+_CUT_OFF = (ErrorCode.ALREADY_RUNNING, ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE)
+"""After which a supervisor stands by: another one leads, or may."""
+_NOTHING = Remainder(0, 0, 0)
+"""What a supervisor leaves that has only stood by."""
+
+
+def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
+    """Run the supervisor of a home until it is asked to shut down; return a summary of the remaining jobs.
+
+    Args:
+        until_idle: shut down, too, when no command uses it and no job is open.
+
+    Raises:
+        TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED,
+            DATABASE_BUSY, OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was
+            lost while it ran.
+    """
+    failpoints.arm()
+    manager = ServiceManager()
+    for name in [name for name in os.environ if name.lower().removeprefix("tqstudio_") in SECRETS]:
+        # They were read, and no child process needs them.
+        del os.environ[name]
+    # Files created from here on, by workers too, are not writable for other users.
+    os.umask(os.umask(0o022) | 0o022)
+    try:
+        home.create()
+    except OSError as error:
+        raise TqError(
+            ErrorCode.PERMISSION, f"the home {home.root} cannot be created: {error.strerror or error}"
+        ) from None
+    home_guard.require_private(home)
+    held = home_lock.HomeLock(home)
+    held.acquire()
+    log = logging_setup.configure(home, settings.log_level)
+    try:
+        found = binary.locate(settings.ffmpeg or None)
+        logging_setup.know(os.path.dirname(found.path))
+        address = address_of(home, settings)
+        if isinstance(address, Path):
+            if settings.standby:
+                raise TqError(
+                    ErrorCode.BAD_CONFIG,
+                    "standby needs a queue on PostgreSQL, which several supervisors can reach",
+                    "set database, or leave standby out",
+                )
+            if repaired := opening.require_sound(home):
+                structlog.get_logger().warning(
+                    "the indexes of the database were rebuilt", found=repaired.text
+                )
+            _migrate_apart(home)
+        return _lead_or_stand_by(home, settings, address, found, held, manager, until_idle=until_idle)
+    finally:
+        # Before the lock is released and another supervisor may write to the same file.
+        log.stop()
+        held.release()
+
+
+def _lead_or_stand_by(
+    home: Home,
+    settings: Settings,
+    address: Address,
+    found: FFmpeg,
+    held: home_lock.HomeLock,
+    manager: ServiceManager,
+    *,
+    until_idle: bool,
+) -> Remainder:
+    has_led = False
+    while True:
+        if settings.standby and not isinstance(address, Path):
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                standby = Standby(home, settings, address, held, manager, is_patient=has_led)
+                if not runner.run(standby.wait()):
+                    return _NOTHING
+        has_led = True
+        with contextlib.suppress(Replaced):
+            return _lead(home, settings, Database(address), found, held, manager, until_idle=until_idle)
+
+
+def _lead(
+    home: Home,
+    settings: Settings,
+    db: Database,
+    found: FFmpeg,
+    held: home_lock.HomeLock,
+    manager: ServiceManager,
+    *,
+    until_idle: bool,
+) -> Remainder:
+    """Run the queue until the supervisor is asked to shut down.
+
+    Raises:
+        Replaced: another supervisor leads the queue, and this one stands by.
+        TqError: as `run`.
+    """
+    stands_by_after = _CUT_OFF if settings.standby else ()
+    try:
+        db.open()
+    except TqError as error:
+        if error.code in stands_by_after:
+            raise Replaced from None
+        raise
+    # Imported modules stay for good; scanning them for garbage would delay requests.
+    gc.freeze()
+    try:
+        if settings.standby and not db.read_now(standbys.may_lead, home.id()):
+            # The connection of the one that leads broke, and it may get the lock back.
+            raise Replaced
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            supervisor = Supervisor(home, settings, db, found, held, manager, until_idle=until_idle)
+            try:
+                return runner.run(supervisor.main())
+            finally:
+                # As with the home, the next supervisor must find them unlocked.
+                supervisor.studio.workspace.unlock()
+    except TqError as error:
+        if error.code in stands_by_after:
+            raise Replaced from None
+        raise
+    finally:
+        db.close()
+
+
+def _migrate_apart(home: Home) -> None:
+    """Upgrade an old schema in a separate process: alembic would keep 20 MB of memory."""
+    if not schema.is_old(home.database):
+        return
+    # An error there happens again, and is reported, when the database is opened.
+    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
+    subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)

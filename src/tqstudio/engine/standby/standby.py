@@ -1,0 +1,258 @@
+"""Stands by until no other supervisor leads the queue.
+
+The lock of PostgreSQL's writer decides who leads; the lease of the one that leads, when another may try. One
+that was cut off from the database keeps neither, but its files may still be reached: so it is not replaced
+before its lease has run out, and asks for its lock before it changes what is published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
+
+from tqstudio import __version__
+from tqstudio.config import Settings
+from tqstudio.engine.access.api_tokens import Minted, minted
+from tqstudio.engine.door.server import SocketServer
+from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.host.home_guard import HomeGuard
+from tqstudio.engine.host.home_lock import HomeLock
+from tqstudio.engine.host.service_manager import ServiceManager
+from tqstudio.engine.standby.answers import Answers
+from tqstudio.engine.standby.lent_workers import LentWorkers
+from tqstudio.engine.store.db import errors, schema
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.dialects import postgresql
+from tqstudio.engine.store.library import folders
+from tqstudio.engine.store.machine import standbys
+from tqstudio.engine.store.machine.standbys import SEEN_S, Leader
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.protocol import remote
+from tqstudio.protocol.roles import Role
+
+LOOK_S = 1.0
+"""Interval of looks at the lease of the supervisor that leads."""
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look at the database found."""
+
+    leader: Leader | None
+    """None if this supervisor may try to lead."""
+    folders: Sequence[bytes] = ()
+    """The drop folders, which may be shared with the one that leads."""
+
+
+class Standby:
+    """A supervisor that stands by; `wait` is its life.
+
+    Args:
+        held: the lock of the home.
+        is_patient: whether it waits for a database that does not answer at first, as after it has led.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        address: URL,
+        held: HomeLock,
+        manager: ServiceManager,
+        *,
+        is_patient: bool,
+    ) -> None:
+        self._home, self._settings, self._manager = home, settings, manager
+        self._watch = LeaseWatch(address, home, settings.host_name)
+        self._guard = HomeGuard(home, held, BoundedIO(), has_database=False)
+        self._workers = LentWorkers(home, settings)
+        self._leader: Leader | None = None
+        self._stopping = asyncio.Event()
+        self._is_patient = is_patient
+        self._trouble = ""
+
+    async def wait(self) -> bool:
+        """Waits until this supervisor may try to lead; False if it is asked to shut down before.
+
+        Raises:
+            TqError: NEWER_DATABASE, PERMISSION, BAD_CONFIG: it could not lead; DATABASE_UNREACHABLE at first;
+                NOT_FOUND: its home is gone.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        if await self._look() is None:
+            return not self._stopping.is_set()
+        server = SocketServer(Answers(lambda: self._leader, self._stopping.set))
+        serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
+        guarding = asyncio.create_task(self._guard.watch(server.listen_on))
+        reporting = asyncio.create_task(self._manager.watch(self._status_line))
+        try:
+            return await self._wait(guarding)
+        finally:
+            # The one that leads may be gone: its workers get no other answer than this.
+            await self._workers.stop()
+            self._home.leader.unlink(missing_ok=True)
+            guarding.cancel()
+            reporting.cancel()
+            await asyncio.to_thread(self._watch.close)
+            server.end()
+            await serving
+            self._guard.close_socket()
+
+    async def _wait(self, guarding: asyncio.Task[str]) -> bool:
+        while not self._stopping.is_set():
+            if guarding.done():
+                raise TqError(
+                    ErrorCode.NOT_FOUND,
+                    f"the supervisor lost its home and shut down: {guarding.result()}",
+                    "start a new one with: tqstudio up",
+                )
+            if await self._look() is None:
+                _log.info("no other supervisor leads any more")
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._stopping.wait()
+        return False
+
+    async def _look(self) -> Leader | None:
+        """Returns the supervisor that leads, as far as known; None if this one may try to."""
+        try:
+            seen = await asyncio.to_thread(self._watch.look)
+        except TqError as error:
+            if error.code is not ErrorCode.DATABASE_UNREACHABLE or not self._is_patient:
+                raise
+            if not self._trouble:
+                _log.warning("the database does not answer", error=error.message)
+            self._trouble = error.message
+            self._leader = self._leader or _UNKNOWN
+            return self._leader
+        self._trouble, self._is_patient = "", True
+        before, self._leader = self._leader, seen.leader
+        if seen.leader is not None and (before is None or _reached(before) != _reached(seen.leader)):
+            await self._follow(seen.leader, seen.folders)
+        return seen.leader
+
+    async def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
+        """Sends commands and workers to the supervisor that leads now."""
+        _log.info("standing by", leader=leader.name, url=leader.url)
+        await self._workers.stop()
+        self._home.leader.unlink(missing_ok=True)
+        if leader.url is None:
+            return
+        tokens = self._watch.tokens
+        remote.follow(self._home, leader.url, tokens[Role.ADMIN].text, leader.certificate)
+        folders = [Path(os.fsdecode(each)) for each in shared]
+        self._workers.start(tokens[Role.JOIN].text, folders)
+
+    def _status_line(self) -> str:
+        return f"standing by for {self._leader.name if self._leader else 'another supervisor'}"
+
+
+_UNKNOWN = Leader(0, "", "another supervisor", None, None, None, 0)
+"""The one that leads, before the database has answered."""
+
+
+def _reached(leader: Leader) -> tuple[int, str | None]:
+    return leader.id, leader.url
+
+
+class LeaseWatch:
+    """Looks at the lease of the supervisor that leads, on a connection of its own, which has no lock.
+
+    Args:
+        name: of this supervisor.
+    """
+
+    def __init__(self, address: URL, home: Home, name: str) -> None:
+        self._address, self._name = address, name
+        self._id = home.id()
+        self._db: Connection | None = None
+        self.tokens: dict[Role, Minted] = {role: minted() for role in standbys.token_names(name)}
+        """With which it calls the one that leads."""
+        self._seen_at: int | None = None
+        """When this supervisor was stored last, and with the first time its tokens."""
+
+    def look(self) -> _Seen:
+        """Looks who leads, and stores that this one stands by; ends the connection of one that leads no more.
+
+        Raises:
+            TqError: NEWER_DATABASE, DATABASE_UNREACHABLE, PERMISSION, BAD_CONFIG.
+        """
+        try:
+            if self._db is None:
+                if not self._has_schema():
+                    return _Seen(None)
+                self._db = Connection(postgresql.engine_of(self._address, leads=False))
+            return self._look(self._db)
+        except DBAPIError as error:
+            self._disconnect()
+            raise errors.as_tq_error(error, self._address) from error
+
+    def _has_schema(self) -> bool:
+        """Whether the database has this schema; an older one is migrated by the next that leads."""
+        version = schema.schema_version(self._address, read_only=True)
+        if version is not None and version > schema.SCHEMA_VERSION:
+            raise schema.newer(self._address, version)
+        return version == schema.SCHEMA_VERSION
+
+    def _look(self, db: Connection) -> _Seen:
+        db.begin()
+        try:
+            leader, now = standbys.leader(db), db.now_us()
+            if leader is None or standbys.may_follow(leader, self._id, now):
+                if leader is not None:
+                    postgresql.end_writer(db.core, leader.expires_at)
+                # Held, it is that of another one that begins to lead.
+                is_free = not postgresql.has_writer(db.core)
+                db.commit()
+                return _Seen(None if is_free else _UNKNOWN)
+            if self._seen_at is None:
+                for role, token in self.tokens.items():
+                    standbys.replace_token(
+                        db,
+                        self._name,
+                        role,
+                        prefix=token.prefix,
+                        salt=token.salt,
+                        secret_hash=token.hash,
+                        now=now,
+                    )
+            if self._seen_at is None or now - self._seen_at >= SEEN_S * MICROSECOND:
+                standbys.see(db, self._id, name=self._name, version=__version__, now=now)
+                self._seen_at = now
+            found = _Seen(leader, [row.path for row in folders.listing(db)])
+            db.commit()
+        except BaseException:
+            self._seen_at = None
+            db.rollback()
+            raise
+        return found
+
+    def close(self) -> None:
+        """Removes what was stored of this supervisor, if the database answers."""
+        if self._db is not None:
+            with contextlib.suppress(DBAPIError):
+                self._db.begin()
+                standbys.forget(self._db, self._id, name=self._name)
+                self._db.commit()
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(DBAPIError):
+                self._db.close()
+        self._db = None

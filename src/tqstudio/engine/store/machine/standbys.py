@@ -1,0 +1,95 @@
+"""Stores which supervisors stand by, and reads which one leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, or_, select
+
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.tables import standby, supervisor, token, worker
+from tqstudio.engine.store.dialects.expressions import upsert
+from tqstudio.protocol.roles import Role
+
+SEEN_S = 5
+"""How often a supervisor that stands by stores that it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The supervisor that began last; times are µs since 1970 of the database's clock."""
+
+    id: int
+    home: str
+    name: str
+    version: str | None
+    url: str | None
+    certificate: str | None
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyRow:
+    """A supervisor that stands by."""
+
+    name: str
+    version: str
+    seen_at: int
+
+
+_LEADERS = Rows(Leader, supervisor)
+_STANDBYS = Rows(StandbyRow, standby)
+
+
+def leader(db: Connection) -> Leader | None:
+    """Returns the supervisor that leads, or led last; None if there was none yet."""
+    newest = select(*_LEADERS.columns).order_by(supervisor.c.id.desc()).limit(1)
+    return _LEADERS.first(db.execute(newest))
+
+
+def may_follow(leader: Leader, home: str, now: int) -> bool:
+    """Whether the supervisor of a home may take over: the lease has run out, or was of its last run."""
+    return leader.home == home or leader.expires_at <= now
+
+
+def may_lead(db: Connection, home: str) -> bool:
+    """Whether no other supervisor leads, by its lease."""
+    last = leader(db)
+    return last is None or may_follow(last, home, db.now_us())
+
+
+def see(db: Connection, home: str, *, name: str, version: str, now: int) -> None:
+    """Stores that a supervisor stands by now."""
+    values = {"name": name, "version": version, "seen_at": now}
+    added = upsert(standby).values(home=home, **values)
+    db.execute(added.on_conflict_do_update(index_elements=["home"], set_=values))
+
+
+def forget(db: Connection, home: str, *, name: str) -> None:
+    """Removes a supervisor that stands by no longer, its tokens, and those of the workers it has lent."""
+    names = token_names(name)
+    lent = select(worker.c.id).where(worker.c.joined_by == names[Role.JOIN])
+    db.execute(delete(standby).where(standby.c.home == home))
+    db.execute(delete(token).where(or_(token.c.name.in_(names.values()), token.c.worker_id.in_(lent))))
+
+
+def listing(db: Connection) -> list[StandbyRow]:
+    """Returns the supervisors that stand by, or did so until they were cut off or killed."""
+    found = select(*_STANDBYS.columns).order_by(standby.c.name, standby.c.home)
+    return [_STANDBYS.value(row) for row in db.execute(found)]
+
+
+def token_names(name: str) -> dict[Role, str]:
+    """Returns the names of the tokens with which a supervisor that stands by calls the one that leads."""
+    return {Role.ADMIN: f"standby-{name}", Role.JOIN: f"standby-{name}-workers"}
+
+
+def replace_token(
+    db: Connection, name: str, role: Role, *, prefix: str, salt: bytes, secret_hash: bytes, now: int
+) -> None:
+    """Stores a token of a supervisor that stands by, in place of the one of its last run."""
+    named = token_names(name)[role]
+    db.execute(delete(token).where(token.c.name == named))
+    values = {"name": named, "role": role, "prefix": prefix, "salt": salt, "hash": secret_hash}
+    db.execute(insert(token).values(**values, created_at=now))
