@@ -87,6 +87,7 @@ def no_work_left(studio: Studio) -> bool:
     return not any(path.is_file() for path in studio.out.glob(".tqstudio/*/segments/**/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor that leads is killed, while another one stands by",
     "Once its lease has run out, the other leads; jobs continue from their finished segments",
@@ -132,7 +133,7 @@ def test_one_that_stands_by_lends_its_workers_and_sends_commands_to_the_one_that
     assert first.stop() == 0
     until(lambda: leads(second), "the second one leads")
     assert not second.home.leader.exists()
-    until(lambda: statuses(second) == [("cpu-0", "idle")], "its own worker alone is listed")
+    until(lambda: statuses(second) == [("cpu-0", "disabled")], "its own worker alone is listed")
     assert second("job", "list").out.count("clip.mp4") == 1
     assert second("down").code == 0
 
@@ -216,6 +217,34 @@ def test_one_of_three_takes_over_and_the_others_stand_by(fleet: MakeFleet) -> No
     until(lambda: [*map(leads, others)].count(True) == 1, "one of them leads")
     last = next(each for each in others if not leads(each))
     until(lambda: stands_by(last), "the other one stands by")
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "The supervisor that leads is killed, while a worker of one that stands by encodes",
+    "The worker continues for the next one that leads, in the same attempt",
+    area="supervisor",
+)
+def test_lent_workers_stay_when_another_one_leads(
+    fleet: MakeFleet, clip: MakeClip, copy: Callable[..., Path]
+) -> None:
+    first, second, third = fleet("first", "second", "third", grace_s=30)
+    first.up()
+    first.client.send(calls.worker_action("cpu-0", "disable"))
+    stand_by(third)
+    with third.paced(1):
+        job = first.add(copy(clip(seconds=24), "long.mp4"))
+        until(lambda: ("third", "busy") in statuses(first), "its worker has the job")
+        # That of the next one that leads has no job to take.
+        second.launch()
+        until(lambda: stands_by(second), "it stands by")
+        third.process.send_signal(signal.SIGSTOP)
+        first.kill()
+        until(lambda: leads(second), "the second one leads")
+        third.process.send_signal(signal.SIGCONT)
+    check_once(second, job, frames=600)
+    (attempt,) = second.job(job)["attempts_log"]
+    assert attempt["worker"] == "third"
 
 
 @pytest.mark.slow

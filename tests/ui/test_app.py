@@ -264,7 +264,7 @@ async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
 async def test_a_studio_on_another_machine_is_named_and_not_started(
     make_app: MakeApp, door: FakeSupervisor
 ) -> None:
-    app = make_app(remote="nas", backoff_s=(0.05,))
+    app = make_app(remote=lambda: "nas", backoff_s=(0.05,))
     async with app.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         assert " tqstudio at nas ● up" in app.screen.query_one("#header").render_line(0).text

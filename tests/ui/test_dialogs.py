@@ -39,7 +39,7 @@ def pane_of(app: Any, name: str = "#pane") -> str:
 
 
 async def test_a_studio_on_another_machine_gets_files_by_a_command(make_app: MakeApp) -> None:
-    async with make_app(remote="nas").run_test(size=(80, 24)) as pilot:
+    async with make_app(remote=lambda: "nas").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
         await until(pilot, lambda: "tqstudio --connect nas add FILE" in messages(app))

@@ -17,6 +17,7 @@ import os
 import ssl
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from pathlib import Path
@@ -29,7 +30,7 @@ CONNECT, TOKEN_FILE = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE"
 """Environment variables that the options `--connect` and `--token-file` set."""
 LEADER = "@leader"
 """The studio of the supervisor that leads, as `--connect` names it for workers."""
-_KEYS = {"url", "token_file", "ca", "insecure"}
+_KEYS = {"url", "token_file", "ca", "insecure", "name"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Remote:
     token: str
     context: ssl.SSLContext | None
     """None without TLS."""
+    follows: bool = False
+    """Whether it is the one for which the home's supervisor stands by: each new connection is to that one."""
 
     @property
     def url(self) -> str:
@@ -50,9 +53,14 @@ class Remote:
         return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     def connection(self) -> HTTPConnection:
-        if self.context is None:
-            return HTTPConnection(self.host, self.port)
-        return HTTPSConnection(self.host, self.port, context=self.context)
+        at = self
+        if self.follows:
+            # While it is not known which one leads, the last one is asked.
+            with suppress(TqError):
+                at = chosen() or self
+        if at.context is None:
+            return HTTPConnection(at.host, at.port)
+        return HTTPSConnection(at.host, at.port, context=at.context)
 
     def unreachable(self, why: str = "") -> TqError:
         return TqError(
@@ -132,15 +140,16 @@ def chosen() -> Remote | None:
             "use https://, or set insecure = true for it in connections.toml",
         )
     return Remote(
-        name=name,
+        name=str(entry.get("name", name)),
         host=host,
         port=port or (443 if url.scheme == "https" else 80),
         token=_token(token_file),
         context=_context(str(entry.get("ca", ""))) if url.scheme == "https" else None,
+        follows=name == LEADER,
     )
 
 
-def follow(home: Home, url: str, token: str, certificate: str | None) -> None:
+def follow(home: Home, name: str, url: str, token: str, certificate: str | None) -> None:
     """Have the commands of a home use the studio of the one that leads, until `home.leader` is removed.
 
     Args:
@@ -148,7 +157,7 @@ def follow(home: Home, url: str, token: str, certificate: str | None) -> None:
     """
     token_file, ca = home.root / "leader.token", home.root / "leader.pem"
     _write(token_file, f"{token}\n")
-    entry = {"url": url, "token_file": str(token_file)}
+    entry = {"url": url, "name": name, "token_file": str(token_file)}
     lines = [f"[{json.dumps(LEADER)}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
     if certificate is None:
         lines.append("insecure = true")

@@ -28,7 +28,7 @@ def run(
     home: Home,
     notice: str = "",
     started: Popen[bytes] | None = None,
-    remote: str = "",
+    remote: Callable[[], str] = lambda: "",
     exit_message: str = EXIT_MESSAGE,
 ) -> int:
     """Run the UI until the user quits; returns the exit code.
@@ -37,7 +37,7 @@ def run(
         client_factory: creates the connection to the supervisor; called again after a lost connection.
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
-        remote: name of the studio on another machine; empty for that of the home.
+        remote: returns the name of the studio on another machine; empty for that of the home.
         exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:

@@ -83,7 +83,7 @@ class StudioApp(App[None]):
         notice: str = "",
         view: str = "queue",
         started: Popen[bytes] | None = None,
-        remote: str = "",
+        remote: Callable[[], str] = lambda: "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
         glyphs: Glyphs | None = None,
         theme: str | None = None,
@@ -91,21 +91,25 @@ class StudioApp(App[None]):
         start_timeout_s: float = START_TIMEOUT_S,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: `started` is a supervisor that was just started, `remote` the name of one on another machine;
-        `painted` is called after first painting."""
+        """Args: `started` is a supervisor that was just started, `remote` returns the name of one on another
+        machine; `painted` is called after first painting."""
         super().__init__()
         self.painter = Painter(self, home, theme)
         model = Model(now)
-        model.remote = remote
         model.notes = list(self.painter.problems)
         self._notice = notice
         self._started = started
         self.problem: TqError | None = None
         """Why the last attempt to start a supervisor failed."""
         self._painted = painted
+
+        def connect() -> ApiClient:
+            model.remote = remote()  # another one than before, when another supervisor leads
+            return client_factory()
+
         feed = Feed(
             model,
-            client_factory,
+            connect,
             changed=self.painter.soon,
             anchor=self._anchor,
             listening=self._listening,

@@ -26,11 +26,6 @@ def _since_boot_us() -> int:
     return time.clock_gettime_ns(clock) // 1000
 
 
-def awake_s() -> float:
-    """Returns the seconds since the machine was booted, also those that it slept."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class RunningClock:
     """Monotonic µs without the time in which the process or the machine was stopped.
 

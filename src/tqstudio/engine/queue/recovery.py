@@ -7,17 +7,18 @@ import contextlib
 import shutil
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import MICROSECOND, awake_s, now_us
+from tqstudio.engine.host.clock import MICROSECOND, now_us, since_boot
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import HeldLease, Token
-from tqstudio.engine.store.machine import supervisors, workers
+from tqstudio.engine.store.machine import standbys, supervisors, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home, run_logs
+from tqstudio.protocol.roles import Role
 
 
 class Recovery:
@@ -35,7 +36,7 @@ class Recovery:
         self._home, self._settings, self._db, self._board = home, settings, db, board
         self._endings, self._results = endings, results
         self.clock = board.leases.clock
-        self._renewed_at = awake_s()
+        self._renewed_at = since_boot()
         """When the last renewal of the supervisor's lease was requested."""
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
@@ -51,7 +52,7 @@ class Recovery:
 
     async def renew(self) -> None:
         """Renews the lease of this supervisor in the database."""
-        asked_at = awake_s()
+        asked_at = since_boot()
         lease_us = int(self._settings.lease_s * MICROSECOND)
         supervisor = self._board.leases.supervisor
         await self._db.write(lambda db: supervisors.renew(db, supervisor, now=db.now_us(), lease_us=lease_us))
@@ -60,18 +61,20 @@ class Recovery:
     @property
     def lease_left_s(self) -> float:
         """How long no other supervisor may lead, if the lease is not renewed; counts while asleep."""
-        return self._renewed_at + self._settings.lease_s - awake_s()
+        return self._renewed_at + self._settings.lease_s - since_boot()
 
     async def _take_over(self) -> None:
         """Takes over the jobs of supervisors whose lease has run out.
 
-        Their local workers died with them: the jobs are requeued at once, without a crash. Remote workers may
-        still run: they have `grace_s` for their next heartbeat.
+        Their local workers died with them, and those that this supervisor lent were ended: the jobs are
+        requeued at once, without a crash. Remote workers may still run: they have `grace_s` for their next
+        heartbeat.
         """
+        lent_by = standbys.token_names(self._settings.host_name)[Role.JOIN]
         supervisor = self._board.leases.supervisor
         leases = await self._db.write(lambda db: claims.take_over(db, supervisor, now=db.now_us()))
         rows = await self._db.read(workers.listing) if leases else []
-        remote = {row.id for row in rows if row.type == "remote"}
+        remote = {row.id for row in rows if row.type == "remote" and row.joined_by != lent_by}
         local = [lease for lease in leases if lease.worker_id not in remote]
         for lease in leases:
             if lease.worker_id in remote:

@@ -34,12 +34,14 @@ class LentWorkers:
         self._child: Child | None = None
 
     def start(self, token: str, shared: Sequence[Path]) -> None:
-        """Starts them.
+        """Starts them, unless they run: they follow the one that leads.
 
         Args:
             token: with which they join.
             shared: folders of sources, which are read where they are mounted here with the same content.
         """
+        if self._keeping is not None:
+            return
         path = self._home.root / "join.token"
         with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(f"{token}\n")
@@ -66,14 +68,14 @@ class LentWorkers:
             _log.warning("lent workers ended", how=child.how, restarts_in_s=round(wait_s, 1))
             await asyncio.sleep(wait_s)
 
-    async def stop(self) -> None:
-        """Ends them; what they have finished is sent before, if there is time."""
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Ends them; what they have finished is sent before, if there is time, unless `at_once`."""
         if self._keeping is None:
             return
         self._keeping.cancel()
         self._keeping = None
         if (child := self._child) is not None:
-            child.signal(signal.SIGTERM)
+            child.signal(signal.SIGKILL if at_once else signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_S):
                     await child.exited.wait()

@@ -102,8 +102,8 @@ class Standby:
         try:
             return await self._wait(guarding)
         finally:
-            # The one that leads may be gone: its workers get no other answer than this.
-            await self._workers.stop()
+            # Unless this one shuts down, the one that leads is gone, and nothing can be sent there.
+            await self._workers.stop(at_once=not self._stopping.is_set())
             self._home.leader.unlink(missing_ok=True)
             guarding.cancel()
             reporting.cancel()
@@ -143,18 +143,18 @@ class Standby:
         self._trouble, self._is_patient = "", True
         before, self._leader = self._leader, seen.leader
         if seen.leader is not None and (before is None or _reached(before) != _reached(seen.leader)):
-            await self._follow(seen.leader, seen.folders)
+            self._follow(seen.leader, seen.folders)
         return seen.leader
 
-    async def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
+    def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
         """Sends commands and workers to the supervisor that leads now."""
         _log.info("standing by", leader=leader.name, url=leader.url)
-        await self._workers.stop()
-        self._home.leader.unlink(missing_ok=True)
         if leader.url is None:
+            # It begins to lead, or does not listen. Lent workers wait for it.
+            self._home.leader.unlink(missing_ok=True)
             return
         tokens = self._watch.tokens
-        remote.follow(self._home, leader.url, tokens[Role.ADMIN].text, leader.certificate)
+        remote.follow(self._home, leader.name, leader.url, tokens[Role.ADMIN].text, leader.certificate)
         folders = [Path(os.fsdecode(each)) for each in shared]
         self._workers.start(tokens[Role.JOIN].text, folders)
 

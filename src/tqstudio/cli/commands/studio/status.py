@@ -49,8 +49,9 @@ def status(
 def _print(view: StatusView) -> None:
     of = view["supervisor"]
     state = "draining, up" if of["draining"] else "up"
+    on = f" on {of['name']}" if of["standbys"] else ""
     printing.out(
-        f"supervisor  {state} {printing.age(of['started_at'])}, pid {of['pid']}, version {of['version']}"
+        f"supervisor  {state} {printing.age(of['started_at'])}{on}, pid {of['pid']}, version {of['version']}"
     )
     if not view["ready"]["ready"]:
         why = "; ".join(each["reason"] for each in view["ready"]["reasons"])

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.protocol.client import AsyncClient
-    from tqstudio.protocol.remote import Remote
 
 
 _ANSWER_S = 3.0
@@ -40,8 +39,8 @@ def open_screen() -> int:
     from tqstudio.protocol import launch, remote
 
     home = current_home()
-    if (at := remote.chosen()) is not None:
-        return show(home, at=at)
+    if remote.chosen() is not None:
+        return show(home)
     started = None
     try:
         # It keeps running after the UI, even if it was started for a single run.
@@ -57,14 +56,12 @@ def show(
     home: Home,
     notice: str = "",
     *,
-    at: Remote | None = None,
     started: Popen[bytes] | None = None,
     stops: bool = False,
 ) -> int:
     """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
-        at: a studio on another machine; None for that of the home.
         started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
     """
@@ -74,14 +71,17 @@ def show(
     def client() -> AsyncClient:
         from tqstudio.protocol.client import AsyncClient
 
-        # After one that leads is gone, the supervisor of this home may lead.
         return AsyncClient(remote.chosen() or home.socket)
+
+    def name() -> str:
+        at = remote.chosen()
+        return at.name if at else ""
 
     return ui.run(
         client,
         home=home,
         notice=notice,
         started=started,
-        remote=at.name if at else "",
-        exit_message="" if stops or at else ui.EXIT_MESSAGE,
+        remote=name,
+        exit_message="" if stops or remote.is_chosen() else ui.EXIT_MESSAGE,
     )
