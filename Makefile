@@ -68,9 +68,13 @@ simulate: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(FAULTS),--faults $(FAULTS))
 
-# Kill a sandboxed studio at random, KILLS times.
+# Kill a sandboxed studio at random, KILLS times; with FLEET=1 hurt one of three supervisors of a database.
 chaos: $(STAMP)
+ifdef FLEET
+	FLEET_FAULTS=$(or $(KILLS),60) FLEET_SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_standby.py -m slow -k storm --timeout=7200
+else
 	$(BIN)/tqstudio drill --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+endif
 
 # Cut the power of a studio, CUTS times, on a file system of its own that forgets what was not made durable.
 # Needs root, for that it mounts one; ends with 2 where it may not.

@@ -86,11 +86,14 @@ def tqstudio() -> list[str]:
 
 
 @contextlib.contextmanager
-def studio(root: Path, flags: Sequence[str] = (), *, keep: bool = False) -> Iterator[Studio]:
+def studio(
+    root: Path, flags: Sequence[str] = (), *, keep: bool = False, stands_by: bool = False
+) -> Iterator[Studio]:
     """Start a supervisor in the home `root` and wait until it answers; the home is removed at the end.
 
     Args:
         keep: the home stays.
+        stands_by: another one leads its queue, which it has to know.
     """
     home = Home(root)
     root.mkdir(parents=True, exist_ok=True)
@@ -109,7 +112,7 @@ def studio(root: Path, flags: Sequence[str] = (), *, keep: bool = False) -> Iter
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
-                running.status()
+                home.leader.stat() if stands_by else running.status()
                 break
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
