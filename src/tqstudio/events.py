@@ -62,6 +62,8 @@ class EventKind(StrEnum):
     GATE_SHUT = "gate_shut"
     GATE_OPENED = "gate_opened"
 
+    LEADER_CHANGED = "leader_changed"
+
     WORKER_REGISTERED = "worker_registered"
     WORKER_ENDED = "worker_ended"
     WORKER_ENABLED = "worker_enabled"

@@ -134,6 +134,7 @@ def test_one_that_stands_by_lends_its_workers_and_sends_commands_to_the_one_that
     until(lambda: leads(second), "the second one leads")
     assert not second.home.leader.exists()
     until(lambda: statuses(second) == [("cpu-0", "disabled")], "its own worker alone is listed")
+    assert "first was stopped" in second("events").out
     assert second("job", "list").out.count("clip.mp4") == 1
     assert second("down").code == 0
 

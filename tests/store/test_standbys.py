@@ -56,6 +56,23 @@ def test_what_one_stores_concerns_no_other(queue: Queue) -> None:
     assert [tuple(row) for row in rows][-2:] == [(first, None, NOW + 9), (second, "http://b:1", 0)]
 
 
+def test_the_log_says_when_another_one_leads(queue: Queue) -> None:
+    begin(queue, "a")
+    begin(queue, "a")
+    assert changes(queue) == [], "it began again, and the first one had no home"
+    last = begin(queue, "b")
+    supervisors.end(queue.db, last)
+    begin(queue, "a")
+    assert changes(queue) == [("of b", "the lease of of a ran out"), ("of a", "of b was stopped")]
+
+
+def changes(queue: Queue) -> list[tuple[str, str]]:
+    rows = queue.db.execute(
+        "SELECT worker, detail FROM event WHERE \"trigger\" = 'leader_changed' ORDER BY seq"
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
     for home, name in (("2", "b"), ("1", "b"), ("3", "a")):
         standbys.see(queue.db, home, name=name, version="1", now=NOW)

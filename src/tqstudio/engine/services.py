@@ -78,13 +78,13 @@ class Services:
         """URL of the TCP listener."""
         lease_us = int(settings.lease_s * MICROSECOND)
         row, self.uuid = db.write_now(
-            lambda db: supervisors.begin(
-                db,
+            lambda connection: supervisors.begin(
+                connection,
                 pid=os.getpid(),
                 version=__version__,
-                home=home.id(),
+                home="" if db.is_file else home.id(),
                 name=settings.host_name,
-                now=db.now_us(),
+                now=connection.now_us(),
                 lease_us=lease_us,
             )
         )

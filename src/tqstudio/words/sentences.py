@@ -63,6 +63,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.UNDELETED: ("pending", "restored to the list"),
     EventKind.GATE_SHUT: ("paused", "queue blocked"),
     EventKind.GATE_OPENED: ("pending", "queue running again"),
+    EventKind.LEADER_CHANGED: ("warning", "{worker} leads the queue now"),
     EventKind.WORKER_REGISTERED: ("running", "{worker} is ready"),
     EventKind.WORKER_ENDED: ("skipped", "{worker} exited"),
     EventKind.WORKER_ENABLED: ("running", "{worker} enabled"),

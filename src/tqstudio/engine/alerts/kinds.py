@@ -33,6 +33,7 @@ class AlertKind(StrEnum):
     DISK = "disk"
     WORKER_DOWN = "worker_down"
     WORKER_UP = "worker_up"
+    LEADER = "leader"
     DELIVERY = "delivery"
     DONE = "done"
 
@@ -95,6 +96,11 @@ KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
             "worker {worker} is up",
             (EventKind.WORKER_REGISTERED, EventKind.WORKER_ONLINE),
             default=False,
+        ),
+        AlertKind.LEADER: Kind(
+            "another supervisor leads the queue: the last one was stopped, has died, or was cut off",
+            "{worker} leads the queue now: {reason}",
+            (EventKind.LEADER_CHANGED,),
         ),
         AlertKind.DELIVERY: Kind(
             "a ladder could not be copied to its bucket, or removed there, three times in a row",

@@ -6,9 +6,17 @@ import uuid
 
 from sqlalchemy import delete, insert, select, update
 
+from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import idempotency, supervisor
 from tqstudio.engine.store.dialects.expressions import upsert
+from tqstudio.events import EventKind
+
+_LAST = (
+    select(supervisor.c.home, supervisor.c.name, supervisor.c.expires_at)
+    .order_by(supervisor.c.id.desc())
+    .limit(1)
+)
 
 
 def begin(
@@ -20,15 +28,19 @@ def begin(
     run out at once.
 
     Args:
-        home, name: id of its home, and name among several supervisors.
+        home, name: id of its home, and name among several supervisors; empty if there can be one alone.
         now: of the database's clock, as all times of leases.
     """
+    last = db.execute(_LAST).first()
     db.execute(update(supervisor).values(expires_at=0))
     store = db.execute(select(supervisor.c.store_uuid).limit(1)).scalar() or str(uuid.uuid4())
     row = {"store_uuid": store, "pid": pid, "version": version, "home": home, "name": name}
     begun: int = db.execute(
         insert(supervisor).values(**row, started_at=now, expires_at=now + lease_us).returning(supervisor.c.id)
     ).scalar_one()
+    if last is not None and last.home not in ("", home):
+        why = f"the lease of {last.name} ran out" if last.expires_at else f"{last.name} was stopped"
+        events.append(db, EventKind.LEADER_CHANGED, now=now, actor="supervisor", worker=name, detail=why)
     return begun, store
 
 
