@@ -12,6 +12,10 @@ import pytest
 from object_storage import BUCKET, Asked, ObjectStorage, object_storage, pass_on
 from tqstudio.engine.delivery import bucket
 from tqstudio.engine.delivery.bucket import Bucket
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.library.uploads import UploadRow
+from tqstudio.engine.uploads.fetches import Fetches
+from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -85,3 +89,33 @@ def test_an_error_says_why_and_what_to_do(home: Home) -> None:
     error = _refusal(home)
     assert error.code is ErrorCode.BAD_CONFIG
     assert "does not begin with https://" in error.message
+
+
+def test_a_value_of_the_wrong_key_is_not_shown(home: Home) -> None:
+    home.root.mkdir()
+    home.bucket_settings.touch(0o600)
+    home.bucket_settings.write_text(f'["s3://{BUCKET}"]\nregion = "x"\nskip_signature = "open-sesame-4711"\n')
+    error = _refusal(home)
+    assert error.code is ErrorCode.BAD_CONFIG
+    assert "open-sesame-4711" not in str(error)
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_fault_in_fetching_one_source_is_its_own(home: Home) -> None:
+    class Faulty(Uploads):
+        def __init__(self) -> None:
+            pass
+
+        async def append(self, *_: object) -> UploadRow:  # type: ignore[override]
+            raise ZeroDivisionError
+
+    place = Bucket(home, f"s3://{BUCKET}")
+    asyncio.run(place.put("film.mp4", b"film", is_final=True))
+    size, version = asyncio.run(place.examine("film.mp4"))
+    fetches = Fetches(home, Database(home.database), Faulty(), 60)
+    row = UploadRow("one", size, 0, "", "user", 1, None, None, f"s3://{BUCKET}/film.mp4", version)
+    asyncio.run(fetches._fetch(row))
+    problem = fetches.problem("one")
+    assert problem is not None
+    assert problem.code is ErrorCode.INTERNAL
+    assert "ZeroDivisionError" in problem.message

@@ -182,6 +182,9 @@ class Bucket:
             return from_url(url, config=config, client_options=client, retry_config=_RETRIES)
         except (BaseError, TypeError, ValueError) as error:
             why = _first_line(error)
+            for value in config.values():
+                # It may be a secret by a wrong key.
+                why = why.replace(str(value), "***")
             raise self._unusable(f"the settings of {self.url} are invalid: {why}") from None
 
     def _config(self) -> Any:

@@ -112,10 +112,17 @@ class Fetches:
             if error.code in _FINAL:
                 await self._uploads.reject(row, error)
                 return
-            tries = self._failed[row.id][0] + 1 if row.id in self._failed else 1
-            at = asyncio.get_running_loop().time() + self._retries.wait_s(tries)
-            self._failed[row.id] = tries, at, error
+            self._retry_later(row, error)
             self._log.warning("fetch failed", url=row.url, code=error.code, error=error.message)
+        except Exception as error:
+            # A fault with this one must not hold up the others.
+            self._retry_later(row, TqError(ErrorCode.INTERNAL, f"it could not be fetched: {error!r}"))
+            self._log.exception("fetch failed", url=row.url)
+
+    def _retry_later(self, row: UploadRow, why: TqError) -> None:
+        tries = self._failed[row.id][0] + 1 if row.id in self._failed else 1
+        at = asyncio.get_running_loop().time() + self._retries.wait_s(tries)
+        self._failed[row.id] = tries, at, why
 
 
 async def _pieces(part: bytes) -> AsyncIterator[bytes]:
