@@ -104,22 +104,13 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
-        children.become_subreaper()
-        await self._lock_outputs()
-        await self.studio.recovery.begin()
-        await asyncio.gather(
-            # The first job finds out whether a disk is still full.
-            self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
-            # The first status must show every worker, although their processes start later.
-            self.studio.pool.prepare(self._cpu_slots()),
-        )
-        logging_setup.know(*await self._db.read(videos.output_roots))
-        await self.studio.publisher.undo_leftovers()
-        await self.studio.forecasts.load()
-        await self.studio.tokens.load()
-        # Before the pool starts any worker of this supervisor.
-        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
-            self._log.warning("ended processes of an earlier supervisor", pids=ended)
+        try:
+            await self._prepare()
+        except BaseException:
+            if network is not None:
+                # The next try of this process listens there too.
+                network[0].close()
+            raise
         listener = self._home_guard.open_socket()
         app = make_app(self.studio)
         server = SocketServer(SocketCallers(app, self.studio.tokens))
@@ -171,6 +162,25 @@ class Supervisor:
             )
         return left
 
+    async def _prepare(self) -> None:
+        """Take over what earlier supervisors have left, before anything is served."""
+        children.become_subreaper()
+        await self._lock_outputs()
+        await self.studio.recovery.begin()
+        await asyncio.gather(
+            # The first job finds out whether a disk is still full.
+            self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
+            # The first status must show every worker, although their processes start later.
+            self.studio.pool.prepare(self._cpu_slots()),
+        )
+        logging_setup.know(*await self._db.read(videos.output_roots))
+        await self.studio.publisher.undo_leftovers()
+        await self.studio.forecasts.load()
+        await self.studio.tokens.load()
+        # Before the pool starts any worker of this supervisor.
+        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
+            self._log.warning("ended processes of an earlier supervisor", pids=ended)
+
     async def _lock_outputs(self) -> None:
         """Lock all outputs, so that no other supervisor of the same store writes there.
 
@@ -179,7 +189,7 @@ class Supervisor:
         Raises:
             TqError: OUTPUT_IN_USE.
         """
-        waits = False
+        problem: TqError | None = None
         while True:
             try:
                 await self._lock_all_outputs()
@@ -187,17 +197,16 @@ class Supervisor:
             except TqError as error:
                 if not self._settings.standby:
                     raise
-                if not waits:
+                if problem is None:
                     self._log.warning("waiting for the supervisor that has led before", why=error.message)
-                waits = True
+                problem = error
             await self.studio.recovery.renew()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self.studio.shutdown.requested()
-                    return
+                    raise Replaced if self._is_replaced else problem
 
     async def _lock_all_outputs(self) -> None:
-
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
                 await self.studio.bounded_io.run(root, partial(self.studio.workspace.require_lock, root))

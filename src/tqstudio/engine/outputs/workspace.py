@@ -139,7 +139,7 @@ class Workspace:
         if not is_taken:
             raise TqError(
                 ErrorCode.OUTPUT_IN_USE,
-                "another supervisor with a copy of this database (a restored backup?) uses"
+                "another supervisor of this database, or of a copy (a restored backup?), uses"
                 f" {display(output_root)}",
             )
 
