@@ -193,6 +193,11 @@ class Settings(BaseSettings):
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
 
     @property
+    def supervisor_lease_s(self) -> float:
+        """Time after which another supervisor may lead: workers keep their jobs until it has begun to."""
+        return max(self.lease_s / 2, 2 * self.heartbeat_s)
+
+    @property
     def host_name(self) -> str:
         """The name of this supervisor among those of a database."""
         return self.name or socket.gethostname()

@@ -27,7 +27,7 @@ from .ladder import check_ladder
 from .studio import Studio
 
 RUNGS = ("180p", "120p", "90p")
-LEASES = {"lease_s": 4, "heartbeat_s": 0.5, "scan_s": 0.5, "grace_s": 4}
+LEASES = {"lease_s": 8, "heartbeat_s": 0.5, "scan_s": 0.5, "grace_s": 8}
 MakeFleet = Callable[..., list[Studio]]
 
 

@@ -85,7 +85,7 @@ class Services:
                 home="" if db.is_file else home.id(),
                 name=settings.host_name,
                 now=connection.now_us(),
-                lease_us=lease_us,
+                lease_us=int(settings.supervisor_lease_s * MICROSECOND),
             )
         )
         db.supervisor = row

@@ -237,7 +237,7 @@ class Supervisor:
         while left_s > 0:
             await asyncio.sleep(min(left_s, _LOOK_S))
             left_s = self.studio.recovery.lease_left_s
-        why = f"its lease could not be renewed for {self._settings.lease_s:g} s"
+        why = f"its lease could not be renewed for {self._settings.supervisor_lease_s:g} s"
         self._on_taken(TqError(ErrorCode.DATABASE_UNREACHABLE, why))
 
     def _give_up(self, why: str) -> None:

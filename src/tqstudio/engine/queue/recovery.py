@@ -53,7 +53,7 @@ class Recovery:
     async def renew(self) -> None:
         """Renews the lease of this supervisor in the database."""
         asked_at = since_boot()
-        lease_us = int(self._settings.lease_s * MICROSECOND)
+        lease_us = int(self._settings.supervisor_lease_s * MICROSECOND)
         supervisor = self._board.leases.supervisor
         await self._db.write(lambda db: supervisors.renew(db, supervisor, now=db.now_us(), lease_us=lease_us))
         self._renewed_at = asked_at
@@ -61,7 +61,7 @@ class Recovery:
     @property
     def lease_left_s(self) -> float:
         """How long no other supervisor may lead, if the lease is not renewed; counts while asleep."""
-        return self._renewed_at + self._settings.lease_s - since_boot()
+        return self._renewed_at + self._settings.supervisor_lease_s - since_boot()
 
     async def _take_over(self) -> None:
         """Takes over the jobs of supervisors whose lease has run out.
