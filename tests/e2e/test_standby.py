@@ -17,6 +17,7 @@ from sqlalchemy import URL
 import postgres
 from certificates import certificate
 from harness import until_ended
+from tqstudio.engine.store.dialects import postgresql
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
@@ -264,6 +265,39 @@ def test_without_a_listener_commands_say_where_to_run_them(fleet: MakeFleet) -> 
     second.launch()
     until(lambda: "REFUSED" in second("status").err, "it stands by")
     assert "first leads the queue, and cannot be reached from here" in second("status").err
+
+
+@pytest.mark.slow
+def test_a_name_is_given_once(fleet: MakeFleet) -> None:
+    first, *others = fleet("first", "first", "second", "second")
+    first.up()
+    for one, other in ((first, others[0]), (others[1], others[2])):
+        if one is not first:
+            stand_by(one)
+        other.launch()
+        assert other.ended() == 2
+        assert "another supervisor of this database has the name" in other.output.read_text()
+    assert stands_by(others[1])
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "A supervisor of a newer version stands by for one whose schema is older, and that one is stopped",
+    "The newer one leads, and migrates the database then",
+    area="supervisor",
+)
+def test_a_newer_version_stands_by_for_an_older_one(fleet: MakeFleet, database: URL) -> None:
+    (studio,) = fleet("second")
+    address = database.render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as older:
+        older.execute(postgresql._LOCK)
+        older.execute("CREATE TABLE alembic_version (version_num text)")
+        older.execute("INSERT INTO alembic_version VALUES ('0013')")
+        studio.launch()
+        until(lambda: "REFUSED" in studio("status").err, "it stands by")
+        # As the one that is stopped leaves it: here, empty.
+        older.execute("DROP TABLE alembic_version")
+    until(lambda: leads(studio), "it leads")
 
 
 def test_a_file_of_sqlite_has_one_supervisor(make_studio: Callable[..., Studio]) -> None:

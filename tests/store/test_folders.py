@@ -51,6 +51,7 @@ def test_a_path_is_watched_once(queue: Queue) -> None:
     made = folder(queue)
     assert folders.add(queue.db, RULES | {"path": b"/in"}, now=NOW) is None
     assert [row.id for row in folders.listing(queue.db)] == [made]
+    assert folders.paths(queue.db) == [b"/in"]
     other = folder(queue, b"/in/2")
     assert folders.remove(queue.db, made, now=NOW)
     assert (folders.exists(queue.db, made), folders.exists(queue.db, other)) == (False, True)

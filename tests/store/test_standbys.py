@@ -83,6 +83,12 @@ def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
     assert standbys.listing(queue.db) == rows[:2]
 
 
+def test_a_name_is_that_of_the_homes_seen_lately(queue: Queue) -> None:
+    for home, name, at in (("1", "a", NOW), ("2", "a", NOW - 1), ("3", "b", NOW), ("4", "a", NOW + 1)):
+        standbys.see(queue.db, home, name=name, version="1", now=at)
+    assert sorted(standbys.homes_of(queue.db, "a", after=NOW - 1)) == ["1", "4"]
+
+
 def test_tokens_are_replaced_and_end_with_their_supervisor(queue: Queue) -> None:
     def replace(name: str, prefix: str, role: Role = Role.ADMIN) -> None:
         secret: dict[str, Any] = {"prefix": prefix, "salt": b"salt", "secret_hash": b"hash"}

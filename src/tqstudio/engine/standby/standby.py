@@ -166,6 +166,15 @@ _UNKNOWN = Leader(0, "", "another supervisor", None, None, None, 0)
 """The one that leads, before the database has answered."""
 
 
+_FIRST_WITH_LEASES = "0014"
+"""The schema from which on another supervisor's lease can be read, whatever its version is."""
+
+
+def _uuid(home: str) -> str:
+    """The part of a home's id that is not its host."""
+    return home.partition("@")[0]
+
+
 def _reached(leader: Leader) -> tuple[int, str | None]:
     return leader.id, leader.url
 
@@ -181,6 +190,7 @@ class LeaseWatch:
         self._address, self._name = address, name
         self._id = home.id()
         self._db: Connection | None = None
+        self._has_leases = False
         self.tokens: dict[Role, Minted] = {role: minted() for role in standbys.token_names(name)}
         """With which it calls the one that leads."""
         self._seen_at: int | None = None
@@ -194,20 +204,26 @@ class LeaseWatch:
         """
         try:
             if self._db is None:
-                if not self._has_schema():
-                    return _Seen(None)
+                self._has_leases = self._stores_leases()
                 self._db = Connection(postgresql.engine_of(self._address, leads=False))
-            return self._look(self._db)
+            return self._look(self._db) if self._has_leases else self._look_at_lock(self._db)
         except DBAPIError as error:
             self._disconnect()
             raise errors.as_tq_error(error, self._address) from error
 
-    def _has_schema(self) -> bool:
-        """Whether the database has this schema; an older one is migrated by the next that leads."""
+    def _stores_leases(self) -> bool:
+        """Whether the database has leases; an older schema is migrated by the next supervisor that leads."""
         version = schema.schema_version(self._address, read_only=True)
         if version is not None and version > schema.SCHEMA_VERSION:
             raise schema.newer(self._address, version)
-        return version == schema.SCHEMA_VERSION
+        return version is not None and version >= _FIRST_WITH_LEASES
+
+    def _look_at_lock(self, db: Connection) -> _Seen:
+        db.begin()
+        try:
+            return _Seen(_UNKNOWN if postgresql.has_writer(db.core) else None)
+        finally:
+            db.rollback()
 
     def _look(self, db: Connection) -> _Seen:
         db.begin()
@@ -221,6 +237,7 @@ class LeaseWatch:
                 db.commit()
                 return _Seen(None if is_free else _UNKNOWN)
             if self._seen_at is None:
+                self._require_name(db, leader, now)
                 for role, token in self.tokens.items():
                     standbys.replace_token(
                         db,
@@ -234,13 +251,30 @@ class LeaseWatch:
             if self._seen_at is None or now - self._seen_at >= SEEN_S * MICROSECOND:
                 standbys.see(db, self._id, name=self._name, version=__version__, now=now)
                 self._seen_at = now
-            found = _Seen(leader, [row.path for row in folders.listing(db)])
+            found = _Seen(leader, folders.paths(db))
             db.commit()
         except BaseException:
             self._seen_at = None
             db.rollback()
             raise
         return found
+
+    def _require_name(self, db: Connection, leader: Leader, now: int) -> None:
+        """Checks that no other supervisor has this name, because its tokens and workers would be replaced.
+
+        Raises:
+            TqError: BAD_CONFIG.
+        """
+        homes = standbys.homes_of(db, self._name, after=now - 3 * SEEN_S * MICROSECOND)
+        if leader.name == self._name:
+            homes.append(leader.home)
+        # The same home under another host name is that of a container that was created again.
+        if any(_uuid(home) != _uuid(self._id) for home in homes):
+            raise TqError(
+                ErrorCode.BAD_CONFIG,
+                f"another supervisor of this database has the name {self._name}",
+                "give this one another by the setting name",
+            )
 
     def close(self) -> None:
         """Removes what was stored of this supervisor, if the database answers."""

@@ -104,6 +104,11 @@ def exists(db: Connection, folder: int) -> bool:
     return db.execute(select(tables.folder.c.id).where(tables.folder.c.id == folder)).first() is not None
 
 
+def paths(db: Connection) -> list[bytes]:
+    """Returns the paths of all drop folders."""
+    return list(db.execute(select(tables.folder.c.path)).scalars())
+
+
 def listing(db: Connection) -> list[FolderRow]:
     return [_row(row) for row in db.execute(select(*_COLUMNS).order_by(tables.folder.c.id))]
 

@@ -80,6 +80,12 @@ def listing(db: Connection) -> list[StandbyRow]:
     return [_STANDBYS.value(row) for row in db.execute(found)]
 
 
+def homes_of(db: Connection, name: str, *, after: int) -> list[str]:
+    """Returns the ids of the homes whose supervisors have a name and were seen standing by after a time."""
+    found = select(standby.c.home).where(standby.c.name == name, standby.c.seen_at > after)
+    return list(db.execute(found).scalars())
+
+
 def token_names(name: str) -> dict[Role, str]:
     """Returns the names of the tokens with which a supervisor that stands by calls the one that leads."""
     return {Role.ADMIN: f"standby-{name}", Role.JOIN: f"standby-{name}-workers"}
