@@ -64,9 +64,14 @@ check: $(STAMP)
 	$(BIN)/python tools/structure.py
 
 # More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 FAULTS=zombies
+# The model of a large fleet, docs/scale.md: make simulate FLEET=1 ARGS="--workers 200 --speed 0.15"
 simulate: $(STAMP)
+ifdef FLEET
+	PYTHONPATH=tests $(BIN)/python -m simulation.fleet $(if $(SEED),--seed $(SEED)) $(ARGS)
+else
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(FAULTS),--faults $(FAULTS))
+endif
 
 # Kill a sandboxed studio at random, KILLS times; with FLEET=1 hurt one of three supervisors of a database.
 chaos: $(STAMP)

@@ -33,6 +33,7 @@ NAMES = {
     "statistics": "sums of a million attempts",
     "hashes": "the hashes of a source's bytes",
     "uploads": "a file to a studio of another machine",
+    "service": "calls of a worker on another machine, one by one",
     "remote": "a worker on another machine",
     "division": "one video on two workers",
     "encoders": "AV1 by hand, tone mapping, confinement",

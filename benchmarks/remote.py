@@ -22,12 +22,12 @@ _LOCAL, _REMOTE = "cpu-0", "attic"
 def measure(options: Options, root: Path) -> Section:
     clip = clips.make(binary.locate().path, root.parent, options.clip_s)
     taken: dict[str, list[float]] = {_LOCAL: [], _REMOTE: []}
-    with studio(root / "home", ["--listen", "127.0.0.1:0"]) as running, _remote(running, root):
+    with studio(root / "home", ["--listen", "127.0.0.1:0"]) as running, connected(running, root):
         for number in range(options.rounds):
             for name in (_LOCAL, _REMOTE):
                 for each in (_LOCAL, _REMOTE):
                     running.run("worker", "enable" if each == name else "disable", each)
-                taken[name].append(_job_s(running, clip, root / f"{name}-{number}"))
+                taken[name].append(job_s(running, clip, root / f"{name}-{number}"))
     section = Section(
         "A worker on another machine",
         f"{options.clip_s} s of 1080p30, profile fast; loopback without TLS; {options.rounds} rounds",
@@ -40,7 +40,7 @@ def measure(options: Options, root: Path) -> Section:
 
 
 @contextlib.contextmanager
-def _remote(running: Studio, root: Path) -> Iterator[None]:
+def connected(running: Studio, root: Path) -> Iterator[None]:
     """A worker with a home of its own, connected over TCP."""
     home = root / "far"
     home.mkdir()
@@ -65,7 +65,7 @@ def _remote(running: Studio, root: Path) -> Iterator[None]:
         process.wait()
 
 
-def _job_s(running: Studio, clip: Path, output: Path) -> float:
+def job_s(running: Studio, clip: Path, output: Path) -> float:
     """Seconds from the moment a job was queued to `done`."""
     running.run("process", "-i", str(clip), "-o", str(output), "--profile", "fast", "--json")
     with contextlib.closing(running.line()) as line:
