@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.claims import CLIENTS, clients
 from benchmarks.options import Options
 from benchmarks.pages import LIMIT, ask, cases
+from benchmarks.processes import cpu_s
 from benchmarks.report import Section, at_least, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import studio
@@ -49,6 +50,7 @@ def _compare(section: Section, homes: dict[str, Home], options: Options) -> None
     pages: dict[tuple[str, str], list[float]] = {(case, on): [] for case in asked for on in homes}
     rates: dict[str, list[float]] = {on: [] for on in homes}
     slowest: dict[str, list[float]] = {on: [] for on in homes}
+    costs: dict[str, list[float]] = {on: [] for on in homes}
     claimed: dict[str, list[int]] = {on: [] for on in homes}
     with ExitStack() as stack:
         running = {on: stack.enter_context(studio(home.root)) for on, home in homes.items()}
@@ -60,7 +62,9 @@ def _compare(section: Section, homes: dict[str, Home], options: Options) -> None
                     for on, line in lines.items():
                         pages[case, on].append(percentile(ask(line, path, options.pages), 50) * 1000)
             for on, each in running.items():
+                before = cpu_s(each.pid)[0]
                 rate, seconds = clients(each, f"c{number}", _TIMES * options.claims, claimed[on])
+                costs[on].append((cpu_s(each.pid)[0] - before) / len(seconds) * 1000)
                 rates[on].append(rate)
                 slowest[on].append(percentile(seconds, 99) * 1000)
     if any(len(set(jobs)) != len(jobs) for jobs in claimed.values()):
@@ -69,6 +73,7 @@ def _compare(section: Section, homes: dict[str, Home], options: Options) -> None
         floors = (at_least(300), at_most(25)) if on == "PostgreSQL" else (None, None)
         section.add(f"{CLIENTS} clients that claim and fail, {on}", rates[on], "claims/s", floors[0])
         section.add(f"claim, p99, {on}", slowest[on], "ms", floors[1])
+        section.add(f"claim and failure, processor of the supervisor, {on}", costs[on], "ms")
     for case, on in pages:
         floor = at_most(100) if on == "PostgreSQL" and "text=" not in asked[case] else None
         section.add(f"{case}, {on}", pages[case, on], "ms", floor)

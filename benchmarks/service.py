@@ -58,7 +58,7 @@ def measure(options: Options, root: Path) -> Section:
         section.add(f"{what}, until its answer", waits[what], "ms")
     for count in _FLEETS:
         share = _paced(root / f"paced-{count}", clip, count)
-        section.add(f"supervisor with {count} workers that encode at 1×, of one core", [share], "%")
+        section.add(f"supervisor, {count} of them encode at 1×, of one core", [share], "%")
     for what, per_s in _counted(options, root, clip).items():
         section.add(f"{what}, of a job", [per_s], "per s of the video")
     section.add(

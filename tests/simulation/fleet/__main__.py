@@ -1,4 +1,4 @@
-"""Run the model of a large fleet: `make simulate FLEET=1 SIZE=full`."""
+"""Run the model of a large fleet: `make simulate FLEET=1 ARGS="--workers 200 --speed 0.15"`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import argparse
 import dataclasses
 import sys
 import time
+from typing import TypeVar
 
 from .constants import Costs, Fleet, Rules
 from .course import Course, mean_length_s
 from .leader import Load, load
 from .outcome import INVARIANTS, Outcome, Violation
 
+T = TypeVar("T", Fleet, Costs)
 SIZES = {
     # With so many faults and slow outputs that every rule is needed within seconds.
     "small": Fleet(
@@ -89,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _given(values: Fleet | Costs, arguments: argparse.Namespace) -> Fleet | Costs:
+def _given(values: T, arguments: argparse.Namespace) -> T:
     """Replace what was given on the command line."""
     given = {each.name: getattr(arguments, each.name) for each in dataclasses.fields(values)}
     return dataclasses.replace(values, **{name: value for name, value in given.items() if value is not None})

@@ -23,7 +23,7 @@ A real one waits at its end, for as long: the leader's work of a job is the same
 _PROBES_PER_S = 200
 _FULL = 0.97
 """Share from which on a server holds encodes up; below, fewer segments come from a short measurement."""
-_REPORT, _FILES, _PROBE = range(3)
+_REPORT, _SEND, _ARRIVED, _PROBE = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,64 @@ class Load:
 
 
 @dataclass(slots=True)
-class _Servers:
-    """When each has finished what it has, in µs."""
+class _Server:
+    """Serves requests one after the other, in the order in which they come."""
 
-    processor: int = 0
-    line: int = 0
-    disk: int = 0
+    free_at: int = 0
+    busy_us: int = 0
+    """Since the measurement began."""
+
+    def serve(self, now: int, work_us: int, *, counts: bool) -> int:
+        """Returns when a request that comes now is done."""
+        self.free_at = max(self.free_at, now) + work_us
+        if counts:
+            self.busy_us += work_us
+        return self.free_at
 
 
-@dataclass(slots=True)
-class _Busy:
-    """µs of work since the measurement began."""
+class _Files:
+    """The work of a request for a segment, with its share of all else that a second of video costs; in µs."""
 
-    processor: int = 0
-    line: int = 0
-    disk: int = 0
+    def __init__(self, costs: Costs, fleet: Fleet, job_s: float) -> None:
+        mb = fleet.ladder_mb_per_s * costs.sent_times / costs.stores_per_s
+        source_mb = fleet.source_mb_per_s / costs.stores_per_s
+        others_ms = (
+            costs.smalls_per_s * costs.small_ms
+            + fleet.source_mb_per_s * costs.source_ms_per_mb
+            + costs.check_ms_per_s
+            + costs.job_ms / job_s
+        )
+        work_ms = costs.store_ms + costs.store_ms_per_mb * mb + others_ms / costs.stores_per_s
+        self.processor_us = round(work_ms * 1000)
+        self.line_us = round(max(mb, source_mb) / fleet.line_mb_per_s * US)
+        self.disk_us = round(mb / fleet.disk_mb_per_s * US)
+
+
+class _Workers:
+    """What the workers have encoded and not sent, and when they send heartbeats."""
+
+    def __init__(self, costs: Costs, fleet: Fleet, random: Random) -> None:
+        self._per_us = fleet.speed * costs.stores_per_s / US
+        self._most = max(2.0, _AHEAD_S * costs.stores_per_s)
+        self._made = [random.random() for _ in range(fleet.workers)]
+        self._looked = [0] * fleet.workers
+        self._beat_us = round(costs.heartbeat_s * US)
+        self._beats = [random.randrange(self._beat_us) for _ in range(fleet.workers)]
+
+    def has_segment(self, worker: int, now: int) -> bool:
+        """Whether a segment is finished, which is sent then."""
+        made = self._made[worker] + (now - self._looked[worker]) * self._per_us
+        self._looked[worker] = now
+        sends = made >= 1
+        self._made[worker] = min(made, self._most) - sends
+        return sends
+
+    def is_beat_due(self, worker: int, now: int) -> bool:
+        """Whether a heartbeat is due, which is sent then."""
+        is_due = now >= self._beats[worker]
+        if is_due:
+            self._beats[worker] = now + self._beat_us
+        return is_due
 
 
 def load(costs: Costs, fleet: Fleet, job_s: float, *, seconds: int = _MEASURED_S) -> Load:
@@ -71,69 +114,38 @@ def load(costs: Costs, fleet: Fleet, job_s: float, *, seconds: int = _MEASURED_S
         job_s: mean length of a video.
     """
     random = Random(fleet.seed)
-    servers, busy = _Servers(), _Busy()
-    speed = fleet.speed / US
-    store_mb = fleet.ladder_mb_per_s * costs.sent_times / costs.stores_per_s
-    # One request stands for a segment with its share of all else that a second of video costs.
-    per_video_s_ms = (
-        costs.stores_per_s * (costs.store_ms + costs.store_ms_per_mb * store_mb)
-        + costs.smalls_per_s * costs.small_ms
-        + fleet.source_mb_per_s * costs.source_ms_per_mb
-        + costs.check_ms_per_s
-        + costs.job_ms / job_s
-    )
-    files_us = round(per_video_s_ms * 1000 / costs.stores_per_s)
-    line_us = round(max(store_mb, fleet.source_mb_per_s / costs.stores_per_s) / fleet.line_mb_per_s * US)
-    disk_us = round(store_mb / fleet.disk_mb_per_s * US)
+    processor, line, disk = _Server(), _Server(), _Server()
+    files, workers = _Files(costs, fleet, job_s), _Workers(costs, fleet, random)
     report_us, beat_us = round(costs.progress_ms * 1000), round(costs.heartbeat_ms * 1000)
     claim_us, delay_us = round(costs.claim_ms * 1000), round(fleet.delay_ms * 1000)
+    pause_us, look_us = round(costs.progress_s * US), round(_LOOK_S * US)
     begins, ends = _WARM_S * US, (_WARM_S + seconds) * US
-    made = [random.random() * costs.stores_per_s for _ in range(fleet.workers)]
-    looked = [0] * fleet.workers
-    beats = [random.randrange(round(costs.heartbeat_s * US)) for _ in range(fleet.workers)]
-    ahead = max(2.0, _AHEAD_S * costs.stores_per_s)
-    events = [(random.randrange(US), kind, w) for kind in (_REPORT, _FILES) for w in range(fleet.workers)]
+    events = [(random.randrange(US), kind, w) for kind in (_REPORT, _SEND) for w in range(fleet.workers)]
     events.append((begins, _PROBE, 0))
     heapq.heapify(events)
     waits, sent, reports = [], 0, 0
-    while True:
+    while events[0][0] < ends:
         now, kind, worker = events[0]
-        if now >= ends:
-            break
         counts = now >= begins
-        if kind == _PROBE:
-            waits.append(max(0, servers.processor - now) + claim_us + 2 * delay_us)
-            heapq.heapreplace(events, (now + round(random.expovariate(_PROBES_PER_S) * US), _PROBE, 0))
-            continue
         if kind == _REPORT:
-            work = report_us
-            if now >= beats[worker]:
-                work += beat_us
-                beats[worker] = now + round(costs.heartbeat_s * US)
-            answered = servers.processor = max(servers.processor, now + delay_us) + work
-            next_at = answered + delay_us + round(costs.progress_s * US)
-            if counts:
-                busy.processor += work
-                reports += 1
+            work = report_us + beat_us * workers.is_beat_due(worker, now)
+            next_at = processor.serve(now + delay_us, work, counts=counts) + delay_us + pause_us
+            reports += counts
+        elif kind == _SEND:
+            if workers.has_segment(worker, now):
+                next_at, kind = line.serve(now, files.line_us, counts=counts) + delay_us, _ARRIVED
+            else:
+                next_at = now + look_us
+        elif kind == _ARRIVED:
+            done_at = processor.serve(now, files.processor_us, counts=counts)
+            next_at, kind = disk.serve(done_at, files.disk_us, counts=counts) + delay_us, _SEND
+            sent += counts
         else:
-            made[worker] = min(made[worker] + (now - looked[worker]) * speed * costs.stores_per_s, ahead)
-            looked[worker] = now
-            if made[worker] < 1:
-                heapq.heapreplace(events, (now + round(_LOOK_S * US), _FILES, worker))
-                continue
-            made[worker] -= 1
-            servers.line = max(servers.line, now) + line_us
-            servers.processor = max(servers.processor, servers.line + delay_us) + files_us
-            answered = servers.disk = max(servers.disk, servers.processor) + disk_us
-            next_at = answered + delay_us
-            if counts:
-                busy.processor += files_us
-                busy.line += line_us
-                busy.disk += disk_us
-                sent += 1
+            waits.append(max(0, processor.free_at - now) + claim_us + 2 * delay_us)
+            next_at = now + round(random.expovariate(_PROBES_PER_S) * US)
         heapq.heapreplace(events, (next_at, kind, worker))
+    shares = [each.busy_us / (seconds * US) for each in (processor, line, disk)]
     wanted = fleet.workers * fleet.speed * costs.stores_per_s * seconds
-    shares = [each / (seconds * US) for each in (busy.processor, busy.line, busy.disk)]
     return Load(
         workers=fleet.workers,
         processor=shares[0],
