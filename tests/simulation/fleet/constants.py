@@ -60,7 +60,7 @@ class Fleet:
     delay_ms: float = 0.5
     """From a worker to the leader."""
     lease_s: float = 60.0
-    leader_lease_s: float = 60.0
+    leader_lease_s: float = 30.0
     scan_s: float = 15.0
     start_s: float = 3.0
     """How long a supervisor takes to start on a queue of a million jobs."""
