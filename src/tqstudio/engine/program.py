@@ -63,6 +63,8 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     held.acquire()
     log = logging_setup.configure(home, settings.log_level)
     try:
+        # One that was killed while it stood by has left it; commands would look for a leader that is gone.
+        home.leader.unlink(missing_ok=True)
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
         address = address_of(home, settings)
