@@ -126,6 +126,7 @@ def _lead(
         TqError: as `run`.
     """
     stands_by_after = _CUT_OFF if settings.standby else ()
+    supervisor: Supervisor | None = None
     try:
         db.open()
     except TqError as error:
@@ -146,7 +147,8 @@ def _lead(
                 # As with the home, the next supervisor must find them unlocked.
                 supervisor.studio.workspace.unlock()
     except TqError as error:
-        if error.code in stands_by_after:
+        is_asked_to_end = supervisor is not None and supervisor.studio.shutdown.is_asked_for
+        if error.code in stands_by_after and not is_asked_to_end:
             raise Replaced from None
         raise
     finally:

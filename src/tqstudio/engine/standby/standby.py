@@ -100,7 +100,7 @@ class Standby:
         guarding = asyncio.create_task(self._guard.watch(server.listen_on))
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
         try:
-            return await self._wait(guarding)
+            is_free = await self._wait(guarding)
         finally:
             # The one that leads may be gone: its workers get no other answer than this.
             await self._workers.stop()
@@ -111,6 +111,8 @@ class Standby:
             server.end()
             await serving
             self._guard.close_socket()
+        # Asked for meanwhile: its workers may have taken seconds to end.
+        return is_free and not self._stopping.is_set()
 
     async def _wait(self, guarding: asyncio.Task[str]) -> bool:
         while not self._stopping.is_set():
