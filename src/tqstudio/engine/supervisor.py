@@ -10,6 +10,8 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
+import ssl
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,6 +48,7 @@ from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.shutdown import ShutdownMode
+from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import folders, videos
@@ -104,8 +107,17 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
+        try:
+            return await self._lead(network)
+        finally:
+            if network is not None:
+                # It may stand by, and lead again with the same port.
+                network[0].close()
+
+    async def _lead(self, network: tuple[socket.socket, ssl.SSLContext | None] | None) -> Remainder:
         children.become_subreaper()
-        await self._lock_outputs()
+        if not await self._lock_outputs():
+            return await self._end()
         await self.studio.recovery.begin()
         await asyncio.gather(
             # The first job finds out whether a disk is still full.
@@ -149,7 +161,9 @@ class Supervisor:
             await asyncio.wait([waiting, *serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
-            self._manager.stopping()
+            if not self._is_replaced or self.studio.shutdown.is_asked_for:
+                # Else the process lives on; systemd would kill it after its timeout for a stop.
+                self._manager.stopping()
             await self._end_parts(starting, snapshots)
             for task in (*watches, *buckets):
                 task.cancel()
@@ -159,10 +173,7 @@ class Supervisor:
             self._home_guard.close_socket()
             if self._is_replaced and not self.studio.shutdown.is_asked_for:
                 raise Replaced
-            left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
-            with contextlib.suppress(TqError):  # others wait until the lease runs out
-                await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
-            self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+            left = await self._end()
         if self._lost_home:
             raise TqError(
                 ErrorCode.NOT_FOUND,
@@ -171,30 +182,54 @@ class Supervisor:
             )
         return left
 
-    async def _lock_outputs(self) -> None:
+    async def _end(self) -> Remainder:
+        """End the lease; return a summary of the remaining jobs."""
+        left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
+        with contextlib.suppress(TqError):  # others wait until the lease runs out
+            await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
+        self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+        return left
+
+    async def _lock_outputs(self) -> bool:
         """Lock all outputs, so that no other supervisor of the same store writes there.
 
-        One that has led until now, and was stopped, may still hold them: then wait for it.
+        One that has led until now, and was stopped, may still hold them: then wait for it. False if this one
+        is asked to shut down meanwhile: then it must not touch them.
 
         Raises:
             TqError: OUTPUT_IN_USE.
         """
-        waits = False
+        try:
+            await self._lock_all_outputs()
+            return True
+        except TqError as error:
+            if not self._settings.standby:
+                raise
+            why = f"this supervisor waits for the one that has led before: {error.message}"
+        self._log.warning("waiting for the supervisor that has led before", why=why)
+        refusal = TqError(ErrorCode.REFUSED, why, "end that supervisor if it hangs")
+        server = SocketServer(Answers(lambda: refusal, partial(self.studio.shutdown.request_by_api, False)))
+        serving = asyncio.create_task(server.serve(sockets=[self._home_guard.open_socket()]))
+        reporting = asyncio.create_task(self._manager.watch(lambda: "waiting for outputs"))
+        try:
+            return await self._lock_outputs_in_time()
+        finally:
+            reporting.cancel()
+            server.end()
+            await serving
+            self._home_guard.close_socket()
+
+    async def _lock_outputs_in_time(self) -> bool:
         while True:
-            try:
-                await self._lock_all_outputs()
-                return
-            except TqError as error:
-                if not self._settings.standby:
-                    raise
-                if not waits:
-                    self._log.warning("waiting for the supervisor that has led before", why=error.message)
-                waits = True
+            self.studio.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             await self.studio.recovery.renew()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self.studio.shutdown.requested()
-                    return
+                    return False
+            with contextlib.suppress(TqError):
+                await self._lock_all_outputs()
+                return True
 
     async def _lock_all_outputs(self) -> None:
 

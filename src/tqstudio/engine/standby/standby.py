@@ -95,7 +95,7 @@ class Standby:
             loop.add_signal_handler(number, self._stopping.set)
         if await self._look() is None:
             return not self._stopping.is_set()
-        server = SocketServer(Answers(lambda: self._leader, self._stopping.set))
+        server = SocketServer(Answers(self._refusal, self._stopping.set))
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
         guarding = asyncio.create_task(self._guard.watch(server.listen_on))
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
@@ -159,6 +159,14 @@ class Standby:
         remote.follow(self._home, leader.url, tokens[Role.ADMIN].text, leader.certificate)
         folders = [Path(os.fsdecode(each)) for each in shared]
         self._workers.start(tokens[Role.JOIN].text, folders)
+
+    def _refusal(self) -> TqError:
+        name = self._leader.name if self._leader else "another supervisor"
+        return TqError(
+            ErrorCode.REFUSED,
+            f"this supervisor stands by: {name} leads the queue, and cannot be reached from here",
+            f"set listen in the settings of {name}, so that commands here reach it, or run them there",
+        )
 
     def _status_line(self) -> str:
         return f"standing by for {self._leader.name if self._leader else 'another supervisor'}"
