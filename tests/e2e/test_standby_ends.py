@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 from sqlalchemy import URL
 
@@ -18,6 +20,8 @@ from waiting import until
 from .conftest import LEASES, MakeClip, MakeFleet
 from .studio import Studio
 from .test_standby import check_once, leads, log_of, stand_by, stands_by
+
+OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
 def test_after_it_was_killed_it_leads_and_its_commands_reach_it(fleet: MakeFleet) -> None:
@@ -124,3 +128,38 @@ def test_systemd_is_not_asked_to_end_one_that_stands_by(fleet: MakeFleet, tmp_pa
                 received += manager.recv(4096)
     assert b"STATUS=standing by for second" in received
     assert b"STOPPING" not in received
+
+
+@pytest.mark.slow
+def test_a_database_that_cannot_be_written_for_a_while_is_waited_for(fleet: MakeFleet, database: URL) -> None:
+    first, second = fleet("first", "second")
+    first.up()
+    stand_by(second)
+    set_read_only = f'ALTER DATABASE "{database.database}" SET default_transaction_read_only = '
+    with psycopg.connect(database.render_as_string(hide_password=False), autocommit=True) as rows:
+        rows.execute(f"{set_read_only} on")
+        rows.execute(f"SELECT pg_terminate_backend(pid) {OTHERS}")
+        until(lambda: log_of(first).count("cannot lead") > 1, "it has tried to lead")
+        began, tried = time.monotonic(), log_of(first).count("cannot lead")
+        until(lambda: log_of(first).count("cannot lead") >= tried + 2, "it tries again")
+        assert time.monotonic() - began > 1, "between tries there is a pause"
+        rows.execute("SET default_transaction_read_only = off")
+        rows.execute(f"{set_read_only} off")
+        rows.execute(f"SELECT pg_terminate_backend(pid) {OTHERS}")
+    until(lambda: leads(first) or leads(second), "one leads again")
+    other = second if leads(first) else first
+    until(lambda: stands_by(other), "the other one stands by")
+
+
+@pytest.mark.slow
+def test_one_that_waits_for_an_older_version_answers(fleet: MakeFleet, database: URL) -> None:
+    first, second = fleet("first", "second", lease_s=120)
+    first.up()
+    with psycopg.connect(database.render_as_string(hide_password=False)) as rows:
+        rows.execute("UPDATE alembic_version SET version_num = '0013'")
+    second.launch()
+    until(lambda: "REFUSED: this supervisor stands by" in second("status").err, "it answers", 5)
+    assert second("down").code == 0
+    assert second.ended() == 0
+    with psycopg.connect(database.render_as_string(hide_password=False)) as rows:
+        assert rows.execute("SELECT version_num FROM alembic_version").fetchone() == ("0013",)

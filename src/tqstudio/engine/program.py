@@ -147,6 +147,7 @@ def _lead(
                 # As with the home, the next supervisor must find them unlocked.
                 supervisor.studio.workspace.unlock()
     except TqError as error:
+        structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
         is_asked_to_end = supervisor is not None and supervisor.studio.shutdown.is_asked_for
         if error.code in stands_by_after and not is_asked_to_end:
             raise Replaced from None

@@ -43,6 +43,8 @@ from tqstudio.protocol.roles import Role
 
 LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""
+_PASSES = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_BUSY)
+"""Troubles of a database that it waits for, as a failover to a server that cannot be written yet."""
 _log = structlog.get_logger()
 
 
@@ -93,7 +95,9 @@ class Standby:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        if await self._look() is None:
+        has_failed = self._is_patient
+        # Otherwise it would try again and again without a pause, and answer no command.
+        if await self._look() is None and not has_failed:
             return not self._stopping.is_set()
         server = SocketServer(Answers(self._refusal, self._stopping.set))
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
@@ -122,12 +126,13 @@ class Standby:
                     f"the supervisor lost its home and shut down: {guarding.result()}",
                     "start a new one with: tqstudio up",
                 )
-            if await self._look() is None:
-                _log.info("no other supervisor leads any more")
-                return True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._stopping.wait()
+                    break
+            if await self._look() is None:
+                _log.info("no other supervisor leads any more")
+                return True
         return False
 
     async def _look(self) -> Leader | None:
@@ -135,7 +140,7 @@ class Standby:
         try:
             seen = await asyncio.to_thread(self._watch.look)
         except TqError as error:
-            if error.code is not ErrorCode.DATABASE_UNREACHABLE or not self._is_patient:
+            if error.code not in _PASSES or not self._is_patient:
                 raise
             if not self._trouble:
                 _log.warning("the database does not answer", error=error.message)
@@ -205,7 +210,8 @@ class LeaseWatch:
         try:
             if self._db is None:
                 if not self._has_schema():
-                    return _Seen(None)
+                    # Held, the lock is that of one that creates or migrates it, or of an older version.
+                    return _Seen(_UNKNOWN if self._has_writer() else None)
                 self._db = Connection(postgresql.engine_of(self._address, leads=False))
             return self._look(self._db)
         except DBAPIError as error:
@@ -218,6 +224,10 @@ class LeaseWatch:
         if version is not None and version > schema.SCHEMA_VERSION:
             raise schema.newer(self._address, version)
         return version == schema.SCHEMA_VERSION
+
+    def _has_writer(self) -> bool:
+        with contextlib.closing(Connection(postgresql.engine_of(self._address, read_only=True))) as db:
+            return postgresql.has_writer(db.core)
 
     def _look(self, db: Connection) -> _Seen:
         db.begin()
