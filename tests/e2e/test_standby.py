@@ -314,10 +314,13 @@ class _Fleet:
     def calm(self) -> Studio:
         """Let all run undisturbed; returns the one that leads."""
         self._start()
-        leader = until(self._leading, "one leads")
-        others = [each for each in self.members if each is not leader]
-        until(lambda: all(map(stands_by, others)), "the others stand by")
+        leader = until(self._calm_leader, "one leads, and the others stand by")
+        assert leader is not None
         return leader
+
+    def _calm_leader(self) -> Studio | None:
+        leader = self._leading()
+        return leader if all(stands_by(each) for each in self.members if each is not leader) else None
 
     def _newest(self) -> str:
         """The supervisor that has got the lock last."""
