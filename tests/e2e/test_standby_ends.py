@@ -163,3 +163,14 @@ def test_one_that_waits_for_an_older_version_answers(fleet: MakeFleet, database:
     assert second.ended() == 0
     with psycopg.connect(database.render_as_string(hide_password=False)) as rows:
         assert rows.execute("SELECT version_num FROM alembic_version").fetchone() == ("0013",)
+
+
+@pytest.mark.slow
+def test_a_second_one_of_a_name_is_refused(fleet: MakeFleet) -> None:
+    first, second, third = fleet("first", "same", "same")
+    first.up()
+    stand_by(second)
+    third.launch()
+    assert third.ended() == 2
+    assert "BAD_CONFIG: another supervisor that stands by for this database has" in third.output.read_text()
+    assert second("status").code == 0

@@ -99,3 +99,15 @@ def test_tokens_are_replaced_and_end_with_their_supervisor(queue: Queue) -> None
         )
     standbys.forget(queue.db, "home", name="a")
     assert stored_tokens(queue) == ["standby-b", "far-1", "far-2"]
+
+
+def test_a_name_is_of_one_that_stands_by(queue: Queue) -> None:
+    standbys.see(queue.db, "1", name="a", version="1", now=NOW)
+
+    def has_namesake(home: str, name: str, later_s: int = 0) -> bool:
+        return standbys.has_namesake(queue.db, home, name=name, now=NOW + later_s * SECOND)
+
+    assert has_namesake("2", "a")
+    assert not has_namesake("1", "a")
+    assert not has_namesake("2", "b")
+    assert not has_namesake("2", "a", later_s=15), "it was killed, or cut off"

@@ -241,6 +241,12 @@ class LeaseWatch:
                 db.commit()
                 return _Seen(None if is_free else _UNKNOWN)
             if self._seen_at is None:
+                if standbys.has_namesake(db, self._id, name=self._name, now=now):
+                    raise TqError(
+                        ErrorCode.BAD_CONFIG,
+                        f"another supervisor that stands by for this database has the name {self._name}",
+                        "set name in the config.toml of each one",
+                    )
                 for role, token in self.tokens.items():
                     standbys.replace_token(
                         db,

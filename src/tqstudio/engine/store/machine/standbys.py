@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, or_, select
 
+from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import standby, supervisor, token, worker
@@ -57,6 +58,14 @@ def may_lead(db: Connection, home: str) -> bool:
     """Whether no other supervisor leads, by its lease."""
     last = leader(db)
     return last is None or may_follow(last, home, db.now_us())
+
+
+def has_namesake(db: Connection, home: str, *, name: str, now: int) -> bool:
+    """Whether a supervisor of another home stands by with this name, which its tokens have too."""
+    seen = standby.c.seen_at > now - 3 * SEEN_S * MICROSECOND
+    return (
+        db.execute(select(1).where(standby.c.name == name, standby.c.home != home, seen)).first() is not None
+    )
 
 
 def see(db: Connection, home: str, *, name: str, version: str, now: int) -> None:
