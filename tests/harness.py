@@ -220,13 +220,19 @@ class LiveSupervisor(Program):
         """Shut it down as `tqstudio down` does; nothing of it may be left. Returns its exit code."""
         if self._process is None:
             return 0
-        if self._process.poll() is None:
-            # It may end by itself just now.
-            with suppress(TqError):
-                self.send(calls.shutdown())
+        until(self._is_asked_to_stop, "it takes the request")
         code = self.ended()
         self.until_gone()
         return code
+
+    def _is_asked_to_stop(self) -> bool:
+        """Ask it to shut down, unless it has ended. For a moment after another one has led it has no socket."""
+        if self.process.poll() is not None:
+            return True
+        with suppress(TqError):
+            self.send(calls.shutdown())
+            return True
+        return False
 
     def kill(self) -> None:
         self.process.kill()

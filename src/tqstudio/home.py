@@ -173,8 +173,8 @@ class Home:
         except FileNotFoundError:
             known = uuid4().hex
             self.id_file.write_text(f"{known}\n")
-        # A copy of the home on another host is another one.
-        return f"{known}@{gethostname()}"
+        # A copy of the home is another one, on this host too.
+        return f"{known}-{self.root.stat().st_ino}@{gethostname()}"
 
     def create(self) -> None:
         """Creates the folders, accessible to their owner only.

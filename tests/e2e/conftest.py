@@ -24,6 +24,9 @@ from .terminal import Terminal
 MakeClip = Callable[..., Path]
 MakeStudio = Callable[..., Studio]
 Held = Callable[..., list[int]]
+MakeFleet = Callable[..., list[Studio]]
+LEASES = {"lease_s": 8, "heartbeat_s": 0.5, "scan_s": 0.5, "grace_s": 8}
+"""Of supervisors that stand by for each other: short ones."""
 PASSWORD = "open-sesame-4711"
 """Of a database; it must be shown nowhere."""
 
@@ -165,5 +168,19 @@ def on_postgresql(make_studio: MakeStudio, database: URL) -> Callable[..., Studi
         text = url.render_as_string(hide_password=False)
         studio.home.config.write_text(f"database = {json.dumps(text)}\n")
         return studio
+
+    return make
+
+
+@pytest.fixture
+def fleet(on_postgresql: Callable[..., Studio], tmp_path: Path) -> MakeFleet:
+    """Makes supervisors on one database and one output, not started yet, that stand by for each other."""
+
+    def make(*names: str, **settings: str | float) -> list[Studio]:
+        chosen = {"standby": "true", "listen": "127.0.0.1:0", **LEASES, **settings}
+        studios = [on_postgresql(name=name, **chosen) for name in names]
+        for studio in studios:
+            studio.out = tmp_path / "out"
+        return studios
 
     return make

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,27 +24,11 @@ from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
 
-from .conftest import MakeClip
+from .conftest import LEASES, MakeClip, MakeFleet
 from .ladder import check_ladder
 from .studio import Studio
 
 RUNGS = ("180p", "120p", "90p")
-LEASES = {"lease_s": 8, "heartbeat_s": 0.5, "scan_s": 0.5, "grace_s": 8}
-MakeFleet = Callable[..., list[Studio]]
-
-
-@pytest.fixture
-def fleet(on_postgresql: Callable[..., Studio], tmp_path: Path) -> MakeFleet:
-    """Makes supervisors on one database and one output, not started yet, that stand by for each other."""
-
-    def make(*names: str, **settings: str | float) -> list[Studio]:
-        chosen = {"standby": "true", "listen": "127.0.0.1:0", **LEASES, **settings}
-        studios = [on_postgresql(name=name, **chosen) for name in names]
-        for studio in studios:
-            studio.out = tmp_path / "out"
-        return studios
-
-    return make
 
 
 def stand_by(studio: Studio) -> None:
@@ -367,7 +352,8 @@ class _Fleet:
         """Start what does not run, wait for a while of work, and hurt one, mostly the one that leads."""
         self._start()
         leader = until(self._leading, "one leads")
-        until(lambda: leader.status()["jobs"]["in_progress"], "it works") if chance.random() < 0.8 else None
+        until(self._works, "one works") if chance.random() < 0.8 else None
+        leader = until(self._leading, "one leads")
         hurt = leader if chance.random() < 0.7 else chance.choice(self.members)
         line, name = self.lines[number := self.members.index(hurt)], f"member-{number}"
         match chance.choice(("kill", "stop", "cut", "down", "blink")):
@@ -392,10 +378,13 @@ class _Fleet:
     def calm(self) -> Studio:
         """Let all run undisturbed; returns the one that leads."""
         self._start()
-        leader = until(self._leading, "one leads")
-        others = [each for each in self.members if each is not leader]
-        until(lambda: all(map(stands_by, others)), "the others stand by")
+        leader = until(self._calm_leader, "one leads, and the others stand by")
+        assert leader is not None
         return leader
+
+    def _calm_leader(self) -> Studio | None:
+        leader = self._leading()
+        return leader if all(stands_by(each) for each in self.members if each is not leader) else None
 
     def _newest(self) -> str:
         """The supervisor that has got the lock last."""
@@ -403,6 +392,13 @@ class _Fleet:
             found = rows.execute("SELECT name FROM supervisor ORDER BY id DESC LIMIT 1").fetchone()
         assert found is not None
         return str(found[0])
+
+    def _works(self) -> bool:
+        """Whether one leads and works; one that has been stopped leads no longer, and notices it later."""
+        leader = self._leading()
+        with suppress(TqError):
+            return leader is not None and bool(leader.status()["jobs"]["in_progress"])
+        return False
 
     def _start(self) -> None:
         for member in self.members:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+import postgres
 from databases import committed
 from tqstudio.engine.store.db import schema
 from tqstudio.engine.store.db.connection import Address, Connection, engine_of
@@ -429,3 +431,22 @@ def _checkpoint(db: Database) -> tuple[int, int, int]:
         row: tuple[int, int, int] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     raw.close()
     return row
+
+
+def test_two_that_start_on_an_empty_database_create_it_once() -> None:
+    address = postgres.empty_database()
+    failed: list[BaseException] = []
+
+    def create() -> None:
+        try:
+            schema._create(address)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert schema_version(address) == SCHEMA_VERSION

@@ -63,6 +63,8 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
     held.acquire()
     log = logging_setup.configure(home, settings.log_level)
     try:
+        # One that was killed while it stood by has left it; commands would look for a leader that is gone.
+        home.leader.unlink(missing_ok=True)
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
         address = address_of(home, settings)
@@ -124,6 +126,7 @@ def _lead(
         TqError: as `run`.
     """
     stands_by_after = _CUT_OFF if settings.standby else ()
+    supervisor: Supervisor | None = None
     try:
         db.open()
     except TqError as error:
@@ -144,7 +147,9 @@ def _lead(
                 # As with the home, the next supervisor must find them unlocked.
                 supervisor.studio.workspace.unlock()
     except TqError as error:
-        if error.code in stands_by_after:
+        structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
+        is_asked_to_end = supervisor is not None and supervisor.studio.shutdown.is_asked_for
+        if error.code in stands_by_after and not is_asked_to_end:
             raise Replaced from None
         raise
     finally:

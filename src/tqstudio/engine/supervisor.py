@@ -10,6 +10,8 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
+import ssl
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,6 +48,7 @@ from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.shutdown import ShutdownMode
+from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import folders, videos
@@ -105,12 +108,32 @@ class Supervisor:
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
         try:
-            await self._prepare()
-        except BaseException:
+            return await self._lead(network)
+        finally:
             if network is not None:
-                # The next try of this process listens there too.
+                # It may stand by, and lead again with the same port.
                 network[0].close()
-            raise
+
+    async def _lead(self, network: tuple[socket.socket, ssl.SSLContext | None] | None) -> Remainder:
+        children.become_subreaper()
+        if not await self._lock_outputs():
+            if self._is_replaced and not self.studio.shutdown.is_asked_for:
+                raise Replaced
+            return await self._end()
+        await self.studio.recovery.begin()
+        await asyncio.gather(
+            # The first job finds out whether a disk is still full.
+            self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
+            # The first status must show every worker, although their processes start later.
+            self.studio.pool.prepare(self._cpu_slots()),
+        )
+        logging_setup.know(*await self._db.read(videos.output_roots))
+        await self.studio.publisher.undo_leftovers()
+        await self.studio.forecasts.load()
+        await self.studio.tokens.load()
+        # Before the pool starts any worker of this supervisor.
+        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
+            self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
         app = make_app(self.studio)
         server = SocketServer(SocketCallers(app, self.studio.tokens))
@@ -140,7 +163,9 @@ class Supervisor:
             await asyncio.wait([waiting, *serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
-            self._manager.stopping()
+            if not self._is_replaced or self.studio.shutdown.is_asked_for:
+                # Else the process lives on; systemd would kill it after its timeout for a stop.
+                self._manager.stopping()
             await self._end_parts(starting, snapshots)
             for task in (*watches, *buckets):
                 task.cancel()
@@ -150,10 +175,7 @@ class Supervisor:
             self._home_guard.close_socket()
             if self._is_replaced and not self.studio.shutdown.is_asked_for:
                 raise Replaced
-            left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
-            with contextlib.suppress(TqError):  # others wait until the lease runs out
-                await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
-            self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+            left = await self._end()
         if self._lost_home:
             raise TqError(
                 ErrorCode.NOT_FOUND,
@@ -162,51 +184,57 @@ class Supervisor:
             )
         return left
 
-    async def _prepare(self) -> None:
-        """Take over what earlier supervisors have left, before anything is served."""
-        children.become_subreaper()
-        await self._lock_outputs()
-        await self.studio.recovery.begin()
-        await asyncio.gather(
-            # The first job finds out whether a disk is still full.
-            self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
-            # The first status must show every worker, although their processes start later.
-            self.studio.pool.prepare(self._cpu_slots()),
-        )
-        logging_setup.know(*await self._db.read(videos.output_roots))
-        await self.studio.publisher.undo_leftovers()
-        await self.studio.forecasts.load()
-        await self.studio.tokens.load()
-        # Before the pool starts any worker of this supervisor.
-        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
-            self._log.warning("ended processes of an earlier supervisor", pids=ended)
+    async def _end(self) -> Remainder:
+        """End the lease; return a summary of the remaining jobs."""
+        left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
+        with contextlib.suppress(TqError):  # others wait until the lease runs out
+            await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
+        self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+        return left
 
-    async def _lock_outputs(self) -> None:
+    async def _lock_outputs(self) -> bool:
         """Lock all outputs, so that no other supervisor of the same store writes there.
 
-        One that has led until now, and was stopped, may still hold them: then wait for it.
+        One that has led until now, and was stopped, may still hold them: then wait for it. False if this one
+        is asked to shut down meanwhile: then it must not touch them.
 
         Raises:
             TqError: OUTPUT_IN_USE.
         """
-        problem: TqError | None = None
+        try:
+            await self._lock_all_outputs()
+            return True
+        except TqError as error:
+            if not self._settings.standby:
+                raise
+            why = f"this supervisor waits for the one that has led before: {error.message}"
+        self._log.warning("waiting for the supervisor that has led before", why=why)
+        refusal = TqError(ErrorCode.REFUSED, why, "end that supervisor if it hangs")
+        server = SocketServer(Answers(lambda: refusal, partial(self.studio.shutdown.request_by_api, False)))
+        serving = asyncio.create_task(server.serve(sockets=[self._home_guard.open_socket()]))
+        reporting = asyncio.create_task(self._manager.watch(lambda: "waiting for outputs"))
+        try:
+            return await self._lock_outputs_in_time()
+        finally:
+            reporting.cancel()
+            server.end()
+            await serving
+            self._home_guard.close_socket()
+
+    async def _lock_outputs_in_time(self) -> bool:
         while True:
-            try:
-                await self._lock_all_outputs()
-                return
-            except TqError as error:
-                if not self._settings.standby:
-                    raise
-                if problem is None:
-                    self._log.warning("waiting for the supervisor that has led before", why=error.message)
-                problem = error
+            self.studio.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             await self.studio.recovery.renew()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self.studio.shutdown.requested()
-                    raise Replaced if self._is_replaced else problem
+                    return False
+            with contextlib.suppress(TqError):
+                await self._lock_all_outputs()
+                return True
 
     async def _lock_all_outputs(self) -> None:
+
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
                 await self.studio.bounded_io.run(root, partial(self.studio.workspace.require_lock, root))

@@ -115,7 +115,7 @@ class Publisher:
         await asyncio.to_thread(self._db.require_lead)
         try:
             await self._bounded_io.require(publication.place.output_root)
-            whole = await asyncio.to_thread(_point_if_whole, publication)
+            whole = await asyncio.to_thread(_point_if_whole, publication, self._db.require_lead)
         except (OSError, TqError) as error:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
@@ -215,6 +215,8 @@ class Publisher:
     async def _finish(self, publication: Publication, phase: str) -> bool:
         """Record the published generation; False when the lease is lost."""
         video, row = publication.video, publication.row
+        # The segments may be those of a later job, which another supervisor has started.
+        await asyncio.to_thread(self._db.require_lead)
         try:
             # Before the job is recorded as done: the next job of this video must find an empty store.
             await asyncio.to_thread(self._workspace.set_aside, video.output_root, video.id)
@@ -273,7 +275,7 @@ def _shown(place: Place) -> str:
     return display(os.fsencode(place.folder))
 
 
-def _point_if_whole(publication: Publication) -> bool:
+def _point_if_whole(publication: Publication, require_lead: Callable[[], None]) -> bool:
     """Make the master name a generation that is complete; return whether it is published now."""
     number, rows = publication.row.number, publication.rows
     if _is_overtaken(publication):
@@ -286,6 +288,7 @@ def _point_if_whole(publication: Publication) -> bool:
             _require_same_source(publication)
             master.write_next(place, number, rows)
             _require_rules(place.next_master)
+            require_lead()
             master.replace(place, number)
     failpoints.reach("settle.pointed")
     return True

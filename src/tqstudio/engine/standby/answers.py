@@ -10,8 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from tqstudio.engine.api.errors import refusal
 from tqstudio.engine.door.callers import refuse
-from tqstudio.engine.store.machine.standbys import Leader
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import TqError
 from tqstudio.protocol.answers import JoinAnswer, LeaveAnswer
 
 
@@ -19,12 +18,12 @@ class Answers:
     """The ASGI application of a supervisor that stands by.
 
     Args:
-        leader: returns the supervisor that leads, as far as it is known.
+        refusal: returns why other commands are refused.
         stop: asks this one to shut down.
     """
 
-    def __init__(self, leader: Callable[[], Leader | None], stop: Callable[[], None]) -> None:
-        self._leader, self._stop = leader, stop
+    def __init__(self, refusal: Callable[[], TqError], stop: Callable[[], None]) -> None:
+        self._refusal, self._stop = refusal, stop
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
@@ -39,16 +38,7 @@ class Answers:
                 await _answer(send, {"stopping": True, "drain": False})
                 self._stop()
             case _:
-                await refuse(send, refusal(self._refused()))
-
-    def _refused(self) -> TqError:
-        leader = self._leader()
-        name = leader.name if leader else "another supervisor"
-        return TqError(
-            ErrorCode.REFUSED,
-            f"this supervisor stands by: {name} leads the queue, and cannot be reached from here",
-            f"set listen in the settings of {name}, so that commands here reach it, or run them there",
-        )
+                await refuse(send, refusal(self._refusal()))
 
 
 async def _answer(send: Send, answer: object) -> None:

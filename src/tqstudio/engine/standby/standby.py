@@ -43,6 +43,8 @@ from tqstudio.protocol.roles import Role
 
 LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""
+_PASSES = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_BUSY)
+"""Troubles of a database that it waits for, as a failover to a server that cannot be written yet."""
 _log = structlog.get_logger()
 
 
@@ -93,14 +95,16 @@ class Standby:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        if await self._look() is None:
+        has_failed = self._is_patient
+        # Otherwise it would try again and again without a pause, and answer no command.
+        if await self._look() is None and not has_failed:
             return not self._stopping.is_set()
-        server = SocketServer(Answers(lambda: self._leader, self._stopping.set))
+        server = SocketServer(Answers(self._refusal, self._stopping.set))
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
         guarding = asyncio.create_task(self._guard.watch(server.listen_on))
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
         try:
-            return await self._wait(guarding)
+            is_free = await self._wait(guarding)
         finally:
             # Unless this one shuts down, the one that leads is gone, and nothing can be sent there.
             await self._workers.stop(at_once=not self._stopping.is_set())
@@ -111,6 +115,8 @@ class Standby:
             server.end()
             await serving
             self._guard.close_socket()
+        # Asked for meanwhile: its workers may have taken seconds to end.
+        return is_free and not self._stopping.is_set()
 
     async def _wait(self, guarding: asyncio.Task[str]) -> bool:
         while not self._stopping.is_set():
@@ -120,12 +126,13 @@ class Standby:
                     f"the supervisor lost its home and shut down: {guarding.result()}",
                     "start a new one with: tqstudio up",
                 )
-            if await self._look() is None:
-                _log.info("no other supervisor leads any more")
-                return True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._stopping.wait()
+                    break
+            if await self._look() is None:
+                _log.info("no other supervisor leads any more")
+                return True
         return False
 
     async def _look(self) -> Leader | None:
@@ -133,7 +140,7 @@ class Standby:
         try:
             seen = await asyncio.to_thread(self._watch.look)
         except TqError as error:
-            if error.code is not ErrorCode.DATABASE_UNREACHABLE or not self._is_patient:
+            if error.code not in _PASSES or not self._is_patient:
                 raise
             if not self._trouble:
                 _log.warning("the database does not answer", error=error.message)
@@ -157,6 +164,14 @@ class Standby:
         remote.follow(self._home, leader.name, leader.url, tokens[Role.ADMIN].text, leader.certificate)
         folders = [Path(os.fsdecode(each)) for each in shared]
         self._workers.start(tokens[Role.JOIN].text, folders)
+
+    def _refusal(self) -> TqError:
+        name = self._leader.name if self._leader else "another supervisor"
+        return TqError(
+            ErrorCode.REFUSED,
+            f"this supervisor stands by: {name} leads the queue, and cannot be reached from here",
+            f"set listen in the settings of {name}, so that commands here reach it, or run them there",
+        )
 
     def _status_line(self) -> str:
         return f"standing by for {self._leader.name if self._leader else 'another supervisor'}"
@@ -190,7 +205,6 @@ class LeaseWatch:
         self._address, self._name = address, name
         self._id = home.id()
         self._db: Connection | None = None
-        self._has_leases = False
         self.tokens: dict[Role, Minted] = {role: minted() for role in standbys.token_names(name)}
         """With which it calls the one that leads."""
         self._seen_at: int | None = None
@@ -204,9 +218,11 @@ class LeaseWatch:
         """
         try:
             if self._db is None:
-                self._has_leases = self._stores_leases()
+                if not self._stores_leases():
+                    # Held, the lock is that of one that creates or migrates it, or of an older version.
+                    return _Seen(_UNKNOWN if self._has_writer() else None)
                 self._db = Connection(postgresql.engine_of(self._address, leads=False))
-            return self._look(self._db) if self._has_leases else self._look_at_lock(self._db)
+            return self._look(self._db)
         except DBAPIError as error:
             self._disconnect()
             raise errors.as_tq_error(error, self._address) from error
@@ -218,12 +234,9 @@ class LeaseWatch:
             raise schema.newer(self._address, version)
         return version is not None and version >= _FIRST_WITH_LEASES
 
-    def _look_at_lock(self, db: Connection) -> _Seen:
-        db.begin()
-        try:
-            return _Seen(_UNKNOWN if postgresql.has_writer(db.core) else None)
-        finally:
-            db.rollback()
+    def _has_writer(self) -> bool:
+        with contextlib.closing(Connection(postgresql.engine_of(self._address, read_only=True))) as db:
+            return postgresql.has_writer(db.core)
 
     def _look(self, db: Connection) -> _Seen:
         db.begin()

@@ -52,6 +52,8 @@ def _create(address: Address) -> None:
     """
     counts = [{"status": status.value, "n": 0} for status in JobStatus]
     with engine_of(address).begin() as connection:
+        if connection.exec_driver_sql(dialect_of(address).HAS_VERSION).first() is not None:
+            return  # another supervisor was faster, while this one waited for the lock
         SQLModel.metadata.create_all(connection)
         for statement in dialect_of(address).SCHEMA:
             connection.exec_driver_sql(statement)
