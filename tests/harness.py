@@ -226,7 +226,7 @@ class LiveSupervisor(Program):
         return code
 
     def _is_asked_to_stop(self) -> bool:
-        """Ask it to shut down, unless it has ended. For a moment after another one has led it has no socket."""
+        """Ask it to shut down, unless it has ended; between two of its sockets it has none for a moment."""
         if self.process.poll() is not None:
             return True
         with suppress(TqError):

@@ -157,13 +157,14 @@ def follow(home: Home, name: str, url: str, token: str, certificate: str | None)
     """
     token_file, ca = home.root / "leader.token", home.root / "leader.pem"
     _write(token_file, f"{token}\n")
-    entry = {"url": url, "name": name, "token_file": str(token_file)}
+    # By name: the path of a home need not be text that TOML can hold.
+    entry = {"url": url, "name": name, "token_file": token_file.name}
     lines = [f"[{json.dumps(LEADER)}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
     if certificate is None:
         lines.append("insecure = true")
     else:
         _write(ca, certificate)
-        lines.append(f"ca = {json.dumps(str(ca))}")
+        lines.append(f"ca = {json.dumps(ca.name)}")
     _write(home.leader, "\n".join(lines) + "\n")
 
 
@@ -205,6 +206,8 @@ def _entry(name: str) -> dict[str, object]:
         )
     if unknown := sorted(set(entry) - _KEYS):
         raise _unusable(f"the connection {name} in {path} has the unknown key {unknown[0]}")
+    if name == LEADER:
+        entry |= {key: str(home.root / entry[key]) for key in ("token_file", "ca") if key in entry}
     return entry
 
 

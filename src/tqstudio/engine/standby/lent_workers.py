@@ -47,7 +47,7 @@ class LentWorkers:
             file.write(f"{token}\n")
         count = self._settings.workers or default_cpu_workers(os.cpu_count() or 1, memory.total())
         command = ["worker", "run", f"--name={self._settings.host_name}", f"--slots={min(count, 16)}"]
-        command += [f"--shared={folder}" for folder in shared if folder.is_dir()]
+        command += [f"--shared={folder}" for folder in shared]
         environment = {
             "TQSTUDIO_HOME": str(self._home.root),
             remote.CONNECT: remote.LEADER,

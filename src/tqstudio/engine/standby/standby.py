@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -78,7 +79,8 @@ class Standby:
     ) -> None:
         self._home, self._settings, self._manager = home, settings, manager
         self._watch = LeaseWatch(address, home, settings.host_name)
-        self._guard = HomeGuard(home, held, BoundedIO(), has_database=False)
+        self._io = BoundedIO()
+        self._guard = HomeGuard(home, held, self._io, has_database=False)
         self._workers = LentWorkers(home, settings)
         self._leader: Leader | None = None
         self._stopping = asyncio.Event()
@@ -150,10 +152,13 @@ class Standby:
         self._trouble, self._is_patient = "", True
         before, self._leader = self._leader, seen.leader
         if seen.leader is not None and (before is None or _reached(before) != _reached(seen.leader)):
-            self._follow(seen.leader, seen.folders)
+            try:
+                await self._follow(seen.leader, seen.folders)
+            except OSError as error:
+                _log.warning("commands do not reach the one that leads", why=str(error))
         return seen.leader
 
-    def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
+    async def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
         """Sends commands and workers to the supervisor that leads now."""
         _log.info("standing by", leader=leader.name, url=leader.url)
         if leader.url is None:
@@ -162,8 +167,14 @@ class Standby:
             return
         tokens = self._watch.tokens
         remote.follow(self._home, leader.name, leader.url, tokens[Role.ADMIN].text, leader.certificate)
-        folders = [Path(os.fsdecode(each)) for each in shared]
+        folders = [Path(os.fsdecode(each)) for each in shared if await self._is_here(each)]
         self._workers.start(tokens[Role.JOIN].text, folders)
+
+    async def _is_here(self, folder: bytes) -> bool:
+        """Whether a drop folder is a folder of this machine too, which may be on a disk that does not answer."""
+        with contextlib.suppress(OSError):
+            return await self._io.run(folder, partial(os.path.isdir, folder))
+        return False
 
     def _refusal(self) -> TqError:
         name = self._leader.name if self._leader else "another supervisor"
