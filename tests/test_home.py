@@ -26,7 +26,7 @@ def test_commands_follow_a_leader_in_a_home_whose_name_is_no_utf8(
 ) -> None:
     home = Home(tmp_path / os.fsdecode(b"a \xff"))
     home.root.mkdir()
-    remote.follow(home, "http://127.0.0.1:1", "tq_token", None)
+    remote.follow(home, "nas", "http://127.0.0.1:1", "tq_token", None)
     monkeypatch.setenv("TQSTUDIO_HOME", str(home.root))
     monkeypatch.setenv(remote.CONNECT, remote.LEADER)
     found = remote.chosen()

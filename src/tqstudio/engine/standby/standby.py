@@ -171,7 +171,7 @@ class Standby:
         self._workers.start(tokens[Role.JOIN].text, folders)
 
     async def _is_here(self, folder: bytes) -> bool:
-        """Whether a drop folder is a folder of this machine too, which may be on a disk that does not answer."""
+        """Whether a drop folder is here too; its disk may not answer."""
         with contextlib.suppress(OSError):
             return await self._io.run(folder, partial(os.path.isdir, folder))
         return False
