@@ -319,7 +319,7 @@ def test_storm(
             shutil.copyfile(clip(seconds=6), drop / f"{number}-{each}.mp4")
         fleet.disturb(chance)
     leader = fleet.calm()
-    jobs = until(lambda: _ended(leader, 2 * faults), "every job is done")
+    jobs = until(lambda: _ended(leader, 2 * faults), "every job is done", timeout_s=900)
     for job in jobs:
         check_once(leader, job, frames=150)
     until(lambda: no_work_left(leader), "no work is left over")

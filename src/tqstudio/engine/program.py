@@ -97,6 +97,7 @@ def _lead_or_stand_by(
     *,
     until_idle: bool,
 ) -> Remainder:
+    """Lead the queue, or stand by until this supervisor can, until it is asked to shut down."""
     has_led = False
     while True:
         if settings.standby and not isinstance(address, Path):
@@ -147,9 +148,9 @@ def _lead(
                 # As with the home, the next supervisor must find them unlocked.
                 supervisor.studio.workspace.unlock()
     except TqError as error:
-        structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
         is_asked_to_end = supervisor is not None and supervisor.studio.shutdown.is_asked_for
         if error.code in stands_by_after and not is_asked_to_end:
+            structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
             raise Replaced from None
         raise
     finally:

@@ -115,6 +115,7 @@ class Supervisor:
                 network[0].close()
 
     async def _lead(self, network: tuple[socket.socket, ssl.SSLContext | None] | None) -> Remainder:
+        """As `main`, with the listener of the settings."""
         children.become_subreaper()
         if not await self._lock_outputs():
             if self._is_replaced and not self.studio.shutdown.is_asked_for:
@@ -234,7 +235,6 @@ class Supervisor:
                 return True
 
     async def _lock_all_outputs(self) -> None:
-
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
                 await self.studio.bounded_io.run(root, partial(self.studio.workspace.require_lock, root))
