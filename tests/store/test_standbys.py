@@ -83,6 +83,16 @@ def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
     assert standbys.listing(queue.db) == rows[:2]
 
 
+def test_those_that_do_not_return_are_removed(queue: Queue) -> None:
+    for home, at in (("1", NOW - 1), ("2", NOW)):
+        standbys.see(queue.db, home, name=home, version="1", now=at)
+        secret: dict[str, Any] = {"prefix": home, "salt": b"salt", "secret_hash": b"hash"}
+        standbys.replace_token(queue.db, home, Role.ADMIN, **secret, now=at)
+    standbys.prune(queue.db, before=NOW)
+    assert [row.name for row in standbys.listing(queue.db)] == ["2"]
+    assert stored_tokens(queue) == ["standby-2"]
+
+
 def test_a_name_is_that_of_the_homes_seen_lately(queue: Queue) -> None:
     for home, name, at in (("1", "a", NOW), ("2", "a", NOW - 1), ("3", "b", NOW), ("4", "a", NOW + 1)):
         standbys.see(queue.db, home, name=name, version="1", now=at)

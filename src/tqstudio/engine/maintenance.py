@@ -24,7 +24,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import uploads
-from tqstudio.engine.store.machine import outbox, supervisors
+from tqstudio.engine.store.machine import outbox, standbys, supervisors
 from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
@@ -36,6 +36,8 @@ _EXPIRY_S = 600.0
 _UPLOADS_S = 10.0
 _ANSWERS_KEPT_S = 86_400.0
 _ALERTS_KEPT_S = 7 * 86_400.0
+_STANDBYS_KEPT_S = 86_400.0
+"""How long a supervisor that was killed or cut off is shown as standing by."""
 
 
 class Scheduler(AsyncIOScheduler):  # type: ignore[misc]
@@ -175,6 +177,8 @@ class Maintenance:
         outbox.prune(db, before=now - int(_ALERTS_KEPT_S * MICROSECOND))
         supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
         uploads.prune(db, before=now)
+        if not self._db.is_file:
+            standbys.prune(db, before=db.now_us() - int(_STANDBYS_KEPT_S * MICROSECOND))
 
 
 def _waiting(db: Connection) -> tuple[bool, bool]:

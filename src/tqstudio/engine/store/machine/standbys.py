@@ -74,6 +74,13 @@ def forget(db: Connection, home: str, *, name: str) -> None:
     db.execute(delete(token).where(or_(token.c.name.in_(names.values()), token.c.worker_id.in_(lent))))
 
 
+def prune(db: Connection, *, before: int) -> None:
+    """Removes supervisors that have not stood by since a time."""
+    gone = select(standby.c.home, standby.c.name).where(standby.c.seen_at < before)
+    for home, name in db.execute(gone).all():
+        forget(db, home, name=name)
+
+
 def listing(db: Connection) -> list[StandbyRow]:
     """Returns the supervisors that stand by, or did so until they were cut off or killed."""
     found = select(*_STANDBYS.columns).order_by(standby.c.name, standby.c.home)
