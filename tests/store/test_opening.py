@@ -64,8 +64,10 @@ def _truncated(path: Path) -> None:
 
 
 def _garbage(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        (root,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = 'job'").fetchone()
     page = 4096
-    _overwrite(path, page * (path.stat().st_size // page // 2), random.Random(1).randbytes(4 * page))
+    _overwrite(path, page * (root - 1), random.Random(1).randbytes(page))
 
 
 def _empty(path: Path) -> None:
