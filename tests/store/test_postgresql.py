@@ -19,6 +19,7 @@ from tqstudio.engine.store.db.connection import Connection, connect, shown, url_
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.dialects import postgresql
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode, TqError
 
 from .test_database import note, words
@@ -207,6 +208,27 @@ def test_one_that_lost_its_connection_to_another_writes_nothing(proxy: Proxy) ->
     finally:
         first.close()
     assert taken
+
+
+def test_one_that_gets_its_lock_back_writes_nothing_if_another_has_led(
+    opened: Database, proxy: Proxy
+) -> None:
+    def begin(db: Connection) -> int:
+        return supervisors.begin(db, pid=1, version="1", now=1, lease_us=1)[0]
+
+    opened.supervisor = opened.write_now(begin)
+    proxy.hang_up()
+    assert opened.write_now(note, "first"), "none has led since"
+    opened.require_lead()
+    opened.write_now(begin)
+    proxy.hang_up()
+    for _ in range(2):
+        with pytest.raises(TqError, match="another supervisor has led the queue") as caught:
+            opened.write_now(note, "second")
+        assert caught.value.code is ErrorCode.DATABASE_UNWRITABLE
+    with pytest.raises(TqError):
+        opened.require_lead()
+    assert opened.read_now(words) == ["first"]
 
 
 def _statement(sql: str) -> Callable[[Connection], object]:

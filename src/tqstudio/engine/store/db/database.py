@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
-from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import now_us
@@ -24,7 +23,6 @@ from tqstudio.engine.store.db.connection import Address, CommitUnknown, Connecti
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.db.schema import migrate
-from tqstudio.engine.store.db.tables import supervisor
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 
 P = ParamSpec("P")
@@ -193,7 +191,9 @@ class Database:
         known = db.core.info
         if self.is_file or self.supervisor is None or known.get(_LEADS):
             return
-        if db.execute(select(func.max(supervisor.c.id))).scalar() != self.supervisor:
+        from tqstudio.engine.store.dialects import postgresql
+
+        if postgresql.newest_supervisor(db.core) != self.supervisor:
             raise TqError(
                 ErrorCode.ALREADY_RUNNING,
                 "another supervisor has led the queue since the connection to PostgreSQL was lost",

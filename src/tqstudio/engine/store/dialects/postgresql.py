@@ -37,6 +37,7 @@ _ASKED_S = 30.0
 _ASK_S = 0.2
 NOW_US = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 _END_WRITER = f"SELECT pg_terminate_backend(pid) {_HELD} AND backend_start < to_timestamp(%s / 1000000.0)"
+_NEWEST = "SELECT max(id) FROM supervisor"
 _IS_HELD = f"SELECT 1 {_HELD}"
 HAS_VERSION = "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL"
 """Whether the database has a schema."""
@@ -142,6 +143,12 @@ def end_writer(connection: Connection, expired_at: int) -> None:
             that leads now, and has stored no lease yet.
     """
     connection.exec_driver_sql(_END_WRITER, (expired_at,))
+
+
+def newest_supervisor(connection: Connection) -> int | None:
+    """Returns the row of the supervisor that began to lead last."""
+    newest: int | None = connection.exec_driver_sql(_NEWEST).scalar()
+    return newest
 
 
 def has_writer(connection: Connection) -> bool:
