@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from engine.users import OTHER_UID, as_other_user, needs_root, receive
+from tqstudio.engine.host.home_lock import HomeLock
 from tqstudio.home import Home
 from tqstudio.protocol import remote
 
@@ -32,3 +36,32 @@ def test_commands_follow_a_leader_in_a_home_whose_name_is_no_utf8(
     found = remote.chosen()
     assert found is not None
     assert (found.port, found.token) == (1, "tq_token")
+
+
+@needs_root
+def test_no_other_user_chooses_a_leader() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.create()
+        remote.follow(home, "nas", "http://127.0.0.1:1", "tq_token", None)
+        for path in (home.root, home.leader):
+            os.chown(path, OTHER_UID - 1, -1)
+        for path in (home.root.parent, home.root):
+            path.chmod(0o755)
+        held = HomeLock(home)
+        held.acquire()
+
+        def ask(line: Connection) -> None:
+            os.environ["TQSTUDIO_HOME"] = str(home.root)
+            line.send(remote.is_chosen())
+
+        with as_other_user(ask) as line:
+            assert receive(line) is False
+        home.leader.chmod(0o644)
+        os.chown(home.leader, OTHER_UID, -1)
+        with as_other_user(ask) as line:
+            assert receive(line) is True, "its own"
+        home.root.chmod(0o700)
+        with as_other_user(ask) as line:
+            assert receive(line) is False, "it is not readable, which the socket reports"
+        held.release()

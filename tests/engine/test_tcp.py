@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, status_c
 
 from certificates import certificate
 from harness import LiveSupervisor, Program
+from tqstudio.config import Settings
 from tqstudio.engine.door import callers, tcp
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
@@ -587,3 +588,29 @@ def test_a_client_sends_no_token_where_it_could_be_read(
     secret.chmod(0o640)
     readable = program("status")
     assert (readable.code, "chmod 600" in readable.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "url", "announced"),
+    [
+        ("", "https://0.0.0.0:1", f"https://{socket.gethostname()}:1"),
+        ("", "https://[::]:1", f"https://{socket.gethostname()}:1"),
+        ("", "http://10.0.0.1:1", "http://10.0.0.1:1"),
+        (" nas.example, ", "https://0.0.0.0:1", "https://nas.example:1"),
+        (
+            f"nas.example,{socket.gethostname()}.example",
+            "https://[::]:1",
+            f"https://{socket.gethostname()}.example:1",
+        ),
+    ],
+)
+def test_other_machines_learn_a_name_of_this_one(hosts: str, url: str, announced: str) -> None:
+    assert tcp.announced(Settings(hosts=hosts), url) == (announced, None)
+
+
+def test_of_a_file_with_its_key_the_certificate_alone_is_announced(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_text(key.read_text() + cert.read_text())
+    _, sent = tcp.announced(Settings(tls_cert=str(both)), "https://127.0.0.1:1")
+    assert sent == cert.read_text().strip()

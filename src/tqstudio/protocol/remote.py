@@ -30,7 +30,7 @@ CONNECT, TOKEN_FILE = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE"
 """Environment variables that the options `--connect` and `--token-file` set."""
 LEADER = "@leader"
 """The studio of the supervisor that leads, as `--connect` names it for workers."""
-_KEYS = {"url", "token_file", "ca", "insecure", "name"}
+_KEYS = {"url", "token_file", "ca", "insecure"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,12 @@ def _write(path: Path, text: str) -> None:
 
 def _stands_by(home: Home) -> bool:
     """Whether the home's supervisor runs, stands by, and knows how the one that leads is reached."""
-    if not home.leader.exists():
+    try:
+        owner = home.leader.stat().st_uid
+    except OSError:
         return False
+    if os.geteuid() not in (0, owner) and owner != 0:
+        return False  # another user would choose where our files go
     from tqstudio.protocol import launch
 
     return launch.holder(home) is not None
@@ -204,7 +208,7 @@ def _entry(name: str) -> dict[str, object]:
         raise _unusable(
             f"{path} has no connection {name} (it has: {known})", f"add [{name}] with url and token_file"
         )
-    if unknown := sorted(set(entry) - _KEYS):
+    if unknown := sorted(set(entry) - (_KEYS | {"name"} if name == LEADER else _KEYS)):
         raise _unusable(f"the connection {name} in {path} has the unknown key {unknown[0]}")
     if name == LEADER:
         entry |= {key: str(home.root / entry[key]) for key in ("token_file", "ca") if key in entry}

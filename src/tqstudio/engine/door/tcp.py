@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
 import socket
 import ssl
 from collections import Counter
@@ -25,6 +26,7 @@ MAX_CONNECTIONS = 256
 MAX_OF_ADDRESS = 64
 """Further ones of the same address are closed at once."""
 HANDSHAKE_S = 10.0
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _BACKLOG = 128
 _RETRY_S = 1.0
 """Pause after the system refused to accept a connection, as without free file descriptors."""
@@ -63,23 +65,31 @@ def listen(settings: Settings) -> tuple[socket.socket, ssl.SSLContext | None] | 
 
 def host_names(settings: Settings) -> list[str]:
     """The names by which clients may address the listener, besides IP addresses."""
-    given = [name.strip() for name in settings.hosts.split(",")]
-    return [socket.gethostname(), socket.getfqdn(), *filter(None, given)]
+    return [socket.gethostname(), socket.getfqdn(), *_given_hosts(settings)]
+
+
+def _given_hosts(settings: Settings) -> list[str]:
+    return list(filter(None, map(str.strip, settings.hosts.split(","))))
 
 
 def announced(settings: Settings, url: str) -> tuple[str, str | None]:
-    """Where other machines reach the listener, and the PEM of its certificate, if it has one.
+    """Where other machines reach the listener, and the PEM of its certificate chain, if it has one.
+
+    Of several hosts, which all supervisors may have in their settings, it is the one of this machine's name.
 
     Args:
         url: of the listener itself, whose address may be that of all interfaces.
     """
-    parts = urlsplit(url)
-    host, given = parts.hostname or "", next(filter(None, settings.hosts.split(",")), "").strip()
-    if given or ipaddress.ip_address(host).is_unspecified:
-        host = given or socket.gethostname()
+    parts, this = urlsplit(url), socket.gethostname()
+    host, given = parts.hostname or "", _given_hosts(settings)
+    if given:
+        host = next((each for each in given if each.split(".")[0] == this.split(".")[0]), given[0])
+    elif ipaddress.ip_address(host).is_unspecified:
+        host = this
     certificate = None
     if settings.tls_cert:
-        certificate = Path(settings.tls_cert).expanduser().read_text()
+        # The file may hold the key too.
+        certificate = "\n".join(_CERTIFICATE.findall(Path(settings.tls_cert).expanduser().read_text()))
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port}", certificate
 
 
