@@ -12,8 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from socket import gethostname
-from uuid import uuid4
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import normal, readable
@@ -168,6 +166,9 @@ class Home:
 
     def id(self) -> str:
         """Returns the id of this home on this host, and creates it the first time."""
+        from socket import gethostname
+        from uuid import uuid4
+
         try:
             known = self.id_file.read_text().strip()
         except FileNotFoundError:

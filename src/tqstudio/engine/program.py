@@ -21,7 +21,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.standby.standby import Standby
 from tqstudio.engine.store.db import opening, schema
-from tqstudio.engine.store.db.connection import Address, address_of
+from tqstudio.engine.store.db.connection import address_of
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.supervisor import Replaced, Supervisor
@@ -80,34 +80,20 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
                     "the indexes of the database were rebuilt", found=repaired.text
                 )
             _migrate_apart(home)
-        return _lead_or_stand_by(home, settings, address, found, held, manager, until_idle=until_idle)
+        has_led = False
+        while True:
+            if settings.standby and not isinstance(address, Path):
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    standby = Standby(home, settings, address, held, manager, is_patient=has_led)
+                    if not runner.run(standby.wait()):
+                        return _NOTHING
+            has_led = True
+            with contextlib.suppress(Replaced):
+                return _lead(home, settings, Database(address), found, held, manager, until_idle=until_idle)
     finally:
         # Before the lock is released and another supervisor may write to the same file.
         log.stop()
         held.release()
-
-
-def _lead_or_stand_by(
-    home: Home,
-    settings: Settings,
-    address: Address,
-    found: FFmpeg,
-    held: home_lock.HomeLock,
-    manager: ServiceManager,
-    *,
-    until_idle: bool,
-) -> Remainder:
-    """Lead the queue, or stand by until this supervisor can, until it is asked to shut down."""
-    has_led = False
-    while True:
-        if settings.standby and not isinstance(address, Path):
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                standby = Standby(home, settings, address, held, manager, is_patient=has_led)
-                if not runner.run(standby.wait()):
-                    return _NOTHING
-        has_led = True
-        with contextlib.suppress(Replaced):
-            return _lead(home, settings, Database(address), found, held, manager, until_idle=until_idle)
 
 
 def _lead(

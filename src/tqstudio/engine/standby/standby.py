@@ -42,7 +42,7 @@ from tqstudio.home import Home
 from tqstudio.protocol import remote
 from tqstudio.protocol.roles import Role
 
-LOOK_S = 1.0
+_LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""
 _PASSES = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_BUSY)
 """Troubles of a database that it waits for, as a failover to a server that cannot be written yet."""
@@ -129,7 +129,7 @@ class Standby:
                     "start a new one with: tqstudio up",
                 )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(_LOOK_S):
                     await self._stopping.wait()
                     break
             if await self._look() is None:
@@ -188,7 +188,7 @@ class Standby:
         return f"standing by for {self._leader.name if self._leader else 'another supervisor'}"
 
 
-_UNKNOWN = Leader(0, "", "another supervisor", None, None, None, 0)
+_UNKNOWN = Leader(0, "", "another supervisor", None, None, 0)
 """The one that leads, before the database has answered."""
 
 

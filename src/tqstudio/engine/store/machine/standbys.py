@@ -23,7 +23,6 @@ class Leader:
     id: int
     home: str
     name: str
-    version: str | None
     url: str | None
     certificate: str | None
     expires_at: int

@@ -10,13 +10,8 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import idempotency, supervisor
 from tqstudio.engine.store.dialects.expressions import upsert
+from tqstudio.engine.store.machine import standbys
 from tqstudio.events import EventKind
-
-_LAST = (
-    select(supervisor.c.home, supervisor.c.name, supervisor.c.expires_at)
-    .order_by(supervisor.c.id.desc())
-    .limit(1)
-)
 
 
 def begin(
@@ -31,7 +26,7 @@ def begin(
         home, name: id of its home, and name among several supervisors; empty if there can be one alone.
         now: of the database's clock, as all times of leases.
     """
-    last = db.execute(_LAST).first()
+    last = standbys.leader(db)
     db.execute(update(supervisor).values(expires_at=0))
     store = db.execute(select(supervisor.c.store_uuid).limit(1)).scalar() or str(uuid.uuid4())
     row = {"store_uuid": store, "pid": pid, "version": version, "home": home, "name": name}
