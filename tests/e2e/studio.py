@@ -18,7 +18,7 @@ from harness import LiveSupervisor, lives
 from tqstudio.engine.host import failpoints
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, launch
 from tqstudio.protocol.calls import StreamEvent
 from tqstudio.protocol.client import Client
 from waiting import until
@@ -310,6 +310,10 @@ class Studio(LiveSupervisor):
             return []
 
         return until(there, f"job {job} has made {segments} segments")
+
+    def has_locked_output(self) -> bool:
+        """Whether its output is locked, which it is some seconds after the first work there."""
+        return any(launch._is_locked(lock) for lock in self.out.glob(".tqstudio/*/lock"))
 
     def stored_segments(self, video: int) -> list[Path]:
         """Segments of unfinished work of a video."""

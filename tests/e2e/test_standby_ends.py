@@ -71,6 +71,7 @@ def test_while_it_waits_for_outputs_it_answers_and_touches_none(
     with first.paced(1):
         job = first.add(copy(clip(seconds=12), "long.mp4"))
         first.running(job)
+        until(first.has_locked_output, "its output is locked")
         first.process.send_signal(signal.SIGSTOP)
         until(lambda: "waiting for the supervisor that has led before" in log_of(second), "it waits")
         until(lambda: "REFUSED: this supervisor waits for the one" in second("status").err, "it answers")
@@ -100,6 +101,7 @@ def test_one_that_is_cut_off_while_it_waits_for_outputs_stands_by(
     stand_by(second)
     with first.paced(1):
         first.running(first.add(copy(clip(seconds=12), "long.mp4")))
+        until(first.has_locked_output, "its output is locked")
         first.process.send_signal(signal.SIGSTOP)
         until(lambda: "waiting for the supervisor that has led before" in log_of(second), "it waits")
         line.cut()
