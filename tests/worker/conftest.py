@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,14 +21,16 @@ from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Outcome
+from tqstudio.engine.worker.outcome import Failed, Outcome
 from tqstudio.engine.worker.progress_report import Report
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.calls import Call
 from tqstudio.protocol.requests import ProgressRequest
 from tqstudio.protocol.worker_answers import ClaimedJob
 
+# A test of stalls waits for no longer.
+SHORT_STALL_S = 10
 MakeJob = Callable[..., ClaimedJob]
 
 
@@ -196,4 +199,9 @@ def lease_of(job: ClaimedJob) -> Lease:
 
 
 def run(job: ClaimedJob, bench: WorkerConfig, report: RecordingReport, lease: Lease | None = None) -> Outcome:
-    return pipeline.run(job, bench, lease or lease_of(job), report)
+    """Run an attempt; as by a supervisor, once more if ffmpeg hangs, which is rare."""
+    outcome = pipeline.run(job, bench, lease or lease_of(job), report)
+    if isinstance(outcome, Failed) and outcome.code is ErrorCode.STALLED and bench.stall_s > SHORT_STALL_S:
+        warnings.warn(f"{outcome.text}: {Path(job['log']).read_text()}", stacklevel=2)
+        outcome = pipeline.run(job, bench, lease or lease_of(job), report)
+    return outcome

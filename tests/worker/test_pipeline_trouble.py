@@ -333,7 +333,10 @@ def test_a_stopped_ffmpeg_is_a_stall(
     outcome = run(make_job(long_clip), dataclasses.replace(bench, stall_s=1), RecordingReport(stop))
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.STALLED
+    assert "ffmpeg (video" in outcome.text
     assert stopped
+    log = Path(make_job(long_clip)["log"]).read_text()
+    assert re.search(r"\[video\] stalled after \d+\.\d s of CPU: .*enc0:0:libx264 T", log)
     assert not [pid for pid in stopped if psutil.pid_exists(pid)]
     kept = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
     assert kept

@@ -140,6 +140,19 @@ class Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_REAP_TIMEOUT_S)
 
+    def threads(self) -> list[str]:
+        """What each of its threads does: its name and state, and where in the kernel it waits.
+
+        ffmpeg names its threads after their work: `dec0:0:h264`, `mux1:hls`. Empty without /proc.
+        """
+        lines = []
+        for thread in Path(f"/proc/{self._process.pid}/task").glob("*"):
+            with contextlib.suppress(OSError):
+                # `pid (name) state …`; the name may contain parentheses.
+                name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
+                lines.append(f"{name} {rest.split()[0]} {(thread / 'wchan').read_text()}".rstrip(" 0"))
+        return lines
+
     def log_from(self, at: int) -> tuple[bytes, int]:
         """Read the complete lines of stderr from offset `at` on; returns them and the offset of their end."""
         try:

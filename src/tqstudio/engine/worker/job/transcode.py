@@ -77,7 +77,7 @@ def transcode(
             _keep_poster(encode, poster)
             watch.update()
             watch.require_accepted()
-            _require_advance(encode, stall_s)
+            _require_advance(encode, stall_s, watch.log)
             if encode.state == "running":
                 time.sleep(_POLL_S)
     except StopWork as stop:
@@ -200,8 +200,13 @@ def _summary(state: RenditionState) -> str:
     return f"{state.segments_done} of {state.segments_total} segments"
 
 
-def _require_advance(encode: LadderEncode, stall_s: float) -> None:
-    if encode.state == "running" and time.monotonic() - encode.last_advance > stall_s:
-        stalled = TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was killed")
-        if not encode.leave_device(stalled):
-            raise stalled
+def _require_advance(encode: LadderEncode, stall_s: float, log: AttemptLog) -> None:
+    if encode.state != "running" or time.monotonic() - encode.last_advance <= stall_s:
+        return
+    labels = [encode.runs[task.number].label for task in encode.tasks]
+    for label, task in zip(labels, encode.tasks, strict=True):
+        log.line(f"[{label}] stalled after {task.run.cpu_s:.1f} s of CPU: {', '.join(task.run.threads())}")
+    what = f"ffmpeg ({', '.join(labels)})" if labels else "ffmpeg"
+    stalled = TqError(ErrorCode.STALLED, f"{what} made no progress for {stall_s:g} s and was killed")
+    if not encode.leave_device(stalled):
+        raise stalled
