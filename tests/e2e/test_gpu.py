@@ -17,9 +17,10 @@ from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
 from waiting import until
 
-from .conftest import MakeClip, MakeStudio
+from .conftest import MakeClip, MakeFleet, MakeStudio
 from .ladder import check_ladder
 from .studio import WORDS, Studio, video_runs, write_script
+from .test_standby import RUNGS, stand_by
 
 # Answers for h264_nvenc by encoding with libx264; options that only the GPU knows are left out. For one file
 # it fails, as a GPU does whose driver went away.
@@ -93,6 +94,30 @@ def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
     until(lambda: {w["status"] for w in studio.status()["workers"]} == {"idle"}, "both are idle")
     jobs = [studio.add(copy(clip(fps="24"), f"gpu-first-{n}.mp4")) for n in range(2)]
     assert "gpu-0" in {studio.done(job)["processed_by"] for job in jobs}
+
+
+@pytest.mark.slow
+def test_one_that_stands_by_lends_its_gpu(
+    fleet: MakeFleet, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
+) -> None:
+    first, second = fleet("first", "second", gpu="true", lease_s=120)
+    wrapper = write_script(tmp_path / "gpu-ffmpeg", _STANDS_IN.format(words=WORDS, ffmpeg=ffmpeg))
+    # A setting of this machine, which its lent workers need too.
+    del second.environment["TQSTUDIO_FFMPEG"]
+    with second.home.config.open("a") as settings:
+        settings.write(f"ffmpeg = {json.dumps(str(wrapper))}\n")
+    first.up()
+    stand_by(second)
+    until(
+        lambda: {"second", "second-gpu"} <= {w["name"] for w in first.status()["workers"]}, "both have joined"
+    )
+    for worker in ("cpu-0", "second"):
+        first.client.send(calls.worker_action(worker, "disable"))
+    done = first.done(first.add(copy(clip(), "on-the-lent-gpu.mp4")))
+    assert done["processed_by"] == "second-gpu"
+    (attempt,) = done["attempts_log"]
+    assert attempt["encoder"] == "h264_nvenc"
+    check_ladder(Path(done["video_view"]["generation"]["master"]), frames=100, fps=Fraction(25), names=RUNGS)
 
 
 @pytest.mark.slow

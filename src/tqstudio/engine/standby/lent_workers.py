@@ -16,7 +16,10 @@ from tqstudio.config import Settings
 from tqstudio.engine.host import children, memory
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
+from tqstudio.engine.media.ffmpeg import binary, hardware
+from tqstudio.engine.media.ffmpeg.trial_results import Results
 from tqstudio.engine.queue.worker_pool import default_cpu_workers
+from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote
 
@@ -26,12 +29,13 @@ _log = structlog.get_logger()
 
 
 class LentWorkers:
-    """One process of `tqstudio worker run`, with as many workers as this supervisor would have."""
+    """Processes of `tqstudio worker run`: the CPU workers of this supervisor, and its first GPU."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._settings = home, settings
-        self._keeping: asyncio.Task[None] | None = None
-        self._child: Child | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._children: dict[str, Child] = {}
+        self._is_stopping = False
 
     def start(self, token: str, shared: Sequence[Path]) -> None:
         """Starts them, unless they run: they follow the one that leads.
@@ -40,28 +44,57 @@ class LentWorkers:
             token: with which they join.
             shared: folders of sources, which are read where they are mounted here with the same content.
         """
-        if self._keeping is not None:
+        if self._tasks:
             return
         path = self._home.root / "join.token"
         with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(f"{token}\n")
-        count = self._settings.workers or default_cpu_workers(os.cpu_count() or 1, memory.total())
-        command = ["worker", "run", f"--name={self._settings.host_name}", f"--slots={min(count, 16)}"]
-        command += [f"--shared={folder}" for folder in shared]
         environment = {
             "TQSTUDIO_HOME": str(self._home.root),
+            "TQSTUDIO_FFMPEG": self._settings.ffmpeg,
             remote.CONNECT: remote.LEADER,
             remote.TOKEN_FILE: str(path),
         }
-        self._keeping = asyncio.create_task(self._keep(command, environment))
+        folders = [f"--shared={folder}" for folder in shared]
+        self._is_stopping = False
+        lent = (self._lend_cpu(folders, environment), self._lend_gpu(folders, environment))
+        self._tasks = [asyncio.create_task(each) for each in lent]
 
-    async def _keep(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    async def _lend_cpu(self, options: Sequence[str], environment: dict[str, str]) -> None:
+        count = self._settings.workers or default_cpu_workers(os.cpu_count() or 1, memory.total())
+        await self._keep(
+            [f"--name={self._settings.host_name}", f"--slots={min(count, 16)}", *options], environment
+        )
+
+    async def _lend_gpu(self, options: Sequence[str], environment: dict[str, str]) -> None:
+        if await asyncio.to_thread(self._has_gpu):
+            name, work = f"{self._settings.host_name}-gpu", self._home.root / "work-gpu"
+            await self._keep([f"--name={name}", "--gpu", f"--work={work}", *options], environment)
+
+    def _has_gpu(self) -> bool:
+        """Whether a GPU of this machine encodes, and may be used."""
+        if not self._settings.gpu:
+            return False
+        try:
+            ffmpeg = binary.locate(self._settings.ffmpeg)
+        except TqError:
+            return False  # the log of the CPU workers says why
+        found = hardware.discover(
+            ffmpeg,
+            decode=self._settings.gpu_decode,
+            known=Results(self._home.gpu_trials),
+            stopped=lambda: self._is_stopping,
+        )
+        return any(device.encoders for device in found)
+
+    async def _keep(self, options: Sequence[str], environment: dict[str, str]) -> None:
+        """Runs workers with these options, the first of which is their name, until it is cancelled."""
         delay = RestartDelay()
         while True:
             began = time.monotonic()
             with (self._home.logs / "lent-workers.log").open("ab") as log:
-                child = self._child = children.spawn(
-                    "tqstudio", *command, environment=environment, stderr=log
+                child = self._children[options[0]] = children.spawn(
+                    "tqstudio", "worker", "run", *options, environment=environment, stderr=log
                 )
             await child.exited.wait()
             wait_s = delay.after(time.monotonic() - began)
@@ -70,14 +103,17 @@ class LentWorkers:
 
     async def stop(self, *, at_once: bool = False) -> None:
         """Ends them; what they have finished is sent before, if there is time, unless `at_once`."""
-        if self._keeping is None:
-            return
-        self._keeping.cancel()
-        self._keeping = None
-        if (child := self._child) is not None:
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        for child in self._children.values():
             child.signal(signal.SIGKILL if at_once else signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_S):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                for child in self._children.values():
                     await child.exited.wait()
+        for child in self._children.values():
             child.kill()
             await child.exited.wait()
+        self._children.clear()
