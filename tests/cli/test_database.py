@@ -38,6 +38,7 @@ def shell(home: Home) -> Iterator[Program]:
     made("down")
 
 
+@pytest.mark.slow
 def test_a_queue_is_moved_to_postgresql_and_back(shell: Program, home: Home, tmp_path: Path) -> None:
     url = postgres.empty_database().render_as_string()
     copied = shell("database", "copy", str(home.database), url, "--json")

@@ -126,6 +126,7 @@ def test_a_ladder_is_copied_and_played(
     assert sum(not line.startswith("#") for line in played.stdout.splitlines()) == 100
 
 
+@pytest.mark.slow
 def test_a_retranscoded_ladder_is_whole_at_each_moment(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_file_is_added_while_the_bucket_is_out_of_order(
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_a_deleted_video_leaves_the_bucket_and_returns(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -270,6 +272,7 @@ def _require_whole(storage: ObjectStorage) -> None:
         assert blake3(storage.get(f"{folder}/{number}/{name}")[0]).hexdigest() == digest, name
 
 
+@pytest.mark.slow
 def test_segments_that_are_in_the_bucket_need_no_room_here(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -374,6 +377,7 @@ def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
     _require_same(house, storage)
 
 
+@pytest.mark.slow
 def test_a_supervisor_of_one_run_stays_until_its_ladder_is_copied(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -491,6 +495,7 @@ def _b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
+@pytest.mark.slow
 def test_commands_show_what_waits_and_check_the_bucket(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:

@@ -273,6 +273,7 @@ def test_force_makes_everything_again(beside: Batch) -> None:
     assert not set(_segments(beside, "180p").values()) & set(before.values())
 
 
+@pytest.mark.slow
 def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> None:
     (beside.sources / "bad.mp4").write_text("no video")
     (beside.sources / "zero.mp4").touch()

@@ -101,6 +101,7 @@ def test_the_next_one_takes_over_from_one_that_is_killed(
     assert [each["name"] for each in second.status()["supervisor"]["standbys"]] == ["first"]
 
 
+@pytest.mark.slow
 def test_one_that_stands_by_lends_its_workers_and_sends_commands_to_the_one_that_leads(
     fleet: MakeFleet, clip: MakeClip, copy: Callable[..., Path]
 ) -> None:

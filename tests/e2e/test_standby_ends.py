@@ -24,6 +24,7 @@ from .test_standby import check_once, leads, log_of, stand_by, stands_by
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
+@pytest.mark.slow
 def test_after_it_was_killed_it_leads_and_its_commands_reach_it(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second")
     first.up()

@@ -228,6 +228,7 @@ def test_a_waiting_job_is_cancelled(library: Library) -> None:
     assert (library.show(job)["status"], library.state()) == ("cancelled", ["aside"])
 
 
+@pytest.mark.slow
 def test_a_ladder_is_removed_after_a_while(own: Library) -> None:
     own.first()
     job = own.publishes()
