@@ -12,6 +12,7 @@ import pytest
 
 from engine.users import OTHER_UID, as_other_user, needs_root, receive
 from tqstudio.engine.host.home_lock import HomeLock
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote
 
@@ -36,6 +37,16 @@ def test_commands_follow_a_leader_in_a_home_whose_name_is_no_utf8(
     found = remote.chosen()
     assert found is not None
     assert (found.port, found.token) == (1, "tq_token")
+
+
+def test_a_leader_that_is_not_known_yet_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TQSTUDIO_HOME", str(tmp_path))
+    monkeypatch.setenv(remote.CONNECT, remote.LEADER)
+    with pytest.raises(TqError) as refused:
+        remote.chosen()
+    assert refused.value.code is ErrorCode.NO_SUPERVISOR, "not a setting to correct: workers try again"
 
 
 @needs_root

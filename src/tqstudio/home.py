@@ -73,6 +73,11 @@ class Home:
         return self.logs / "alerts.log"
 
     @property
+    def lent_workers_log(self) -> Path:
+        """Stderr of the workers of a supervisor that stands by."""
+        return self.logs / "lent-workers.log"
+
+    @property
     def socket_note(self) -> Path:
         """Contains the path of the socket when it is not in the home."""
         return self.root / "supervisor.socket-path"

@@ -26,7 +26,7 @@ from waiting import until
 
 from .conftest import PASSWORD, MakeClip
 from .ladder import check_ladder
-from .studio import Studio
+from .studio import Studio, Watch
 
 RUNGS = ("180p", "120p", "90p")
 SHORT_LEASES = {"lease_s": 2, "heartbeat_s": 0.5, "scan_s": 0.5}
@@ -160,6 +160,8 @@ def test_a_server_that_is_gone_for_long_costs_no_attempt(
         job = studio.add(copy(clip(seconds=24), "long.mp4"))
         encoders = studio.running(job)
     os.truncate(studio.home.supervisor_log, 0)
+    watch = Watch(studio.home.socket)
+    until(lambda: watch.seen, "a screen is shown")
     with ended_server(signal.SIGINT):
         refused = until(lambda: _refused(studio), "it is noticed")
         assert refused.code == "DATABASE_UNREACHABLE"
@@ -172,6 +174,11 @@ def test_a_server_that_is_gone_for_long_costs_no_attempt(
         lines = studio.home.supervisor_log.read_text().splitlines()
         assert len([line for line in lines if "cannot be written" in line]) == 1
         assert len(lines) < 10, lines
+    before = len(watch.seen)
+    until(
+        lambda: "worker" in {event.name for event in watch.seen[before:]},
+        "screens are sent the workers again",
+    )
     check_ladder(master_of(studio, job), frames=600, fps=Fraction(25), names=RUNGS)
     assert not studio.status()["gates"]
 

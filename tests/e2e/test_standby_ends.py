@@ -19,7 +19,7 @@ from waiting import until
 
 from .conftest import LEASES, MakeClip, MakeFleet
 from .studio import Studio
-from .test_standby import check_once, leads, log_of, stand_by, stands_by
+from .test_standby import check_once, leads, log_of, stand_by, stands_by, statuses
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -152,6 +152,20 @@ def test_a_database_that_cannot_be_written_for_a_while_is_waited_for(fleet: Make
     until(lambda: leads(first) or leads(second), "one leads again")
     other = second if leads(first) else first
     until(lambda: stands_by(other), "the other one stands by")
+
+
+@pytest.mark.slow
+def test_a_home_that_cannot_be_written_for_a_while_is_waited_for(fleet: MakeFleet) -> None:
+    first, second = fleet("first", "second", lease_s=120)
+    first.up()
+    in_the_way = second.home.root / "join.token"
+    in_the_way.mkdir()
+    second.launch()
+    until(lambda: second.home.supervisor_log.exists(), "it has begun")
+    until(lambda: "the home cannot be written" in log_of(second), "it is reported")
+    in_the_way.rmdir()
+    until(lambda: ("second", "idle") in statuses(first), "its worker has joined")
+    assert log_of(second).count("the home cannot be written") == 1
 
 
 @pytest.mark.slow

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
+from uuid import uuid4
 
+import psycopg
 import pytest
 from sqlalchemy import URL
 
@@ -229,6 +231,19 @@ def test_one_that_gets_its_lock_back_writes_nothing_if_another_has_led(
     with pytest.raises(TqError):
         opened.require_lead()
     assert opened.read_now(words) == ["first"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_that_gets_too_few_connections_keeps_no_lock() -> None:
+    address, role = postgres.empty_database(), f"r{uuid4().hex}"
+    migrate(address)
+    postgres.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
+    with psycopg.connect(address.render_as_string(hide_password=False), autocommit=True) as admin:
+        admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+    with pytest.raises(TqError) as refused:
+        Database(address.set(username=role)).open()
+    assert refused.value.code is ErrorCode.DATABASE_UNREACHABLE
+    connect(address).close()
 
 
 def _statement(sql: str) -> Callable[[Connection], object]:

@@ -74,7 +74,7 @@ def changes(queue: Queue) -> list[tuple[str, str]]:
 
 
 def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
-    for home, name in (("2", "b"), ("1", "b"), ("3", "a")):
+    for home, name in (("2", "d"), ("1", "b"), ("3", "a")):
         standbys.see(queue.db, home, name=name, version="1", now=NOW)
     standbys.see(queue.db, "2", name="c", version="2", now=NOW + 1)
     rows = [StandbyRow("a", "1", NOW), StandbyRow("b", "1", NOW), StandbyRow("c", "2", NOW + 1)]
@@ -83,20 +83,37 @@ def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
     assert standbys.listing(queue.db) == rows[:2]
 
 
+def stand_by(queue: Queue, home: str, name: str, at: int = NOW) -> None:
+    secret: dict[str, Any] = {"prefix": f"{home}-{name}", "salt": b"salt", "secret_hash": b"hash"}
+    standbys.replace_token(queue.db, name, Role.ADMIN, **secret, now=at)
+    standbys.see(queue.db, home, name=name, version="1", now=at)
+
+
+def test_one_takes_the_place_of_another_of_its_name_or_its_home(queue: Queue) -> None:
+    for home, name in (("1", "a"), ("2", "b"), ("3", "c")):
+        stand_by(queue, home, name)
+    stand_by(queue, "4", "a", NOW + 1)
+    standbys.prune(queue.db, before=NOW)
+    assert standbys.homes_of(queue.db, "a", after=0) == ["4"], "as of a container that was created again"
+    assert stored_tokens(queue) == ["standby-b", "standby-c", "standby-a"]
+    stand_by(queue, "2", "d")
+    assert [row.name for row in standbys.listing(queue.db)] == ["a", "c", "d"]
+    assert stored_tokens(queue) == ["standby-c", "standby-a", "standby-d"], "none stays that nothing uses"
+
+
 def test_those_that_do_not_return_are_removed(queue: Queue) -> None:
     for home, at in (("1", NOW - 1), ("2", NOW)):
-        standbys.see(queue.db, home, name=home, version="1", now=at)
-        secret: dict[str, Any] = {"prefix": home, "salt": b"salt", "secret_hash": b"hash"}
-        standbys.replace_token(queue.db, home, Role.ADMIN, **secret, now=at)
+        stand_by(queue, home, home, at)
     standbys.prune(queue.db, before=NOW)
     assert [row.name for row in standbys.listing(queue.db)] == ["2"]
     assert stored_tokens(queue) == ["standby-2"]
 
 
 def test_a_name_is_that_of_the_homes_seen_lately(queue: Queue) -> None:
-    for home, name, at in (("1", "a", NOW), ("2", "a", NOW - 1), ("3", "b", NOW), ("4", "a", NOW + 1)):
-        standbys.see(queue.db, home, name=name, version="1", now=at)
-    assert sorted(standbys.homes_of(queue.db, "a", after=NOW - 1)) == ["1", "4"]
+    for home, name in (("1", "a"), ("2", "b")):
+        standbys.see(queue.db, home, name=name, version="1", now=NOW)
+    assert standbys.homes_of(queue.db, "a", after=NOW - 1) == ["1"]
+    assert standbys.homes_of(queue.db, "a", after=NOW) == []
 
 
 def test_tokens_are_replaced_and_end_with_their_supervisor(queue: Queue) -> None:

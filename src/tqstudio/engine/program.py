@@ -118,6 +118,7 @@ def _lead(
         db.open()
     except TqError as error:
         if error.code in stands_by_after:
+            structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
             raise Replaced from None
         raise
     # Imported modules stay for good; scanning them for garbage would delay requests.

@@ -148,7 +148,10 @@ class Lifetime:
         idle_s = 0.0
         while not self._stays:
             await asyncio.sleep(_CHECK_S)
-            idle_s = 0.0 if await self._needed_by() else idle_s + _CHECK_S
+            try:
+                idle_s = 0.0 if await self._needed_by() else idle_s + _CHECK_S
+            except TqError:
+                continue  # the database does not answer: it may be needed
             if idle_s >= GRACE_S:
                 self._shutdown.request(ShutdownMode.NOW)
                 return

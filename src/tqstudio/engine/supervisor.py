@@ -156,7 +156,8 @@ class Supervisor:
             watches.append(asyncio.create_task(self._keep_lead()))
         buckets = [asyncio.create_task(each.run()) for each in (self.studio.deliveries, self.studio.fetches)]
         starting = asyncio.create_task(self._start_parts())
-        starting.add_done_callback(self._report_failed_start)
+        for task in (snapshots, starting, *watches, *buckets):
+            task.add_done_callback(self._report_failed)
         self._log.info("supervisor started", pid=os.getpid())
         try:
             waiting = asyncio.create_task(self._until_ended())
@@ -293,9 +294,9 @@ class Supervisor:
                 self.studio.pool.start(slot)
         await self.studio.retention.sweep_scratch()
 
-    def _report_failed_start(self, starting: asyncio.Task[None]) -> None:
-        if not starting.cancelled() and (error := starting.exception()) is not None:
-            self._log.error("a part did not start", exc_info=error)
+    def _report_failed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("a part failed", exc_info=error)
 
     def _find_gpus(self) -> list[Device]:
         settings = self._settings

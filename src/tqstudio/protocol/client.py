@@ -69,14 +69,15 @@ class Client:
                 response = self._ask(connection, call)
             decoded: T = decode(response.status, response.reason, response.read())
             if self._keep_alive and not response.will_close:
-                self._kept, connection = connection, self._new_connection()
+                self._kept = connection
             return decoded
         except TimeoutError:
             raise silent(_peer(connection)) from None
         except (HTTPException, OSError) as error:
             raise _broken(self._at, error) from None
         finally:
-            connection.close()
+            if connection is not self._kept:
+                connection.close()
 
     def _new_connection(self) -> HTTPConnection:
         return self._at.connection() if isinstance(self._at, Remote) else _UnixConnection(self._at)

@@ -203,6 +203,10 @@ def _entry(name: str) -> dict[str, object]:
     except (OSError, toml_files.Unusable) as error:
         raise _unusable(f"{path} cannot be read: {error}") from None
     entry = entries.get(name)
+    if name == LEADER and entry is None:
+        raise TqError(
+            ErrorCode.NO_SUPERVISOR, "no supervisor is known to lead the queue now", "try again in a moment"
+        )
     if not isinstance(entry, dict):
         known = ", ".join(sorted(entries)) or "none"
         raise _unusable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import re
 import resource
@@ -128,7 +129,9 @@ async def send_snapshots(studio: Services) -> None:
             rows = [job_live(studio, live, now) for live in moved]
             broadcast.snapshot("progress", {"jobs": rows})
         if of_workers_too:
-            broadcast.snapshot("worker", {"workers": await worker_views(studio)})
+            # While the database does not answer, streams show the workers as they were.
+            with contextlib.suppress(TqError):
+                broadcast.snapshot("worker", {"workers": await worker_views(studio)})
 
 
 def send_sources(broadcast: Broadcast, probed: Sequence[ProbeResult]) -> None:

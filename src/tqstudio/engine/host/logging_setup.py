@@ -105,7 +105,7 @@ def is_debug() -> bool:
 
 def cut_long(home: Home) -> None:
     """Cut the logs that other processes append to; the lines so far are kept once, as `NAME.1`."""
-    for log in (*home.logs.glob("worker-*.log"), home.probe_log, home.alerts_log):
+    for log in (*home.logs.glob("worker-*.log"), home.lent_workers_log, home.probe_log, home.alerts_log):
         with contextlib.suppress(OSError):
             if log.stat().st_size > MAX_LOG_BYTES:
                 shutil.copyfile(log, log.with_name(f"{log.name}.1"))

@@ -138,8 +138,10 @@ class WorkerPool:
             try:
                 return await step()
             except TqError as error:
-                if error.code not in UNWRITTEN or self._stopping.is_set():
+                if self._stopping.is_set():
                     raise
+                if error.code not in UNWRITTEN:
+                    self._log.warning("a worker's end is not stored yet", error=error.message)
             await self._rest(_DATABASE_WAIT_S)
 
     async def _rest(self, seconds: float) -> None:

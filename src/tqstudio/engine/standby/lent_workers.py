@@ -18,7 +18,7 @@ from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.trial_results import Results
-from tqstudio.engine.queue.worker_pool import default_cpu_workers
+from tqstudio.engine.queue.worker_pool import GIVE_UP_AFTER_S, default_cpu_workers
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote
@@ -92,13 +92,17 @@ class LentWorkers:
         delay = RestartDelay()
         while True:
             began = time.monotonic()
-            with (self._home.logs / "lent-workers.log").open("ab") as log:
-                child = self._children[options[0]] = children.spawn(
-                    "tqstudio", "worker", "run", *options, environment=environment, stderr=log
-                )
-            await child.exited.wait()
+            try:
+                with self._home.lent_workers_log.open("ab") as log:
+                    child = self._children[options[0]] = children.spawn(
+                        "tqstudio", "worker", "run", *options, environment=environment, stderr=log
+                    )
+                await child.exited.wait()
+                how = child.how
+            except OSError as error:
+                how = f"cannot start: {error.strerror}"
             wait_s = delay.after(time.monotonic() - began)
-            _log.warning("lent workers ended", how=child.how, restarts_in_s=round(wait_s, 1))
+            _log.warning("lent workers ended", how=how, restarts_in_s=round(wait_s, 1))
             await asyncio.sleep(wait_s)
 
     async def stop(self, *, at_once: bool = False) -> None:
@@ -109,11 +113,15 @@ class LentWorkers:
         self._tasks = []
         for child in self._children.values():
             child.signal(signal.SIGKILL if at_once else signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_S):
-                for child in self._children.values():
-                    await child.exited.wait()
+        await self._ended(_STOP_S)
         for child in self._children.values():
             child.kill()
-            await child.exited.wait()
+        # One in uninterruptible I/O does not end, and must not hold up a takeover.
+        await self._ended(GIVE_UP_AFTER_S)
         self._children.clear()
+
+    async def _ended(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for child in self._children.values():
+                    await child.exited.wait()

@@ -25,6 +25,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.access.api_tokens import Minted, minted
 from tqstudio.engine.door.server import SocketServer
 from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.home_lock import HomeLock
@@ -44,6 +45,7 @@ from tqstudio.protocol.roles import Role
 
 _LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""
+_CUT_LOGS_S = 600.0
 _PASSES = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_BUSY)
 """Troubles of a database that it waits for, as a failover to a server that cannot be written yet."""
 _log = structlog.get_logger()
@@ -83,6 +85,8 @@ class Standby:
         self._guard = HomeGuard(home, held, self._io, has_database=False)
         self._workers = LentWorkers(home, settings)
         self._leader: Leader | None = None
+        self._followed: tuple[int, str | None] | None = None
+        """The leader, and its address, that commands and workers were sent to."""
         self._stopping = asyncio.Event()
         self._is_patient = is_patient
         self._trouble = ""
@@ -105,6 +109,7 @@ class Standby:
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
         guarding = asyncio.create_task(self._guard.watch(server.listen_on))
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
+        cutting = asyncio.create_task(self._cut_logs())
         try:
             is_free = await self._wait(guarding)
         finally:
@@ -113,6 +118,7 @@ class Standby:
             self._home.leader.unlink(missing_ok=True)
             guarding.cancel()
             reporting.cancel()
+            cutting.cancel()
             await asyncio.to_thread(self._watch.close)
             server.end()
             await serving
@@ -137,6 +143,11 @@ class Standby:
                 return True
         return False
 
+    async def _cut_logs(self) -> None:
+        while True:
+            await asyncio.sleep(_CUT_LOGS_S)
+            await asyncio.to_thread(logging_setup.cut_long, self._home)
+
     async def _look(self) -> Leader | None:
         """Returns the supervisor that leads, as far as known; None if this one may try to."""
         try:
@@ -149,13 +160,16 @@ class Standby:
             self._trouble = error.message
             self._leader = self._leader or _UNKNOWN
             return self._leader
-        self._trouble, self._is_patient = "", True
-        before, self._leader = self._leader, seen.leader
-        if seen.leader is not None and (before is None or _reached(before) != _reached(seen.leader)):
+        trouble, self._is_patient, self._leader = "", True, seen.leader
+        if seen.leader is not None and (seen.leader.id, seen.leader.url) != self._followed:
             try:
                 await self._follow(seen.leader, seen.folders)
+                self._followed = seen.leader.id, seen.leader.url
             except OSError as error:
-                _log.warning("commands do not reach the one that leads", why=str(error))
+                trouble = f"the home cannot be written: {error.strerror}"
+                if trouble != self._trouble:
+                    _log.warning("commands do not reach the one that leads", why=trouble)
+        self._trouble = trouble
         return seen.leader
 
     async def _follow(self, leader: Leader, shared: Sequence[bytes]) -> None:
@@ -177,6 +191,9 @@ class Standby:
         return False
 
     def _refusal(self) -> TqError:
+        if self._trouble:
+            why = f"this supervisor stands by: {self._trouble}"
+            return TqError(ErrorCode.REFUSED, why, "commands here work again after that")
         name = self._leader.name if self._leader else "another supervisor"
         return TqError(
             ErrorCode.REFUSED,
@@ -185,6 +202,8 @@ class Standby:
         )
 
     def _status_line(self) -> str:
+        if self._trouble:
+            return f"standing by: {self._trouble}"
         return f"standing by for {self._leader.name if self._leader else 'another supervisor'}"
 
 
@@ -199,10 +218,6 @@ _FIRST_WITH_LEASES = "0014"
 def _uuid(home: str) -> str:
     """The part of a home's id that is not its host."""
     return home.partition("@")[0]
-
-
-def _reached(leader: Leader) -> tuple[int, str | None]:
-    return leader.id, leader.url
 
 
 class LeaseWatch:

@@ -87,6 +87,8 @@ class Database:
             self._reader.open(lambda: connect(self.address, read_only=True))
             self._searcher.open(lambda: connect(self.address, read_only=True))
         except DBAPIError as error:
+            # An open writer would keep the lock of the one that leads.
+            self.close()
             raise errors.as_tq_error(error, self.address) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:

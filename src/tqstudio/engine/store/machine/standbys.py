@@ -59,7 +59,12 @@ def may_lead(db: Connection, home: str) -> bool:
 
 
 def see(db: Connection, home: str, *, name: str, version: str, now: int) -> None:
-    """Stores that a supervisor stands by now."""
+    """Stores that a supervisor stands by now, in place of others of its name or its home."""
+    renamed = select(standby.c.name).where(standby.c.home == home, standby.c.name != name)
+    for earlier in db.execute(renamed).scalars().all():
+        forget(db, home, name=earlier)
+    # Not its tokens, which have its name.
+    db.execute(delete(standby).where(standby.c.name == name, standby.c.home != home))
     values = {"name": name, "version": version, "seen_at": now}
     added = upsert(standby).values(home=home, **values)
     db.execute(added.on_conflict_do_update(index_elements=["home"], set_=values))

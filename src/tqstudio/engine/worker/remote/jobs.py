@@ -239,10 +239,10 @@ class RemoteJobs:
         return self.work / ".tqstudio" / "remote"
 
     def _store(self, job: ClaimedJob) -> Path:
-        return self._sink / "segments" / str(job["video"])
+        return self._sink / "segments" / str(int(job["video"]))
 
     def _source_folder(self, job: ClaimedJob, inputs: JobInputs) -> Path:
-        return self.work / "source" / f"{job['video']}-{os.path.basename(inputs['files'][0]['version'])}"
+        return self.work / "source" / f"{int(job['video'])}-{os.path.basename(inputs['files'][0]['version'])}"
 
 
 def _is_continued(outcome: Outcome) -> bool:

@@ -50,14 +50,19 @@ class _Slots:
         delay = RestartDelay()
         while True:
             began = time.monotonic()
-            child = children.spawn("tqstudio", *command, environment={}, stderr=sys.stderr.buffer)
-            self._running.add(child)
-            await child.exited.wait()
-            self._running.remove(child)
-            if self._stopping.is_set() or child.status in _FINAL:
-                return child.status
+            try:
+                child = children.spawn("tqstudio", *command, environment={}, stderr=sys.stderr.buffer)
+            except OSError as error:
+                how = f"cannot start: {error.strerror}"
+            else:
+                self._running.add(child)
+                await child.exited.wait()
+                self._running.remove(child)
+                if self._stopping.is_set() or child.status in _FINAL:
+                    return child.status
+                how = child.how
             wait_s = delay.after(time.monotonic() - began)
-            _log.warning("worker ended", slot=name, how=child.how, restarts_in_s=round(wait_s, 1))
+            _log.warning("worker ended", slot=name, how=how, restarts_in_s=round(wait_s, 1))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._stopping.wait()
