@@ -97,6 +97,7 @@ def test_one_takes_the_place_of_another_of_its_name_or_its_home(queue: Queue) ->
     assert standbys.homes_of(queue.db, "a", after=0) == ["4"], "as of a container that was created again"
     assert stored_tokens(queue) == ["standby-b", "standby-c", "standby-a"]
     stand_by(queue, "2", "d")
+    standbys.see(queue.db, "2", name="d", version="1", now=NOW + 1)
     assert [row.name for row in standbys.listing(queue.db)] == ["a", "c", "d"]
     assert stored_tokens(queue) == ["standby-c", "standby-a", "standby-d"], "none stays that nothing uses"
 
