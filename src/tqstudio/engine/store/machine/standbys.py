@@ -9,7 +9,6 @@ from sqlalchemy import delete, insert, or_, select
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import standby, supervisor, token, worker
-from tqstudio.engine.store.dialects.expressions import upsert
 from tqstudio.protocol.roles import Role
 
 SEEN_S = 5
@@ -64,10 +63,8 @@ def see(db: Connection, home: str, *, name: str, version: str, now: int) -> None
     for earlier in db.execute(renamed).scalars().all():
         forget(db, home, name=earlier)
     # Not its tokens, which have its name.
-    db.execute(delete(standby).where(standby.c.name == name, standby.c.home != home))
-    values = {"name": name, "version": version, "seen_at": now}
-    added = upsert(standby).values(home=home, **values)
-    db.execute(added.on_conflict_do_update(index_elements=["home"], set_=values))
+    db.execute(delete(standby).where(standby.c.name == name))
+    db.execute(insert(standby).values(home=home, name=name, version=version, seen_at=now))
 
 
 def forget(db: Connection, home: str, *, name: str) -> None:
