@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.door import Line
+from benchmarks.raw_client import RawClient
 from tqstudio import paths
 
 _FAILURE = {"code": "SOURCE_TRUNCATED", "text": "the benchmark's source ends early", "hint": ""}
 
 
-def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
+def work(line: RawClient, instance: str, jobs: int) -> dict[str, Any]:
     """Claim and fail so many jobs; answers when, and the seconds of every call."""
     claims: list[float] = []
     fails: list[float] = []
@@ -45,7 +45,7 @@ def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
     return {"began": began, "ended": time.monotonic(), "claims": claims, "fails": fails, "jobs": claimed}
 
 
-def register(line: Line, instance: str) -> None:
+def register(line: RawClient, instance: str) -> None:
     body = {"instance": instance, "pid": os.getpid(), "pid_started": time.time(), "encoder": "libx264"}
     line.post("/v1/worker/register", body)
 
@@ -53,7 +53,7 @@ def register(line: Line, instance: str) -> None:
 def main() -> None:
     path, token, jobs = sys.argv[1:]
     instance = f"bench-{os.getpid():08d}"
-    line = Line(Path(path), token)
+    line = RawClient(Path(path), token)
     register(line, instance)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -29,7 +29,7 @@ from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
-from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.jobs.claims import Claimant, LeaseToken
 from tqstudio.engine.store.machine import supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
@@ -120,7 +120,7 @@ def _claim_and_fail(database: Database, who: Claimant, supervisor: int) -> float
     took = time.perf_counter() - began
     if lease is None:
         raise RuntimeError("the queue is empty")
-    token = Token(lease.job, lease.epoch, who.instance)
+    token = LeaseToken(lease.job, lease.epoch, who.instance)
     failure = outcomes.Failure(ErrorCode.SOURCE_MISSING, "the benchmark's source is not there")
     rules = RetryRules(30, 600, lambda: 0.5)
     database.write_now(outcomes.fail, token, failure, now=now_us(), rules=rules, worker=who.name)

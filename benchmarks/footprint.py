@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.claim_client import register
-from benchmarks.door import Line
 from benchmarks.options import Options
 from benchmarks.processes import cpu_s, memory_mb
+from benchmarks.raw_client import RawClient
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio, tqstudio
@@ -181,7 +181,7 @@ def _reporting(running: Studio) -> Iterator[None]:
             line.close()
 
 
-def _report(jobs: list[tuple[Line, str, str, int]], ended: threading.Event) -> None:
+def _report(jobs: list[tuple[RawClient, str, str, int]], ended: threading.Event) -> None:
     began = time.monotonic()
     while not ended.wait(_REPORT_S):
         share = (time.monotonic() - began) / 600 % 1

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from benchmarks.door import Line
 from benchmarks.options import Options
+from benchmarks.raw_client import RawClient
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import COMMON, FAR, FOLDER, OWNER, RARE, SCATTERED, SCATTERED_EVERY, seed
 from benchmarks.studio import studio
@@ -47,7 +47,7 @@ def measure(options: Options, root: Path) -> Section:
     return section
 
 
-def ask(line: Line, path: str, times: int) -> list[float]:
+def ask(line: RawClient, path: str, times: int) -> list[float]:
     seconds = []
     for _ in range(times):
         began = time.perf_counter()

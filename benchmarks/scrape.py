@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from benchmarks.door import Line
 from benchmarks.options import Options
 from benchmarks.processes import memory_mb
+from benchmarks.raw_client import RawClient
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import studio
@@ -43,7 +43,7 @@ def measure(options: Options, root: Path) -> Section:
     return section
 
 
-def _scrape_ms(line: Line) -> float:
+def _scrape_ms(line: RawClient) -> float:
     time.sleep(_PAUSE_S)
     began = time.perf_counter()
     text = line.ask("GET", "/metrics")

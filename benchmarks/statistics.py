@@ -6,8 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-from benchmarks.door import Line
 from benchmarks.options import Options
+from benchmarks.raw_client import RawClient
 from benchmarks.report import Section, at_most, count
 from benchmarks.seeding import seed
 from benchmarks.studio import studio
@@ -53,7 +53,7 @@ def _fill(home: Home, rows: int) -> None:
         db.close()
 
 
-def _ask_s(line: Line, path: str) -> float:
+def _ask_s(line: RawClient, path: str) -> float:
     began = time.perf_counter()
     line.get(path)
     return time.perf_counter() - began

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.door import Line
 from benchmarks.processes import environment, until
+from benchmarks.raw_client import RawClient
 from tqstudio.home import Home
 
 _START_TIMEOUT_S = 30.0
@@ -29,8 +29,8 @@ class Studio:
         self.environment = environment({"TQSTUDIO_HOME": str(home.root)})
         self._process = process
 
-    def line(self, token: str | None = None) -> Line:
-        return Line(self.home.socket, token)
+    def line(self, token: str | None = None) -> RawClient:
+        return RawClient(self.home.socket, token)
 
     def status(self) -> Any:
         with contextlib.closing(self.line()) as line:

@@ -24,7 +24,7 @@ MAX_SOCKET_PATH = 100
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folders and files of one supervisor. Nothing is created until `create` is called."""
+    """The folders and files of one supervisor. Its properties are paths; `create` makes it."""
 
     root: Path
 

@@ -1000,9 +1000,9 @@ def test_events(up: Program, held: int) -> None:
 
 
 def test_as_many_events_as_asked_for(up: Program, held: int) -> None:
-    door = Client(up.home.socket)
+    client = Client(up.home.socket)
     for number in range(450):
-        door.send(calls.act("priority", [held], priority=number % 2))
+        client.send(calls.act("priority", [held], priority=number % 2))
     of_job = ("events", "--job", str(held), "--json", "--limit")
     some = [json.loads(line)["seq"] for line in up(*of_job, "430").out.splitlines()]
     assert len(some) == 430

@@ -117,8 +117,8 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
         until_ended(encoders)
         proofs = f".tqstudio/*/segments/{video}/*/*/complete.json"
         until(lambda: len(list(studio.out.glob(proofs))) == 4, "three qualities and the sound are whole")
-        board = f".tqstudio/*/segments/{video}/storyboard-*/storyboard.vtt"
-        until(lambda: list(studio.out.glob(board)), "the storyboard is made")
+        running_jobs = f".tqstudio/*/segments/{video}/storyboard-*/storyboard.vtt"
+        until(lambda: list(studio.out.glob(running_jobs)), "the storyboard is made")
         before = {mark(path) for path in studio.stored_segments(video)}
         os.kill(worker, signal.SIGKILL)
     finally:

@@ -21,7 +21,7 @@ def storyboard_of(generation: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_it_is_kept_dropped_and_made_again(shared: Studio, clip: MakeClip, copy: Copy) -> None:
-    source = copy(clip(seconds=2), "board.mp4")
+    source = copy(clip(seconds=2), "running_jobs.mp4")
     source.with_suffix(".srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nhello\n")
     job = shared.add(source)
     shared.done(job)

@@ -39,7 +39,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
 from tqstudio.engine.store.jobs.assignments import assignment_of
-from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.lists import records
@@ -141,7 +141,7 @@ class House:
 
     def fail(self, code: ErrorCode = ErrorCode.NO_MEDIA) -> int:
         lease = self.claim()
-        token, rules = Token(lease.job, lease.epoch, lease.instance), RetryRules(0, 0, lambda: 0)
+        token, rules = LeaseToken(lease.job, lease.epoch, lease.instance), RetryRules(0, 0, lambda: 0)
         self.db.write_now(outcomes.fail, token, Failure(code, "no"), now=now_us(), rules=rules, worker="w")
         return lease.job
 
@@ -165,7 +165,7 @@ class House:
             videos.set_facts(db, lease.video, FACTS.to_json(), quick_hash=None)
             if full_hash is not None:
                 videos.set_full_hash(db, lease.video, full_hash)
-            token = Token(lease.job, lease.epoch, lease.instance)
+            token = LeaseToken(lease.job, lease.epoch, lease.instance)
             assert outcomes.complete(db, token, now=now_us(), worker="w", detail="generation")
             generations.record(
                 db,
@@ -263,7 +263,7 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
     row = progress.RenditionRow("1080p", "in_progress", None, True, *[None] * 3, 50.0, 1, 2, *[None] * 4)
 
     def run_a_little(db: Any) -> None:
-        token = Token(lease.job, lease.epoch, lease.instance)
+        token = LeaseToken(lease.job, lease.epoch, lease.instance)
         step = dict.fromkeys(("argv", "resumed_from", "resumed_at_s", "encoder"))
         assert progress.save(db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, **step)
         operations.operate(db, job, Operation.PAUSE, now=now_us(), actor="test")

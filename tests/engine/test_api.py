@@ -275,7 +275,7 @@ def test_numbers_that_are_none(desk: Desk, number: str) -> None:
     desk.live.send(client.status())
 
 
-# The door
+# Requests
 
 
 def test_the_socket_is_for_its_owner_alone(standing: LiveSupervisor) -> None:
@@ -458,7 +458,7 @@ def test_status_has_what_a_header_shows(standing: LiveSupervisor) -> None:
     assert disk["reserve"] == 1_000_000
 
 
-def test_the_operations_through_the_door(desk: Desk) -> None:
+def test_the_operations_by_the_api(desk: Desk) -> None:
     job = desk.job()
     for operation, status in (
         ("pause", "paused"),

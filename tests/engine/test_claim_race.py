@@ -1,4 +1,4 @@
-"""Many real processes over the real door: every job is claimed exactly once."""
+"""Many real processes over the real API: every job is claimed exactly once."""
 
 from __future__ import annotations
 

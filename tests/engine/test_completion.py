@@ -1,4 +1,4 @@
-"""From a worker's manifest to a playing ladder, through the real door; and making one again."""
+"""From a worker's manifest to a playing ladder, through the real API; and making one again."""
 
 from __future__ import annotations
 

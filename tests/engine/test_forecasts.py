@@ -10,13 +10,13 @@ from store.conftest import supervisor_of
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.live.speed_model import is_measurable
 from tqstudio.engine.live.workload import Workload, workload
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, outcomes
-from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.jobs.claims import Claimant, LeaseToken
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import speeds, workers
 
@@ -36,7 +36,7 @@ def finish(
     return prediction.seconds
 
 
-def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
+def _run(db: Connection, seconds: float, predicted_s: float | None) -> LeaseToken:
     """A job that one run of so many seconds has done."""
     began = now_us() - int(seconds * MICROSECOND)
     source = b"/in/%d.mp4" % began
@@ -71,7 +71,7 @@ def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
 
 
 def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Database) -> None:
-    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
+    forecasts = Forecasts(opened, RunningJobs(Leases(1, 1, 1, RunningClock(1))))
     normal = workload(facts(), FAST, "libx264")
     assert finish(opened, forecasts, normal, 30.0) is None
     assert finish(opened, forecasts, normal, 31.0) is not None
@@ -85,7 +85,7 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
 
 
 def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
-    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
+    forecasts = Forecasts(opened, RunningJobs(Leases(1, 1, 1, RunningClock(1))))
     work = workload(facts(), FAST, "libx264")
     finish(opened, forecasts, work, 30.0)
     prediction = finish(opened, forecasts, work, 30.0)
@@ -94,7 +94,7 @@ def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened:
 
 
 def test_a_job_of_several_workers_teaches_nothing(opened: Database) -> None:
-    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
+    forecasts = Forecasts(opened, RunningJobs(Leases(1, 1, 1, RunningClock(1))))
     work = workload(facts(), FAST, "libx264")
     finish(opened, forecasts, work, 30.0)
     before = forecasts.estimates.judged, forecasts.estimates.predict(work)

@@ -24,15 +24,15 @@ from tqstudio.engine.host.clock import RunningClock, now_us, since_boot
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
-from tqstudio.engine.live.running_jobs import LiveBoard
-from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.live.running_jobs import RunningJobs
+from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
-from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.jobs.claims import Claimant, LeaseToken
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol import calls
@@ -42,7 +42,7 @@ from waiting import until
 from .conftest import Desk
 from .test_api import error_of, report
 
-A, B = Token(1, 1, "one"), Token(2, 1, "one")
+A, B = LeaseToken(1, 1, "one"), LeaseToken(2, 1, "one")
 
 
 class Machine:
@@ -84,7 +84,7 @@ def test_what_ran_out_is_not_revived(machine: Machine) -> None:
 
 def test_only_the_whole_token_renews(machine: Machine) -> None:
     machine.leases.begin(A)
-    for wrong in (Token(1, 2, "one"), Token(1, 1, "two"), Token(2, 1, "one")):
+    for wrong in (LeaseToken(1, 2, "one"), LeaseToken(1, 1, "two"), LeaseToken(2, 1, "one")):
         assert machine.leases.heartbeat(wrong.instance, [wrong]) == []
         assert not machine.leases.is_live(wrong)
 
@@ -132,7 +132,7 @@ def test_a_lease_that_ended_is_forgotten(machine: Machine) -> None:
     assert machine.leases.heartbeat("one", [A]) == []
 
 
-# Through the door
+# Through the API
 
 QUICK = {"TQSTUDIO_HEARTBEAT_S": "0.3", "TQSTUDIO_SCAN_S": "0.2", "TQSTUDIO_OFFLINE_S": "1"}
 
@@ -333,7 +333,7 @@ class Parts:
     """What keeps and ends leases, without workers and outputs."""
 
     db: Database
-    board: LiveBoard
+    running_jobs: RunningJobs
     reports: Reports
     endings: LeaseEnd
     recovery: Recovery
@@ -345,20 +345,27 @@ class Parts:
 def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     boot = [0]
     clock = RunningClock(100 * SECOND, lambda: boot[0])
-    board = LiveBoard(Leases(1, 60 * SECOND, 10 * SECOND, clock))
-    ranges = Ranges(board, enabled=True, lease_us=60 * SECOND)
+    running_jobs = RunningJobs(Leases(1, 60 * SECOND, 10 * SECOND, clock))
+    ranges = Ranges(running_jobs, enabled=True, lease_us=60 * SECOND)
     # What looks at files is left out.
     nothing: Any = None
-    endings = LeaseEnd(opened, board, nothing, quarantine_after=0)
-    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics())
-    recovery = Recovery(home, settings, opened, board, endings, results)
-    return Parts(opened, board, Reports(opened, board, ranges, nothing, Metrics()), endings, recovery, boot)
+    endings = LeaseEnd(opened, running_jobs, nothing, quarantine_after=0)
+    results = Completion(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics())
+    recovery = Recovery(home, settings, opened, running_jobs, endings, results)
+    return Parts(
+        opened,
+        running_jobs,
+        Reports(opened, running_jobs, ranges, nothing, Metrics()),
+        endings,
+        recovery,
+        boot,
+    )
 
 
-def begin(parts: Parts) -> list[tuple[Token, Claimant]]:
+def begin(parts: Parts) -> list[tuple[LeaseToken, Claimant]]:
     held = parts.db.write_now(sixty_four_running)
     for held_token, worker in held:
-        parts.board.begin(held_token, worker.name, now_us())
+        parts.running_jobs.begin(held_token, worker.name, now_us())
     return held
 
 
@@ -387,11 +394,11 @@ def test_a_scan_takes_what_has_expired_and_nothing_else(parts: Parts) -> None:
     (unheard, _), *heard = begin(parts)
     parts.boot[0] = 30 * SECOND
     for held_token, worker in heard:
-        assert parts.board.leases.heartbeat(worker.instance, [held_token]) == [held_token]
+        assert parts.running_jobs.leases.heartbeat(worker.instance, [held_token]) == [held_token]
     parts.boot[0] = 60 * SECOND
     assert asyncio.run(parts.recovery.scan()) == 1
     assert {lease.token for lease in parts.db.read_now(claims.granted, 1)} == {held for held, _ in heard}
-    assert not parts.board.leases.knows(unheard)
+    assert not parts.running_jobs.leases.knows(unheard)
     assert asyncio.run(parts.recovery.scan()) == 0
 
 
@@ -399,7 +406,7 @@ def test_a_claim_that_was_never_answered_has_a_lease_too(parts: Parts) -> None:
     """It was committed, and what was to answer it was cancelled."""
     (unanswered, _), *_ = parts.db.write_now(sixty_four_running)
     assert asyncio.run(parts.recovery.scan()) == 0
-    assert parts.board.leases.remaining_us(unanswered) == 60 * SECOND
+    assert parts.running_jobs.leases.remaining_us(unanswered) == 60 * SECOND
     parts.boot[0] = 60 * SECOND
     assert asyncio.run(parts.recovery.scan()) == 64
 
@@ -412,14 +419,14 @@ def test_a_wall_clock_that_is_set_takes_no_job_away(
     (dead, _), *live = begin(parts)
     parts.boot[0] = 30 * SECOND
     for held_token, worker in live:
-        parts.board.leases.heartbeat(worker.instance, [held_token])
+        parts.running_jobs.leases.heartbeat(worker.instance, [held_token])
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + jump_s * 10**9)
     assert asyncio.run(parts.recovery.scan()) == 0
     assert asyncio.run(parts.recovery.silent_workers()) == []
     parts.boot[0] = 60 * SECOND
     assert asyncio.run(parts.recovery.scan()) == 1
-    assert not parts.board.leases.knows(dead)
+    assert not parts.running_jobs.leases.knows(dead)
 
 
 @pytest.mark.fault("A report arrives in time and is stored late", "It counts", area="workers")
@@ -434,10 +441,10 @@ def test_an_end_that_was_reported_in_time_counts_however_late_it_is_written(part
         return await parts.endings.end(reported, end)
 
     assert asyncio.run(end_late()) is JobStatus.PENDING
-    assert not parts.board.leases.is_live(taken)
+    assert not parts.running_jobs.leases.is_live(taken)
 
 
-def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:
+def sixty_four_running(db: Connection) -> list[tuple[LeaseToken, Claimant]]:
     queue, held = Queue(db), []
     queue.now = now_us() - 30 * SECOND
     for number in range(64):

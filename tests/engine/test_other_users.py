@@ -75,19 +75,19 @@ def test_no_command_and_no_screen_asks_another_user(shared: Path, planted: Calla
     assert heard() == b""
 
     async def ask() -> None:
-        door = AsyncClient(path)
+        client = AsyncClient(path)
         try:
-            await door.send(calls.status())
+            await client.send(calls.status())
         finally:
-            await door.close()
+            await client.close()
 
     async def follow() -> None:
-        door = AsyncClient(path)
+        client = AsyncClient(path)
         try:
-            async for _ in door.stream():
+            async for _ in client.stream():
                 return
         finally:
-            await door.close()
+            await client.close()
 
     refusal(lambda: asyncio.run(ask()))
     assert heard() == b""

@@ -1,4 +1,4 @@
-"""Small parts of the engine by themselves: backoff, the live board, the lock, the pool's patience."""
+"""Small parts of the engine by themselves: backoff, running jobs, the lock, the pool's patience."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tqstudio.engine.api.views import iso, parse_time
 from tqstudio.engine.host import home_lock, restart_delay
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob, RunningJobs
 from tqstudio.engine.queue import worker_pool
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
@@ -76,12 +76,12 @@ def test_a_verdict_keeps_the_counters_in_their_bounds(
     assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.POISON)
 
 
-# The live board
+# Running jobs
 
-A, B = Token(1, 1, "one"), Token(1, 2, "two")
+A, B = LeaseToken(1, 1, "one"), LeaseToken(1, 2, "two")
 
 
-def progress(token: Token = A, **changes: object) -> LiveJob:
+def progress(token: LeaseToken = A, **changes: object) -> LiveJob:
     return replace(LiveJob(token, "cpu-0", step="transcode", progress=10.0, at=5), **changes)  # type: ignore[arg-type]
 
 
@@ -90,109 +90,109 @@ def quality(status: str) -> RenditionRow:
     return RenditionRow(**(values | {"name": "360p", "status": status}))  # type: ignore[arg-type]
 
 
-def new_board() -> LiveBoard:
-    return LiveBoard(Leases(1, 60, 10, RunningClock(1000)))
+def new_board() -> RunningJobs:
+    return RunningJobs(Leases(1, 60, 10, RunningClock(1000)))
 
 
 def test_the_board_keeps_what_a_report_leaves_out() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
     resumed = {"resumed_from": 0, "resumed_at_s": 4.0}
     full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), encoder="libx264", **resumed)
-    board.report(A, full, significant=True)
-    merged = board.report(A, progress(progress=5.0), significant=False)
+    running_jobs.report(A, full, significant=True)
+    merged = running_jobs.report(A, progress(progress=5.0), significant=False)
     assert (merged.progress, merged.renditions, merged.argv) == (10.0, full.renditions, full.argv)
     assert (merged.resumed_from, merged.resumed_at_s, merged.encoder) == (0, 4.0, "libx264")
     assert merged.unsaved
 
 
-def _times(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
-    merged = board.report(A, progress(renditions=rows, at=at), significant=False)
+def _times(running_jobs: RunningJobs, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
+    merged = running_jobs.report(A, progress(renditions=rows, at=at), significant=False)
     return [(row.started_at, row.completed_at) for row in merged.renditions or ()]
 
 
 def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
-    assert _times(board, 1, quality("pending")) == [(None, None)]
-    assert _times(board, 2, quality("in_progress")) == [(2, None)]
-    board.report(A, progress(at=3), significant=False)
-    assert _times(board, 4, quality("in_progress")) == [(2, None)]
-    assert _times(board, 5, quality("completed")) == [(2, 5)]
-    assert _times(board, 6, quality("completed")) == [(2, 5)]
-    assert _times(board, 7, quality("in_progress")) == [(2, None)]
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    assert _times(running_jobs, 1, quality("pending")) == [(None, None)]
+    assert _times(running_jobs, 2, quality("in_progress")) == [(2, None)]
+    running_jobs.report(A, progress(at=3), significant=False)
+    assert _times(running_jobs, 4, quality("in_progress")) == [(2, None)]
+    assert _times(running_jobs, 5, quality("completed")) == [(2, 5)]
+    assert _times(running_jobs, 6, quality("completed")) == [(2, 5)]
+    assert _times(running_jobs, 7, quality("in_progress")) == [(2, None)]
 
 
 def test_a_quality_that_begins_and_ends_between_two_reports_has_both_times() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
-    _times(board, 3, quality("pending"))
-    assert _times(board, 9, quality("completed")) == [(3, 9)]
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    _times(running_jobs, 3, quality("pending"))
+    assert _times(running_jobs, 9, quality("completed")) == [(3, 9)]
 
 
 @pytest.mark.parametrize("status", ["completed", "skipped", "failed"])
 def test_a_quality_that_this_run_did_not_make_has_no_times(status: str) -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
     for at in (1, 2):
-        assert _times(board, at, quality(status)) == [(None, None)]
+        assert _times(running_jobs, at, quality(status)) == [(None, None)]
 
 
 def test_another_lease_inherits_nothing() -> None:
-    board = new_board()
-    board.report(A, progress(progress=80.0), significant=False)
-    board.control(1, Control.PAUSE)
-    merged = board.report(B, progress(B, progress=5.0), significant=False)
+    running_jobs = new_board()
+    running_jobs.report(A, progress(progress=80.0), significant=False)
+    running_jobs.control(1, Control.PAUSE)
+    merged = running_jobs.report(B, progress(B, progress=5.0), significant=False)
     assert (merged.progress, merged.control) == (5.0, Control.NONE)
 
 
 def test_a_control_request_outlives_reports() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
-    board.control(1, Control.CANCEL)
-    board.control(99, Control.CANCEL)
-    assert board.report(A, progress(), significant=False).control is Control.CANCEL
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    running_jobs.control(1, Control.CANCEL)
+    running_jobs.control(99, Control.CANCEL)
+    assert running_jobs.report(A, progress(), significant=False).control is Control.CANCEL
 
 
 def test_at_most_one_write_per_second() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
-    board.report(A, progress(), significant=True)
-    assert board.due(999_999) == []
-    assert [live.token for live in board.due(1_000_000)] == [A]
-    board.saved(1, 1_000_000, 10.0)
-    board.report(A, progress(at=1_000_001), significant=False)
-    assert board.due(9_000_000) == [], "nothing a database must know"
-    assert [live.token for live in board.due(9_000_000, everything=True)] == [A]
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    running_jobs.report(A, progress(), significant=True)
+    assert running_jobs.due(999_999) == []
+    assert [live.token for live in running_jobs.due(1_000_000)] == [A]
+    running_jobs.saved(1, 1_000_000, 10.0)
+    running_jobs.report(A, progress(at=1_000_001), significant=False)
+    assert running_jobs.due(9_000_000) == [], "nothing a database must know"
+    assert [live.token for live in running_jobs.due(9_000_000, everything=True)] == [A]
 
 
 def test_what_moved_is_reported_once() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
-    assert [live.token for live in board.take_touched()] == [A]
-    assert board.take_touched() == []
-    board.report(A, progress(), significant=False)
-    assert board.end(1) is not None
-    assert board.end(1) is None
-    assert board.take_touched() == []
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    assert [live.token for live in running_jobs.take_touched()] == [A]
+    assert running_jobs.take_touched() == []
+    running_jobs.report(A, progress(), significant=False)
+    assert running_jobs.end(1) is not None
+    assert running_jobs.end(1) is None
+    assert running_jobs.take_touched() == []
 
 
 def test_reports_without_an_advance_do_not_count_as_movement() -> None:
-    board = new_board()
-    board.begin(A, "cpu-0", 0)
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
     for at, progressed, moved_at in ((5, 10.0, 5), (6, 10.0, 5), (7, 9.0, 5), (8, 10.1, 8)):
-        merged = board.report(A, progress(at=at, progress=progressed), significant=False)
+        merged = running_jobs.report(A, progress(at=at, progress=progressed), significant=False)
         assert (merged.at, merged.moved_at) == (at, moved_at)
-    assert board.report(A, progress(at=9, step="finalize"), significant=False).moved_at == 9
+    assert running_jobs.report(A, progress(at=9, step="finalize"), significant=False).moved_at == 9
 
 
 def test_a_beat_is_stored_once() -> None:
-    board = new_board()
-    board.record_heartbeat(Heartbeat(7, 5, "one"))
-    board.record_heartbeat(Heartbeat(7, 6, "one"))
-    assert [beat.at for beat in board.take_heartbeats()] == [6]
-    assert board.take_heartbeats() == []
-    assert board.heartbeats[7].at == 6
+    running_jobs = new_board()
+    running_jobs.record_heartbeat(Heartbeat(7, 5, "one"))
+    running_jobs.record_heartbeat(Heartbeat(7, 6, "one"))
+    assert [beat.at for beat in running_jobs.take_heartbeats()] == [6]
+    assert running_jobs.take_heartbeats() == []
+    assert running_jobs.heartbeats[7].at == 6
 
 
 # The lock and the socket

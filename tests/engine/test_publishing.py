@@ -353,8 +353,8 @@ def test_a_storyboard_that_is_not_whole_or_ours_is_not_taken(
     folder = store_board(bench.sink)
     sprite = folder / "storyboard-000.jpg"
     if harm == "outside":
-        folder.rename(tmp_path / "board")
-        folder.symlink_to(tmp_path / "board")
+        folder.rename(tmp_path / "running_jobs")
+        folder.symlink_to(tmp_path / "running_jobs")
     elif harm == "half":
         sprite.write_bytes(BOARD[sprite.name][:-1])
     else:

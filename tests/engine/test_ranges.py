@@ -11,8 +11,8 @@ from harness import Worker
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.ranges import Range, Ranges, cut, joined, without
-from tqstudio.engine.live.running_jobs import LiveBoard
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.live.running_jobs import RunningJobs
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.lifecycle import Control
 from tqstudio.protocol import calls
 from tqstudio.protocol.requests import Division, RangeAbility
@@ -20,7 +20,7 @@ from tqstudio.protocol.requests import Division, RangeAbility
 from .conftest import Desk
 from .test_api import error_of, report
 
-OWNER = Token(1, 1, "its own")
+OWNER = LeaseToken(1, 1, "its own")
 KEYS = {"720p": "one", "360p": "two"}
 OFFERED: dict[str, Any] = {"segment_s": 6, "encoder": "libx264", "build": "a build"}
 ABILITY = RangeAbility(build="a build", encoders=["libx264", "libx265"])
@@ -32,13 +32,13 @@ class Machine:
     def __init__(self, *, enabled: bool = True) -> None:
         self.now_s = 0
         clock = RunningClock(1_000_000_000, lambda: self.now_s * 1_000_000)
-        self.board = LiveBoard(Leases(1, 60_000_000, 10_000_000, clock))
-        self.board.begin(OWNER, "cpu-0", 0)
+        self.running_jobs = RunningJobs(Leases(1, 60_000_000, 10_000_000, clock))
+        self.running_jobs.begin(OWNER, "cpu-0", 0)
         # Three segments of 6 s in half a minute.
-        self.board.jobs[1] = replace(self.board.jobs[1], speed=0.6)
-        self.ranges = Ranges(self.board, enabled=enabled, lease_us=60_000_000)
+        self.running_jobs.jobs[1] = replace(self.running_jobs.jobs[1], speed=0.6)
+        self.ranges = Ranges(self.running_jobs, enabled=enabled, lease_us=60_000_000)
 
-    def offer(self, *missing: tuple[int, int], owner: Token = OWNER, **streams: str) -> Machine:
+    def offer(self, *missing: tuple[int, int], owner: LeaseToken = OWNER, **streams: str) -> Machine:
         offered = Division(missing=list(missing), streams=streams or KEYS, **OFFERED)
         self.ranges.offer(owner, offered)
         return self
@@ -175,11 +175,11 @@ def test_a_range_ends_with_the_encode(why: str) -> None:
     assert part is not None
     match why:
         case "control":
-            machine.board.control(1, Control.PAUSE)
+            machine.running_jobs.control(1, Control.PAUSE)
         case "ended":
-            machine.board.end(1)
+            machine.running_jobs.end(1)
         case "claimed again":
-            machine.board.begin(Token(1, 2, "another"), "cpu-1", 0)
+            machine.running_jobs.begin(LeaseToken(1, 2, "another"), "cpu-1", 0)
         case "other streams":
             machine.offer((0, 20), **{"480p": "three"})
         case "nothing left":
@@ -308,7 +308,7 @@ def test_what_is_no_division_is_refused(desk: Desk, wrong: dict[str, Any]) -> No
 def test_the_first_range_is_by_the_speed_of_the_job(speed: float | None, first: int) -> None:
     """About half a minute, which a job that is added meanwhile may have to wait, but at most half of it."""
     machine = Machine()
-    machine.board.jobs[1] = replace(machine.board.jobs[1], speed=speed)
+    machine.running_jobs.jobs[1] = replace(machine.running_jobs.jobs[1], speed=speed)
     assert machine.offer((0, 20)).assigned("a") == (first, 20)
 
 
@@ -369,7 +369,7 @@ def test_a_blocked_worker_is_found_also_after_its_range() -> None:
     assert part is not None
     machine.ranges.progress(part.token, 0, 6.0)
     assert machine.ranges.blocked(120.0, 5.0) == []
-    machine.board.end(1)
+    machine.running_jobs.end(1)
     assert machine.ranges.blocked(120.0, 5.0) == ["worker a"]
     assert machine.assign("b") is None
     assert machine.ranges.blocked(120.0, 5.0) == ["worker a"], "it has not noticed yet"

@@ -19,10 +19,10 @@ from tqstudio.engine.gates import schedule
 from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, GateKind
@@ -43,11 +43,11 @@ def in_seconds(seconds: float) -> str:
 
 
 def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = LiveBoard(Leases(1, 1, 1, RunningClock(1)))
+    running_jobs = RunningJobs(Leases(1, 1, 1, RunningClock(1)))
     begin = datetime(2026, 11, 23, 21, 59, 58).astimezone()
     clock = begin
     monkeypatch.setattr(schedule, "now_us", lambda: int(clock.timestamp() * 1_000_000))
-    queue = Schedule(Settings(hours="22:00-06:00"), opened, board)
+    queue = Schedule(Settings(hours="22:00-06:00"), opened, running_jobs)
 
     def shut_at(after: timedelta) -> list[Any]:
         nonlocal clock
@@ -67,13 +67,13 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     assert triggers == ["gate_shut", "gate_opened", "gate_shut", "gate_opened", "gate_shut"]
 
     # The next supervisor has other hours, or none.
-    asyncio.run(Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened, board).tick())
+    asyncio.run(Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened, running_jobs).tick())
     assert opened.read_now(gates.listing) == [], "06:59:58 is in them"
     shut_at(timedelta(hours=10))
-    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened, board).tick())
+    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened, running_jobs).tick())
     [row] = opened.read_now(gates.listing)
     assert "sat 10:00-11:00" in row.reason
-    asyncio.run(Schedule(Settings(), opened, board).tick())
+    asyncio.run(Schedule(Settings(), opened, running_jobs).tick())
     assert opened.read_now(gates.listing) == []
 
 
@@ -101,17 +101,17 @@ def test_no_job_starts_outside_of_the_hours(make_supervisor: MakeSupervisor, tmp
 def test_what_runs_is_asked_to_stop_when_the_hours_of_the_queue_end(
     opened: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board, token = LiveBoard(Leases(1, 10**9, 10**9, RunningClock(10**9))), Token(1, 1, "one")
-    board.begin(token, "cpu-0", 1)
+    running_jobs, token = RunningJobs(Leases(1, 10**9, 10**9, RunningClock(10**9))), LeaseToken(1, 1, "one")
+    running_jobs.begin(token, "cpu-0", 1)
     need = gates.Need(**dict.fromkeys(gates.Need.__dataclass_fields__) | {"job": 1})
     monkeypatch.setattr(gates, "running_needs", lambda _: [need])
-    asyncio.run(Schedule(Settings(hours=now_closed()), opened, board).tick())
-    assert board.jobs[1].asked == "hours"
-    board.control(1, Control.PAUSE)
-    assert board.jobs[1].asked == "pause", "a person's request comes first"
-    board.control(1, Control.NONE)
-    asyncio.run(Schedule(Settings(), opened, board).tick())
-    assert board.jobs[1].asked == "none"
+    asyncio.run(Schedule(Settings(hours=now_closed()), opened, running_jobs).tick())
+    assert running_jobs.jobs[1].asked == "hours"
+    running_jobs.control(1, Control.PAUSE)
+    assert running_jobs.jobs[1].asked == "pause", "a person's request comes first"
+    running_jobs.control(1, Control.NONE)
+    asyncio.run(Schedule(Settings(), opened, running_jobs).tick())
+    assert running_jobs.jobs[1].asked == "none"
 
 
 def test_a_pause_ends_by_itself(desk: Desk) -> None:

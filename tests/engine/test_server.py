@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness import LiveSupervisor
-from tqstudio.engine.door import server as serving
-from tqstudio.engine.door.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, SocketServer
+from tqstudio.engine.http import server as serving
+from tqstudio.engine.http.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, SocketServer
 from tqstudio.protocol import calls
 
 HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\n"

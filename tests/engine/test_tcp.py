@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, status_c
 from certificates import certificate
 from harness import LiveSupervisor, Program
 from tqstudio.config import Settings
-from tqstudio.engine.door import callers, tcp
+from tqstudio.engine.http import callers, tcp
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client

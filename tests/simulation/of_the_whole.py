@@ -10,7 +10,7 @@ from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, PLAYLIST_NAME
 from tqstudio.engine.outputs import torn
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import connect
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.events import EventKind
 
@@ -48,7 +48,7 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
         return
     for job in audit.open:
         row = audit.known[job]
-        token = Token(job, row["epoch"], row["instance"])
+        token = LeaseToken(job, row["epoch"], row["instance"])
         if row["status"] != "in_progress" or world.life.studio.results.is_publishing(token):
             continue
         overdue = audit.running_us - audit.lease_until[token.job, token.epoch, token.instance]
@@ -61,7 +61,7 @@ def only_the_holder_renews_a_lease(audit: Audit) -> None:
     world = audit.world
     if world.life is None or not world.life.running:
         return
-    leases = world.life.studio.board.leases
+    leases = world.life.studio.running_jobs.leases
     for job, held in leases._held.items():
         # Without a look at its clock, which would seem to it as if the process ran.
         until, instance = held.until + leases.clock.stopped_us - world.stopped_us, held.token.instance

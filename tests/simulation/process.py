@@ -54,7 +54,7 @@ class Process:
     """One process of one worker.
 
     Args:
-        token: opens the supervisor's door.
+        token: identifies it to the supervisor.
         local: whether it is a child of the supervisor and dies with it.
     """
 

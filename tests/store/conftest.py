@@ -17,7 +17,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.dialects import postgresql, sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
-from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.jobs import NewJob
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import videos
@@ -89,7 +89,7 @@ class Queue:
         *,
         idle_gpus: int = 0,
         grace_s: float = 60,
-        expired: Collection[Token] = (),
+        expired: Collection[LeaseToken] = (),
     ) -> HeldLease | None:
         return claims.claim(
             self.db,
@@ -174,8 +174,8 @@ def supervisor_of(db: Connection) -> int:
     return known or supervisors.begin(db, pid=1, version="1", now=NOW, lease_us=60 * SECOND)[0]
 
 
-def token(lease: HeldLease) -> Token:
-    return Token(lease.job, lease.epoch, lease.instance)
+def token(lease: HeldLease) -> LeaseToken:
+    return LeaseToken(lease.job, lease.epoch, lease.instance)
 
 
 def migrated(program: str, folder: Path) -> Address:

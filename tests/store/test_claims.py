@@ -8,7 +8,7 @@ from sqlalchemy import ClauseElement
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, progress
 from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
-from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, HeldLease, LeaseToken
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
@@ -404,8 +404,8 @@ def test_no_grace_means_no_wait(queue: Queue, cpu: claims.Claimant) -> None:
 def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> None:
     lease = queue.claimed()
     good = {"job": lease.job, "epoch": lease.epoch, "instance": lease.instance}
-    assert claims.held(queue.db, Token(**good)) is not None  # type: ignore[arg-type]
-    assert claims.held(queue.db, Token(**(good | wrong))) is None  # type: ignore[arg-type]
+    assert claims.held(queue.db, LeaseToken(**good)) is not None  # type: ignore[arg-type]
+    assert claims.held(queue.db, LeaseToken(**(good | wrong))) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])

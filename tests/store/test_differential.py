@@ -30,7 +30,7 @@ from tqstudio.engine.store.jobs import (
     transitions,
     volume_waits,
 )
-from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import (
@@ -140,7 +140,7 @@ def running(queue: Queue, rng: Random) -> HeldLease | None:
     return rng.choice(held) if held else None
 
 
-def a_token(queue: Queue, rng: Random) -> Token:
+def a_token(queue: Queue, rng: Random) -> LeaseToken:
     """Of a lease, which has often ended."""
     lease = running(queue, rng)
     if lease is not None and rng.random() < 0.8:
@@ -148,7 +148,7 @@ def a_token(queue: Queue, rng: Random) -> Token:
     columns = tables.attempt.c["job_id", "epoch", "instance"]
     found = select(*columns).where(tables.attempt.c.id == known(queue, rng, "attempt"))
     row = queue.db.execute(found).first()
-    return Token(*row) if row else Token(1, 1, "nobody")
+    return LeaseToken(*row) if row else LeaseToken(1, 1, "nobody")
 
 
 def process(queue: Queue, rng: Random) -> Claimant:

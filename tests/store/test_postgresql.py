@@ -195,7 +195,7 @@ def test_one_that_lost_its_connection_to_another_writes_nothing(proxy: Proxy) ->
 
     async def run() -> None:
         first.bind(asyncio.get_running_loop())
-        first.on_taken = taken.append
+        first.on_lost_lead = taken.append
         await first.write(note, "mine")
         proxy.hang_up()
         with contextlib.closing(await asyncio.to_thread(connect, address)):

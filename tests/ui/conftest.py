@@ -55,16 +55,16 @@ def _effective(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def door() -> FakeSupervisor:
+def fake() -> FakeSupervisor:
     return FakeSupervisor()
 
 
 @pytest.fixture
-def make_app(door: FakeSupervisor, tmp_path: Path) -> MakeApp:
+def make_app(fake: FakeSupervisor, tmp_path: Path) -> MakeApp:
     def make(**more: Any) -> StudioApp:
         options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"}
         options |= {"start_timeout_s": 0.0} | more
-        return StudioApp(options.pop("client_factory", lambda: door), **options)
+        return StudioApp(options.pop("client_factory", lambda: fake), **options)
 
     return make
 

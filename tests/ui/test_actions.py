@@ -116,10 +116,10 @@ async def test_the_footer_is_about_the_marked_jobs(make_app: MakeApp) -> None:
 
 
 async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     def undeleted() -> list[list[int]]:
-        return [each["ids"] for each in door.operations() if each["operation"] == "undelete"]
+        return [each["ids"] for each in fake.operations() if each["operation"] == "undelete"]
 
     def deleted() -> list[dict[int, str]]:
         return app.studio.model.deleted
@@ -144,10 +144,10 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
 
 
 async def test_a_video_is_deleted_after_a_question_and_brought_back(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     def sent() -> list[str]:
-        return [call.method for call in door.sent if call.path.startswith("/v1/videos/314")]
+        return [call.method for call in fake.sent if call.path.startswith("/v1/videos/314")]
 
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
@@ -169,23 +169,23 @@ async def test_a_video_is_deleted_after_a_question_and_brought_back(
 
 
 async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "D")
         await until(pilot, lambda: app.studio.model.deleted)
-        door.down = True
+        fake.down = True
         await pilot.press("U")
         await until(pilot, lambda: "NO_SUPERVISOR" in messages(app))
-        door.down = False
+        fake.down = False
         await pilot.press("U")
         await until(pilot, lambda: "intro.mp4 is restored" in messages(app))
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
 async def test_the_queue_is_paused_and_resumed_wherever_it_is_shown(
-    view: str, make_app: MakeApp, door: FakeSupervisor
+    view: str, make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(160, 24)) as pilot:
         app = await loaded(pilot)
@@ -197,14 +197,14 @@ async def test_the_queue_is_paused_and_resumed_wherever_it_is_shown(
         assert "P resumes it" in notice.render_line(0).text
         await pilot.press("P")
         await until(pilot, lambda: "P pause all" in footer(app))
-        assert not door.gates
+        assert not fake.gates
 
 
 @pytest.mark.parametrize("view", ["1", "2", "4", "enter"])
 async def test_escape_hides_a_folders_remark_wherever_that_is_offered(
-    view: str, make_app: MakeApp, door: FakeSupervisor
+    view: str, make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    door.folders.append(missing_folder())
+    fake.folders.append(missing_folder())
     async with make_app().run_test(size=(220, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press(view)
@@ -216,27 +216,27 @@ async def test_escape_hides_a_folders_remark_wherever_that_is_offered(
         assert app.screen is screen
 
 
-async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("r")
         await until(pilot, lambda: "job 319 is running; use restart" in messages(app))
         await pilot.press("G", "p")
         await until(pilot, lambda: "is done; there is nothing left to pause" in messages(app))
-        assert not door.operations()
+        assert not fake.operations()
 
 
-async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         # The job has ended in the meantime; the UI does not know yet.
-        door.jobs[0] = door.jobs[0] | {"status": "done"}
+        fake.jobs[0] = fake.jobs[0] | {"status": "done"}
         await pilot.press("p")
         await until(pilot, lambda: "nothing left to pause – see the reason" in messages(app))
         assert "REFUSED: " in messages(app)
 
 
-async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("x")
@@ -248,12 +248,12 @@ async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeSup
         assert "225 finished segments stay for a later retry" in text
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
-        assert not door.operations()
+        assert not fake.operations()
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [{"operation": "cancel", "ids": [319]}]
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [{"operation": "cancel", "ids": [319]}]
 
 
 async def go_to(app: StudioApp, pilot: Any, job: int) -> None:
@@ -273,7 +273,7 @@ async def ask_to_delete(app: StudioApp, pilot: Any, job: int) -> str:
     return " ".join(str(label.content) for label in app.screen.query("Label"))
 
 
-async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_deleting_finished_segments_asks_first(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         text = await ask_to_delete(app, pilot, 315)
@@ -284,32 +284,32 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: Fa
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         await pilot.press("U")
         await until(pilot, lambda: "no deletion left to undo" in messages(app))
-        assert not door.operations()
+        assert not fake.operations()
         await ask_to_delete(app, pilot, 315)
         await pilot.press("y")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [{"operation": "delete", "ids": [315]}]
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [{"operation": "delete", "ids": [315]}]
         notice = "delete: 1 job; U restores it without its segments"
         await until(pilot, lambda: notice in messages(app), "it is reported what undoing does not bring back")
         await pilot.press("U")
-        await until(pilot, lambda: door.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
+        await until(pilot, lambda: fake.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
 
 
 @pytest.mark.parametrize("job", [315, 316], ids=["kept by the settings", "nothing finished"])
-async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeSupervisor, job: int) -> None:
-    door.cleanup_partial = job != 315
+async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, fake: FakeSupervisor, job: int) -> None:
+    fake.cleanup_partial = job != 315
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await go_to(app, pilot, job)
         await pilot.press("D")
-        await until(pilot, lambda: door.operations() == [{"operation": "delete", "ids": [job]}])
+        await until(pilot, lambda: fake.operations() == [{"operation": "delete", "ids": [job]}])
         await until(pilot, lambda: "delete: 1 job; U restores it" in messages(app))
 
 
 async def test_cancelling_before_the_first_segment_promises_none(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    for each in door.jobs[0]["renditions"]:
+    for each in fake.jobs[0]["renditions"]:
         each["segments_done"] = 0
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -320,51 +320,51 @@ async def test_cancelling_before_the_first_segment_promises_none(
         assert "0 finished" not in text
 
 
-async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         await pilot.press("j", "j", "j", "x")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [{"operation": "cancel", "ids": [322]}]
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [{"operation": "cancel", "ids": [322]}]
 
 
-async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "p")
         await until(pilot, lambda: (row := app.studio.model.jobs.row(322)) and row["status"] == "paused")
         await until(pilot, lambda: current(app) == 322)
         await pilot.press("p")
-        await until(pilot, lambda: len(door.operations()) == 2)
-        assert [body["operation"] for body in door.operations()] == ["pause", "resume"]
+        await until(pilot, lambda: len(fake.operations()) == 2)
+        assert [body["operation"] for body in fake.operations()] == ["pause", "resume"]
 
 
-async def test_retranscode_chooses_qualities(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_retranscode_chooses_qualities(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "e")
         await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
         assert [tick.value for tick in app.screen.query(Tick)] == [True, True, True]
         await pilot.press("space", "enter")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [
             {"operation": "retranscode", "ids": [314], "renditions": ["720p", "480p"]}
         ]
         await until(pilot, lambda: "new job 400" in messages(app))
 
 
-async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_all_qualities_means_no_list(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "e")
         await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
         await pilot.press("enter")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [{"operation": "retranscode", "ids": [314]}]
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [{"operation": "retranscode", "ids": [314]}]
 
 
-async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door: FakeSupervisor) -> None:
-    made = door.jobs[-1]
+async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    made = fake.jobs[-1]
     assert (made["id"], made["status"]) == (314, "done")
     left_out = {"status": "skipped", "segments_done": 0, "segments_total": None, "progress": 0.0}
     too_large = {"name": "2160p", "reason": "above source", "width": None, "height": None}
@@ -387,51 +387,51 @@ async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door
         ]
         assert "1080p – not requested" in str(ticks[0].render())
         await pilot.press("enter")
-        await until(pilot, lambda: door.operations())
-        assert door.operations()[-1]["renditions"] == ["480p"], "what is shown is what is made"
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations()[-1]["renditions"] == ["480p"], "what is shown is what is made"
         await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
         await pilot.press("space", "enter")
-        await until(pilot, lambda: len(door.operations()) == 2)
-        assert door.operations()[-1]["renditions"] == ["1080p", "480p"]
+        await until(pilot, lambda: len(fake.operations()) == 2)
+        assert fake.operations()[-1]["renditions"] == ["1080p", "480p"]
         await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
         await pilot.press("a", "enter")
-        await until(pilot, lambda: len(door.operations()) == 3)
-        assert "renditions" not in door.operations()[-1]
+        await until(pilot, lambda: len(fake.operations()) == 3)
+        assert "renditions" not in fake.operations()[-1]
 
 
-async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_priority_by_key_and_by_number(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "plus")
-        await until(pilot, lambda: len(door.operations()) == 1)
+        await until(pilot, lambda: len(fake.operations()) == 1)
         await pilot.press("equals_sign")
         await until(pilot, lambda: len(app.screen_stack) == 3)
         await pilot.press("backspace", "backspace", *"42", "enter")
-        await until(pilot, lambda: len(door.operations()) == 2)
-        assert door.operations() == [
+        await until(pilot, lambda: len(fake.operations()) == 2)
+        assert fake.operations() == [
             {"operation": "priority", "ids": [322], "delta": 1},
             {"operation": "priority", "ids": [322], "priority": 42},
         ]
 
 
-async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j")
         window = app.studio.model.jobs
-        left = [row for row in door.jobs if row["id"] != 322]
+        left = [row for row in fake.jobs if row["id"] != 322]
         window.show({"jobs": left, "total": 13, "before": None, "after": None})
         await app.perform("pause")
         await until(pilot, lambda: "check it and press again" in messages(app))
-        assert not door.operations()
+        assert not fake.operations()
 
 
 async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app(view="workers").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -439,7 +439,7 @@ async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
         await until(pilot, lambda: any("e enables it again" in line for line in lines_of(app, "#facts")))
         assert any("failed 3 different jobs in a row" in line for line in lines_of(app, "#facts"))
         await pilot.press("e")
-        await until(pilot, lambda: door.workers[3]["status"] == "idle")
+        await until(pilot, lambda: fake.workers[3]["status"] == "idle")
         assert "gpu-1 is idle" in messages(app)
 
 
@@ -449,7 +449,7 @@ def lines_of(app: Any, selector: str) -> list[str]:
 
 
 async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     def shown() -> str:
         row = app.studio.model.job(319)
@@ -467,13 +467,13 @@ async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
         await until(pilot, lambda: shown() == "running" and last_event() == "resume_asked")
         await pilot.press("p")
         await until(pilot, lambda: shown() == "pausing…")
-        door.obey(319)
+        fake.obey(319)
         await until(pilot, lambda: shown() == "paused" and last_event() == "pause")
         assert current(app) == 319, "the cursor follows it to its new place"
 
 
 async def test_a_change_has_the_list_read_once(
-    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
@@ -491,16 +491,16 @@ async def test_a_change_has_the_list_read_once(
             pilot,
             lambda: model.job(319)["word"] == "pausing…" and model.events[-1]["trigger"] == "pause_asked",
         )
-        door.obey(319)
+        fake.obey(319)
         await until(pilot, lambda: model.job(319)["status"] == "paused")
         assert read_for == ["pause"], "for the event of the worker, not for the answer or the request"
 
 
 async def test_a_refusal_shows_the_state_that_the_job_has_by_now(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
-        door.job(319).update(status="done", word="done")
+        fake.job(319).update(status="done", word="done")
         await pilot.press("p")
         await until(pilot, lambda: app.studio.model.job(319)["word"] == "done")

@@ -64,54 +64,54 @@ def test_the_model_knows_no_terminal() -> None:
 
 
 async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> None:
-    def no_door() -> FakeSupervisor:
+    def no_supervisor() -> FakeSupervisor:
         raise AssertionError("asked before the first picture")
 
-    app = make_app(client_factory=no_door)
+    app = make_app(client_factory=no_supervisor)
     app._begin = lambda: None  # type: ignore[method-assign]
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "connecting" in app.screen.query_one("#header").render_line(0).text)
 
 
 async def test_it_comes_back_and_continues_from_the_last_event(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        door.happened("pause", 319)
+        fake.happened("pause", 319)
         await until(pilot, lambda: app.studio.model.last_seq == 907)
-        door.down = True
-        door.drop()
+        fake.down = True
+        fake.drop()
         await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
         app.painter.now()
         await until(pilot, lambda: "S starts one" in notice_of(app))
         assert any("holiday" in line for line in text_of(app))
-        door.happened("resume", 319)
-        door.down = False
+        fake.happened("resume", 319)
+        fake.down = False
         await until(pilot, lambda: app.studio.model.up and app.studio.model.last_seq == 908)
-        assert door.asked_after == [906, 907]
+        assert fake.asked_after == [906, 907]
         app.painter.now()
         await until(pilot, lambda: not notice_of(app))
 
 
-async def test_a_reset_reads_everything_again(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_reset_reads_everything_again(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        door.jobs = sample_jobs()[:3]
-        door.events = door.events[-1:]
-        door.push("reset", {"oldest": 906})
+        fake.jobs = sample_jobs()[:3]
+        fake.events = fake.events[-1:]
+        fake.push("reset", {"oldest": 906})
         await until(pilot, lambda: len(app.studio.model.jobs) == 3)
-        assert door.asked_after == [906, 906]
+        assert fake.asked_after == [906, 906]
 
 
-async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("P")
         await until(pilot, lambda: "P resumes it" in notice_of(app))
         await pilot.press("P")
         await until(pilot, lambda: not notice_of(app))
-        assert not door.gates
+        assert not fake.gates
 
 
 async def test_every_view_and_back(make_app: MakeApp) -> None:
@@ -150,8 +150,8 @@ async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
         await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
 
 
-async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: FakeSupervisor) -> None:
-    row = next(each for each in door.jobs if each["status"] == "in_progress")
+async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    row = next(each for each in fake.jobs if each["status"] == "in_progress")
     row["renditions"][-1] = rendition("360p", 120, status="completed")
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -164,7 +164,7 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
 
         await until(pilot, lambda: "in 31:20" in shown(), "it is shown")
         moving = [each | {"progress": 100.0} for each in row["renditions"]]
-        door.push("progress", {"jobs": [job_live(row, renditions=moving)]})
+        fake.push("progress", {"jobs": [job_live(row, renditions=moving)]})
         qualities = app.screen.detail["renditions"]
         await until(
             pilot,
@@ -176,8 +176,8 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
         assert "in 31:20" in shown()
 
 
-async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, door: FakeSupervisor) -> None:
-    row = next(each for each in door.jobs if each["status"] == "in_progress")
+async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    row = next(each for each in fake.jobs if each["status"] == "in_progress")
     divide(row)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -193,7 +193,7 @@ async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, door: FakeS
 
         async def live(**more: Any) -> None:
             detail = app.studio.model.detail
-            door.push("progress", {"jobs": [job_live(row, **more)]})
+            fake.push("progress", {"jobs": [job_live(row, **more)]})
             await until(pilot, lambda: app.studio.model.detail is not detail, "the stream was heard")
             app.painter.now()
             await pilot.pause()
@@ -210,16 +210,16 @@ async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, door: FakeS
 
 
 async def test_a_job_whose_qualities_are_not_reported_yet_keeps_those_that_are_known(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    row = next(each for each in door.jobs if each["status"] == "in_progress")
+    row = next(each for each in fake.jobs if each["status"] == "in_progress")
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
         before = app.studio.model.detail
         without = {key: value for key, value in job_live(row).items() if key != "renditions"}
-        door.push("progress", {"jobs": [without | {"step": "probe"}]})
+        fake.push("progress", {"jobs": [without | {"step": "probe"}]})
         await until(pilot, lambda: app.studio.model.detail is not before, "the stream was heard")
         assert app.studio.model.detail["step"] == "probe"
         assert app.studio.model.detail["renditions"] == before["renditions"]
@@ -244,32 +244,32 @@ async def test_too_small_a_terminal_is_reported(make_app: MakeApp) -> None:
 
 
 async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         await pilot.resize_terminal(59, 14)
         await until(pilot, lambda: app.screen.query_one("#too-small").display)
-        before = len(door.sent)
+        before = len(fake.sent)
         await pilot.press("j", "p", "x", "D", "P", "n", "t", "2", "enter", "question_mark", "colon", "ctrl+p")
         await pilot.pause()
         assert app.screen is app._views["queue"]
         assert app.screen.query_one(JobList).cursor == 0
-        assert [call for call in door.sent[before:] if call.method != "GET"] == []
+        assert [call for call in fake.sent[before:] if call.method != "GET"] == []
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running or app._exit)
 
 
 async def test_a_studio_on_another_machine_is_named_and_not_started(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     app = make_app(remote=lambda: "nas", backoff_s=(0.05,))
     async with app.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         assert " tqstudio at nas ● up" in app.screen.query_one("#header").render_line(0).text
-        door.down = True
-        door.drop()
+        fake.down = True
+        fake.drop()
         await until(pilot, lambda: "no studio answers at nas" in notice_of(app))
         assert "start it" not in app.screen.query_one("#footer").render_line(0).text
         await pilot.press("S")
@@ -277,13 +277,13 @@ async def test_a_studio_on_another_machine_is_named_and_not_started(
 
 
 async def test_too_small_a_terminal_can_be_left_from_below_a_dialog(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
-        door.down = True
-        door.drop()
+        fake.down = True
+        fake.drop()
         await until(pilot, lambda: notice_of(app), "something stands in the way")
         await pilot.press("question_mark")
         await pilot.resize_terminal(22, 8)
@@ -311,26 +311,26 @@ async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None
         assert line.value == "ho"
 
 
-async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_unknown_messages_are_passed_over(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        door.push_anything("something new", {})
-        door.push_anything("progress", {"not": "understood"})
+        fake.push_anything("something new", {})
+        fake.push_anything("progress", {"not": "understood"})
         await until(pilot, lambda: "cannot understand" in app.studio.model.connection.reason)
         await until(pilot, lambda: app.studio.model.up)
-        door.happened("create", 319)
+        fake.happened("create", 319)
         await until(pilot, lambda: app.studio.model.last_seq == 907)
 
 
 @pytest.mark.parametrize(("width", "sign"), [(80, "▲ 2 "), (160, "▲ 2 warnings ")])
 async def test_a_job_with_warnings_reports_them(
-    make_app: MakeApp, door: FakeSupervisor, width: int, sign: str
+    make_app: MakeApp, fake: FakeSupervisor, width: int, sign: str
 ) -> None:
     warnings = [
         {"code": "AUDIO_LEFT_OUT", "text": "1 audio track is left out: stream 2"},
         {"code": "CHAPTERS_LEFT_OUT", "text": "5 chapters are left out"},
     ]
-    door.jobs = [job_row(1, "film.mkv", "done", warnings=warnings)]
+    fake.jobs = [job_row(1, "film.mkv", "done", warnings=warnings)]
     async with make_app().run_test(size=(width, 24)) as pilot:
         app = await loaded(pilot)
         assert sum(sign in line for line in text_of(app)) == 1
@@ -384,24 +384,24 @@ def stats_asked(sent: list[Call[Any]]) -> list[str]:
     return [call.params["by"] for call in sent if call.path == "/v1/stats"]
 
 
-async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 40)) as pilot:
         app = await loaded(pilot)
         await pilot.press("5")
         await until(pilot, lambda: "By worker" in shown(app), "the statistics are shown")
         assert "Last 30 days" in shown(app)
-        asked = len(door.sent)
+        asked = len(fake.sent)
         await pilot.press("escape")
         assert "By worker" not in shown(app)
         await pilot.press("5")
-        await until(pilot, lambda: stats_asked(door.sent[asked:]) == ["day", "worker", "batch"])
+        await until(pilot, lambda: stats_asked(fake.sent[asked:]) == ["day", "worker", "batch"])
 
 
 async def test_why_there_are_no_statistics(
-    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        monkeypatch.setattr(door, "down", True)
+        monkeypatch.setattr(fake, "down", True)
         await pilot.press("5")
         await until(pilot, lambda: "NO_SUPERVISOR" in shown(app), "the reason is shown")

@@ -47,7 +47,7 @@ async def test_a_studio_on_another_machine_gets_files_by_a_command(make_app: Mak
 
 
 async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
-    make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
+    make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     video = tmp_path / "new.mp4"
     video.write_bytes(b"x")
@@ -66,7 +66,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, AskPath))
         assert "new.mp4: queued as job 400" in messages(app)
-        body = [call.body for call in door.sent if call.path == "/v1/videos"][-1]
+        body = [call.body for call in fake.sent if call.path == "/v1/videos"][-1]
         assert paths.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
 
 
@@ -103,11 +103,11 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
     ids=["cached", "paused", "running", "changed", "retried", "damaged"],
 )
 async def test_what_became_of_a_file_is_reported(
-    became: dict[str, Any], expected: str, make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
+    became: dict[str, Any], expected: str, make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     video = tmp_path / "new.mp4"
     video.write_bytes(b"x")
-    door.decisions["new.mp4"] = became
+    fake.decisions["new.mp4"] = became
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -118,15 +118,15 @@ async def test_what_became_of_a_file_is_reported(
 
 
 async def test_what_became_of_a_folder_is_summed_up(
-    make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
+    make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     for name in ("a.mp4", "b.mp4", "c.mp4", "d.mp4"):
         (tmp_path / name).write_bytes(b"x")
-    door.decisions["b.mp4"] = {"decision": "cached", "job": 7, "master": "/srv/x/master.m3u8"}
+    fake.decisions["b.mp4"] = {"decision": "cached", "job": 7, "master": "/srv/x/master.m3u8"}
     waits = {"decision": "waiting", "job": 8, "status": "pending", "applied": {"priority": 3}}
-    door.decisions["c.mp4"] = waits
+    fake.decisions["c.mp4"] = waits
     problem = {"code": "REFUSED", "message": "d.mp4 is being made", "hint": "wait for it"}
-    door.decisions["d.mp4"] = {"decision": "rejected", "job": None, "error": problem}
+    fake.decisions["d.mp4"] = {"decision": "rejected", "job": None, "error": problem}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -138,9 +138,9 @@ async def test_what_became_of_a_folder_is_summed_up(
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 
-async def test_a_broken_profile_is_left_out_and_reported(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_broken_profile_is_left_out_and_reported(make_app: MakeApp, fake: FakeSupervisor) -> None:
     problem = {"code": "BAD_CONFIG", "message": "profile /p/mine.toml: no rungs", "hint": "add one"}
-    door.profiles.append(profile("mine", error=problem))
+    fake.profiles.append(profile("mine", error=problem))
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -162,7 +162,7 @@ async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> No
         assert "requeue a stuck job instead, press p twice" in asked
 
 
-async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "equals_sign")
@@ -170,11 +170,11 @@ async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: 
         await pilot.press(*"5000", "enter")
         await until(pilot, lambda: "5000 is out of range: at most 1000" in problem_of(app))
         await pilot.press("end", "backspace", "enter")
-        await until(pilot, lambda: door.operations())
-        assert door.operations() == [{"operation": "priority", "ids": [322], "priority": 500}]
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations() == [{"operation": "priority", "ids": [322], "priority": 500}]
 
 
-async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("W")
@@ -183,17 +183,17 @@ async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, door: FakeSup
         await until(pilot, lambda: "type a time such as 30m" in problem_of(app))
         await pilot.press("ctrl+u", *"2h", "enter")
         await until(pilot, lambda: app.studio.model.paused, "it is paused")
-        [gate] = door.gates
+        [gate] = fake.gates
         wait = datetime.fromisoformat(gate["until"]) - datetime.now(UTC)
         assert timedelta(minutes=100) < wait <= timedelta(hours=2)
         shown = f"{datetime.fromisoformat(gate['until']).astimezone():%m-%d %H:%M}"
         await until(pilot, lambda: f"queue paused until {shown}" in messages(app))
         await until(pilot, lambda: f"the queue is paused until {shown}" in pane_of(app, "#notice"))
         await pilot.press("P")
-        await until(pilot, lambda: door.gates == [], "P resumes it earlier")
+        await until(pilot, lambda: fake.gates == [], "P resumes it earlier")
 
 
-async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await until(pilot, lambda: app.studio.model.folders is not None)
@@ -202,7 +202,7 @@ async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, door: FakeSuperv
         await pilot.press(*"22-6", "enter")
         await until(pilot, lambda: "type hours such as 22:00-06:00" in problem_of(app))
         await pilot.press("ctrl+u", *"22:00-06:00", "enter")
-        await until(pilot, lambda: door.folders[0]["hours"] == "22:00-06:00", "they are set")
+        await until(pilot, lambda: fake.folders[0]["hours"] == "22:00-06:00", "they are set")
         await until(pilot, lambda: "jobs run in these hours: 22:00-06:00" in pane_of(app, "#facts"))
 
 
@@ -216,10 +216,10 @@ async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:
 
 
 async def test_a_failed_job_says_what_to_do_and_where_the_log_is(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     long = "upload-17.mp4 says it lasts 60 s and ends after 30 s, " * 3
-    door.job(316)["error"] |= {"message": f"{long}so it was cut off"}
+    fake.job(316)["error"] |= {"message": f"{long}so it was cut off"}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "k", "k", "k")
@@ -237,11 +237,11 @@ async def test_a_failed_job_says_what_to_do_and_where_the_log_is(
     ],
 )
 async def test_a_path_is_shown_harmless_and_copied_as_it_is(
-    make_app: MakeApp, door: FakeSupervisor, path: bytes, shown: str, copied: str | None
+    make_app: MakeApp, fake: FakeSupervisor, path: bytes, shown: str, copied: str | None
 ) -> None:
     row = {"name": shown, "path": paths.data(path), "path_b64": paths.encode(path)}
-    door.job(327).update(row)
-    door.folders[0] |= {"path": paths.data(path), "path_b64": paths.encode(path)}
+    fake.job(327).update(row)
+    fake.folders[0] |= {"path": paths.data(path), "path_b64": paths.encode(path)}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "k", "k", "k", "k")
@@ -287,12 +287,12 @@ async def test_help_fits_the_terminal_whatever_its_size_was(
         await until(pilot, lambda: help_of(pilot.app) == fresh, "as if it had been opened there")
 
 
-async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
         await pilot.press("tab", "l")
-        await until(pilot, lambda: any(call.path.endswith("/log") for call in door.sent))
-        asked = [json.dumps(dict(call.params)) for call in door.sent if call.path.endswith("/log")]
+        await until(pilot, lambda: any(call.path.endswith("/log") for call in fake.sent))
+        asked = [json.dumps(dict(call.params)) for call in fake.sent if call.path.endswith("/log")]
         assert asked[0] == '{"attempt": 1}'

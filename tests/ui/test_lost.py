@@ -63,12 +63,12 @@ async def test_ages_tick_and_nothing_else_is_drawn(
         assert "retry 33s" in changed[0][1]
 
 
-async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, fake: FakeSupervisor) -> None:
     clock = Clock()
     async with make_app(now=clock, backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        door.down = True
-        door.drop()
+        fake.down = True
+        fake.drop()
         await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
         clock.move(42)
         app.painter.now()
@@ -80,7 +80,7 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         holiday = next(line for line in text_of(app) if "holiday" in line)
         assert "running?" in holiday
         assert "03:40" not in holiday
-        door.down = False
+        fake.down = False
         await until(pilot, lambda: app.studio.model.up)
         app.painter.now()
         await pilot.pause()
@@ -89,7 +89,7 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
 
 
 async def test_a_stream_that_is_cut_is_taken_up_without_a_word(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     """A terminal that stood still for minutes is cut off by a supervisor that lives."""
     async with make_app(backoff_s=(0.0,)).run_test(size=(80, 24)) as pilot:
@@ -97,23 +97,23 @@ async def test_a_stream_that_is_cut_is_taken_up_without_a_word(
         links: list[Link] = []
         feed_changed = app.studio.feed._changed
         app.studio.feed._changed = lambda: (links.append(app.studio.model.connection.link), feed_changed())
-        attached = len(door.asked_after)
-        door.drop()
-        await until(pilot, lambda: len(door.asked_after) > attached, "it is attached again")
+        attached = len(fake.asked_after)
+        fake.drop()
+        await until(pilot, lambda: len(fake.asked_after) > attached, "it is attached again")
         assert set(links) == {Link.UP}
-        assert door.asked_after[-1] == app.studio.model.last_seq
+        assert fake.asked_after[-1] == app.studio.model.last_seq
 
 
 async def test_who_missed_thousands_of_events_reads_the_newest(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app(backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        pattern = door.events[-1]
-        door.events += [pattern | {"seq": pattern["seq"] + more} for more in range(1, MISSED_MOST + 2)]
-        door.drop()
-        await until(pilot, lambda: app.studio.model.last_seq == door.events[-1]["seq"], "it has the newest")
-        assert door.asked_after[-1] == door.events[-1]["seq"]
+        pattern = fake.events[-1]
+        fake.events += [pattern | {"seq": pattern["seq"] + more} for more in range(1, MISSED_MOST + 2)]
+        fake.drop()
+        await until(pilot, lambda: app.studio.model.last_seq == fake.events[-1]["seq"], "it has the newest")
+        assert fake.asked_after[-1] == fake.events[-1]["seq"]
         assert len(app.studio.model.events) == 200
 
 
@@ -122,16 +122,16 @@ def test_it_is_looked_for_every_three_seconds() -> None:
 
 
 async def test_a_start_is_waited_for_before_silence_is_reported(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    door.down = True
+    fake.down = True
     opened: list[FakeSupervisor] = []
 
-    def open_door() -> FakeSupervisor:
-        opened.append(door)
-        return door
+    def connect() -> FakeSupervisor:
+        opened.append(fake)
+        return fake
 
-    async with make_app(client_factory=open_door, start_timeout_s=60.0).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=connect, start_timeout_s=60.0).run_test(size=(80, 24)) as pilot:
         app = pilot.app
         assert isinstance(app, StudioApp)
         await until(pilot, lambda: len(opened) > 2, "it is looked for again and again")
@@ -139,7 +139,7 @@ async def test_a_start_is_waited_for_before_silence_is_reported(
         await pilot.pause()
         assert "connecting" in line_of(app, "header")
         assert not notice_of(app)
-        door.down = False
+        fake.down = False
         await until(pilot, lambda: app.studio.model.up)
 
 
@@ -159,8 +159,8 @@ async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> N
                 await asyncio.to_thread(supervisor.wait, 60)
 
 
-async def test_a_missing_folder_is_reported_in_every_view(make_app: MakeApp, door: FakeSupervisor) -> None:
-    door.folders.append(missing_folder())
+async def test_a_missing_folder_is_reported_in_every_view(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.folders.append(missing_folder())
     async with make_app().run_test(size=(120, 30)) as pilot:
         app = await loaded(pilot)
         for key in "1234":
@@ -172,12 +172,12 @@ async def test_a_missing_folder_is_reported_in_every_view(make_app: MakeApp, doo
         assert "Folders ✗1" in line_of(app, "tabs")
 
 
-async def test_the_feed_ends_whenever_it_is_cancelled(door: FakeSupervisor) -> None:
-    door.down = True
+async def test_the_feed_ends_whenever_it_is_cancelled(fake: FakeSupervisor) -> None:
+    fake.down = True
     for steps in range(60):
         feed = Feed(
             Model(lambda: NOW),
-            lambda: door,
+            lambda: fake,
             changed=lambda: None,
             anchor=lambda: (None, False),
             listening=lambda: False,

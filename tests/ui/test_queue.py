@@ -58,26 +58,26 @@ async def test_keys_pressed_at_once_count_from_each_other(make_app: MakeApp) -> 
         assert current(app) == 315
 
 
-async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j")
         assert current(app) == 321
-        door.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
-        door.jobs.insert(1, job_row(501, "second.mp4", "in_progress"))
-        door.happened("create", 500)
+        fake.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
+        fake.jobs.insert(1, job_row(501, "second.mp4", "in_progress"))
+        fake.happened("create", 500)
         await until(pilot, lambda: app.studio.model.jobs.index_of(501) == 1, "the new rows are shown")
         assert current(app) == 321
 
 
-async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         assert current(app) == 319
-        paused = door.jobs.pop(0)
-        at = next(at for at, row in enumerate(door.jobs) if row["status"] == "failed")
-        door.jobs.insert(at, paused | {"status": "paused", "word": "paused"})
-        door.happened("pause", 319)
+        paused = fake.jobs.pop(0)
+        at = next(at for at, row in enumerate(fake.jobs) if row["status"] == "failed")
+        fake.jobs.insert(at, paused | {"status": "paused", "word": "paused"})
+        fake.happened("pause", 319)
         await until(pilot, lambda: app.studio.model.jobs.index_of(319) == at, "the job has moved")
         assert current(app) == 319
         jobs = queue_of(app).list
@@ -85,118 +85,118 @@ async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: Fake
         assert any("holiday" in line for line in text_of(app))
 
 
-def ends(door: FakeSupervisor, *ended: int) -> None:
+def ends(fake: FakeSupervisor, *ended: int) -> None:
     """The jobs are done, and stand at the end of the list."""
     for job in ended:
-        row = door.job(job)
-        door.jobs.remove(row)
-        door.jobs.append(row | {"status": "done", "word": "done", "progress": 100.0})
+        row = fake.job(job)
+        fake.jobs.remove(row)
+        fake.jobs.append(row | {"status": "done", "word": "done", "progress": 100.0})
     for job in ended:
-        door.happened("complete", job, source="in_progress", target="done")
+        fake.happened("complete", job, source="in_progress", target="done")
 
 
 @pytest.mark.parametrize("height", [24, 50], ids=["a part of the list", "all of it"])
 async def test_the_list_stays_with_what_runs_when_jobs_end(
-    make_app: MakeApp, door: FakeSupervisor, height: int
+    make_app: MakeApp, fake: FakeSupervisor, height: int
 ) -> None:
-    door.jobs[:] = many_jobs(40)
-    for row in door.jobs[:4]:
+    fake.jobs[:] = many_jobs(40)
+    for row in fake.jobs[:4]:
         row |= {"status": "in_progress", "word": "running"}
     async with make_app().run_test(size=(80, height)) as pilot:
         app = await loaded(pilot)
         assert current(app) == 1
-        ends(door, 1)
+        ends(fake, 1)
         await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 1, "the job has moved")
         assert (current(app), queue_of(app).list.top) == (2, 0)
         await pilot.press("j")
-        ends(door, 3, 4, 2)
+        ends(fake, 3, 4, 2)
         await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 2, "the jobs have moved")
         assert (current(app), queue_of(app).list.top) == (5, 0)
 
 
 async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeApp) -> None:
-    door = FakeSupervisor(many_jobs(5_000))
-    for row in door.jobs[:2]:
+    fake = FakeSupervisor(many_jobs(5_000))
+    for row in fake.jobs[:2]:
         row |= {"status": "in_progress", "word": "running"}
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        ends(door, 1)
+        ends(fake, 1)
         await until(pilot, lambda: app.studio.model.jobs.rows[0]["id"] == 2, "the list was read again")
         assert (current(app), queue_of(app).list.top, app.studio.model.jobs.offset) == (2, 0, 0)
         app.studio.feed.refresh_soon()
-        asked = len(door.sent)
-        await until(pilot, lambda: len(door.sent) > asked + 1, "and again")
+        asked = len(fake.sent)
+        await until(pilot, lambda: len(fake.sent) > asked + 1, "and again")
         assert current(app) == 2
 
 
 async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
-    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tqstudio.ui.screens.queue.screen.IGNORE_KEYS_S", 600.0)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        ends(door, 319)
+        ends(fake, 319)
         await until(pilot, lambda: current(app) == 320)
         await pilot.press("p")
-        assert not door.operations()
+        assert not fake.operations()
         monkeypatch.setattr("tqstudio.ui.screens.queue.screen.IGNORE_KEYS_S", 0.0)
         await pilot.press("p")
-        await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[320]])
+        await until(pilot, lambda: [each["ids"] for each in fake.operations()] == [[320]])
 
 
 async def test_one_job_after_the_other_is_deleted_without_a_pause(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "D")
         await until(pilot, lambda: 322 in (app.studio.model.deleted or [{}])[-1])
         await pilot.press("D")
-        await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[322], [323]])
+        await until(pilot, lambda: [each["ids"] for each in fake.operations()] == [[322], [323]])
 
 
-async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(100, 24)) as pilot:
         app = await loaded(pilot)
         assert not any("1440p48" in line for line in text_of(app))
-        at = next(at for at, row in enumerate(door.jobs) if row["status"] == "pending")
-        known = {**door.jobs[at]["source"], "height": 1440, "fps": 48.0}
-        door.jobs[at] = door.jobs[at] | {"source": known}
-        door.push("sources", {"jobs": [{"id": door.jobs[at]["id"], "source": known}]})
+        at = next(at for at, row in enumerate(fake.jobs) if row["status"] == "pending")
+        known = {**fake.jobs[at]["source"], "height": 1440, "fps": 48.0}
+        fake.jobs[at] = fake.jobs[at] | {"source": known}
+        fake.push("sources", {"jobs": [{"id": fake.jobs[at]["id"], "source": known}]})
         await until(pilot, lambda: any("1440p48" in line for line in text_of(app)), "the row shows it")
 
 
 async def test_a_row_that_goes_leaves_the_cursor_in_its_place(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j")
-        del door.jobs[2]
-        door.happened("delete", 321)
+        del fake.jobs[2]
+        fake.happened("delete", 321)
         await until(pilot, lambda: app.studio.model.jobs.index_of(321) is None)
         assert current(app) == 322
 
 
-async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        asked = sum(call.path == "/v1/jobs" for call in door.sent)
-        row = door.job(319)
+        asked = sum(call.path == "/v1/jobs" for call in fake.sent)
+        row = fake.job(319)
         further = [each | {"progress": 77.0} for each in row["renditions"]]
-        door.push("progress", {"jobs": [job_live(row, progress=75.6, renditions=further)]})
+        fake.push("progress", {"jobs": [job_live(row, progress=75.6, renditions=further)]})
         # The job's own figure, rounded down.
         await until(pilot, lambda: any("75%" in line for line in text_of(app)), "the new progress is shown")
-        assert sum(call.path == "/v1/jobs" for call in door.sent) == asked
+        assert sum(call.path == "/v1/jobs" for call in fake.sent) == asked
 
 
 @pytest.mark.parametrize("status", ["in_progress", "pending", "paused", "failed", "cancelled"])
 async def test_the_progress_of_a_job_is_what_the_supervisor_says(
-    make_app: MakeApp, door: FakeSupervisor, status: str
+    make_app: MakeApp, fake: FakeSupervisor, status: str
 ) -> None:
     """Not the mean of its qualities: a large one counts more than a small one."""
     qualities = [rendition("720p", 10, 100), rendition("480p", 90, 100)]
-    door.jobs[:] = [job_row(7, "a.mp4", status, progress=38.99, renditions=qualities)]
+    fake.jobs[:] = [job_row(7, "a.mp4", status, progress=38.99, renditions=qualities)]
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         [line] = [line for line in text_of(app) if "a.mp4" in line]
@@ -265,20 +265,20 @@ async def test_click_selects_and_double_click_opens(make_app: MakeApp) -> None:
         await until(pilot, lambda: getattr(app.screen, "job", None) == 320)
 
 
-async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "space", "space", "p")
-        await until(pilot, lambda: door.operations())
-        assert door.operations()[0] == {"operation": "pause", "ids": [322, 323]}
+        await until(pilot, lambda: fake.operations())
+        assert fake.operations()[0] == {"operation": "pause", "ids": [322, 323]}
         await pilot.press("escape")
         assert not queue_of(app).list.marks
 
 
 @pytest.mark.slow
 async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
-    door = FakeSupervisor(many_jobs(100_000))
-    async with make_app(client_factory=lambda: door).run_test(size=(120, 40)) as pilot:
+    fake = FakeSupervisor(many_jobs(100_000))
+    async with make_app(client_factory=lambda: fake).run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
         await pilot.press("G")
@@ -299,23 +299,23 @@ async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
 
 
 async def test_the_answer_to_a_replaced_filter_is_discarded(make_app: MakeApp) -> None:
-    door = FakeSupervisor(many_jobs(3_000))
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    fake = FakeSupervisor(many_jobs(3_000))
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
-        door.pages = asyncio.Semaphore(0)
+        fake.pages = asyncio.Semaphore(0)
         app.start(app.studio.feed.pager.ask(Query(text="zebra")))
         await until(pilot, lambda: window.query == Query(text="zebra"), "it searches")
         app.start(app.studio.feed.pager.ask(Query(sort="newest")))
         await until(pilot, lambda: window.query == Query(sort="newest"), "another filter replaces it")
         for _ in range(3):
             assert window.rows
-            door.pages.release()
+            fake.pages.release()
         await until(pilot, lambda: window.rows[0]["id"] == 3_000, "the new list is shown")
 
 
 async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
-    door = FakeSupervisor(many_jobs(5_000))
+    fake = FakeSupervisor(many_jobs(5_000))
     drawn: list[int] = []
 
     class Counting(JobList):
@@ -327,7 +327,7 @@ async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
 
     original, module.JobList = module.JobList, Counting  # type: ignore[misc]
     try:
-        async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+        async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
             await loaded(pilot)
             drawn.clear()
             await pilot.press("j")
@@ -337,25 +337,25 @@ async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
         module.JobList = original  # type: ignore[misc]
 
 
-async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("F")
-        door.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
-        door.happened("create", 500)
+        fake.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
+        fake.happened("create", 500)
         await until(pilot, lambda: app.studio.model.last_seq == 907)
         assert app.studio.model.jobs.index_of(500) is None
         await pilot.press("F")
         await until(pilot, lambda: app.studio.model.jobs.index_of(500) == 0, "the list moves again")
 
 
-async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervisor, tmp_path: Path) -> None:
+async def test_files_and_folders_are_added(make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
     for name in ("a.mp4", "b.mp4", "notes.txt", "half.mp4.part"):
         (folder / name).write_bytes(b"x")
     problem = {"code": "NO_MEDIA", "message": "the file holds no video", "hint": "remove it"}
-    door.decisions["notes.txt"] = {"decision": "rejected", "job": None, "error": problem}
+    fake.decisions["notes.txt"] = {"decision": "rejected", "job": None, "error": problem}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -363,7 +363,7 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervis
         app.screen.query_one("#path", Input).value = str(folder)
         await pilot.press("enter")
         await until(pilot, lambda: "2 queued" in messages(app))
-        (sent,) = [call for call in door.sent if call.path == "/v1/videos"]
+        (sent,) = [call for call in fake.sent if call.path == "/v1/videos"]
         assert [paths.decode(path).rpartition(b"/")[2] for path in (sent.body or {})["paths_b64"]] == [
             b"a.mp4",
             b"b.mp4",
@@ -377,9 +377,9 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervis
 
 
 async def test_marking_more_jobs_than_can_be_marked_is_reported(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    door.jobs = many_jobs(10_050)
+    fake.jobs = many_jobs(10_050)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("a")
@@ -389,17 +389,17 @@ async def test_marking_more_jobs_than_can_be_marked_is_reported(
         await until(pilot, lambda: "10 000 marked" in footer.render_line(0).text)
         await pilot.press("plus")
         await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
-        assert not door.operations()
+        assert not fake.operations()
 
 
 async def test_marks_are_dropped_when_no_one_knows_what_became_of_their_jobs(
-    make_app: MakeApp, door: FakeSupervisor
+    make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("space")
         assert app.studio.model.marks
-        door.push("reset", {})
+        fake.push("reset", {})
         await until(pilot, lambda: not app.studio.model.marks)
         await until(pilot, lambda: "marks removed" in app.screen.query_one("#notice").render_line(0).text)
 
@@ -430,8 +430,8 @@ async def test_a_filter_that_finds_nothing_is_reported(make_app: MakeApp, view: 
         await until(pilot, lambda: any(text in rows.render_line(y).text for y in range(rows.size.height)))
 
 
-async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, door: FakeSupervisor) -> None:
-    door.jobs[4] |= {"path": "/mnt/nas/cam1/screen.webm"}
+async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.jobs[4] |= {"path": "/mnt/nas/cam1/screen.webm"}
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("slash", *"mp4", "enter", "3")

@@ -108,18 +108,18 @@ DIVIDED = [
     ("size", "options"), [case[1:] for case in DIVIDED], ids=[case[0] for case in DIVIDED]
 )
 def test_divided_job(
-    size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, door: FakeSupervisor, snap_compare: Any
+    size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any
 ) -> None:
-    divide(door.jobs[0])
+    divide(fake.jobs[0])
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing("enter"))
 
 
 @pytest.mark.parametrize(("view", "theme"), [("workers", "ink"), ("folders", "paper"), ("history", "ink")])
-def test_views(view: str, theme: str, make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:
+def test_views(view: str, theme: str, make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
     if view == "folders":
-        door.folders.append(missing_folder())
+        fake.folders.append(missing_folder())
     if view == "workers":
-        door.workers.append(worker("box-2", "busy", step="seg 1198–1200", speed=None))
+        fake.workers.append(worker("box-2", "busy", step="seg 1198–1200", speed=None))
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
 
@@ -140,19 +140,19 @@ def test_statistics(
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing("5"))
 
 
-def test_no_supervisor(make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:
-    door.down = True
+def test_no_supervisor(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
+    fake.down = True
     assert snap_compare(make_app(), terminal_size=(80, 24), run_before=_once_lost)
 
 
 @pytest.mark.parametrize("theme", ["ink", "paper"])
 def test_a_supervisor_that_went_away(
-    theme: str, make_app: MakeApp, door: FakeSupervisor, snap_compare: Any
+    theme: str, make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any
 ) -> None:
     async def before(pilot: Pilot[None]) -> None:
         await loaded(pilot)
-        door.down = True
-        door.drop()
+        fake.down = True
+        fake.drop()
         await _once_lost(pilot)
 
     assert snap_compare(make_app(theme=theme), terminal_size=(80, 24), run_before=before)

@@ -195,7 +195,7 @@ def test_after_any_updates_the_picture_is_textuals(
 
 
 async def test_a_step_of_progress_takes_few_bytes(
-    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[tuple[str, str]] = []
     minimal = Wire.minimal
@@ -210,10 +210,10 @@ async def test_a_step_of_progress_takes_few_bytes(
     monkeypatch.setattr(Wire, "minimal", recording)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        row = door.job(319)
+        row = fake.job(319)
         further = [each | {"progress": 77.0} for each in row["renditions"]]
         written.clear()
-        door.push("progress", {"jobs": [job_live(row, renditions=further)]})
+        fake.push("progress", {"jobs": [job_live(row, renditions=further)]})
         await until(pilot, lambda: any("7" in text for text, _ in written), "the progress is written")
         ours, own = (sum(len(text) for text in each) for each in zip(*written, strict=True))
         assert 0 < ours < own / 4

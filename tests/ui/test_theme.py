@@ -232,16 +232,16 @@ def shown(colour: Ink, system: ColorSystem) -> str:
     "name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in SHIPPED[1:])]
 )
 async def test_all_text_on_the_screen_has_contrast(
-    name: str, page: str, make_app: MakeApp, door: FakeSupervisor
+    name: str, page: str, make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     """At least 4.5 : 1, as WCAG 2 asks of small text (level AA)."""
-    door.folders.append(missing_folder())
+    fake.folders.append(missing_folder())
     async with make_app(theme=name, backoff_s=(0.05,)).run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         await pilot.press(*PAGES[page])
         if page == "stale":
-            door.down = True
-            door.drop()
+            fake.down = True
+            fake.drop()
             await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
         app.painter.now()
         await until(pilot, lambda: list(drawn(app)), "it is drawn")

@@ -68,7 +68,7 @@ class Maintenance:
         self._scheduler, self._studio = Scheduler(), studio
         self._settings, self._db = studio.settings, studio.db
         self._pressure = PressureGate(studio.settings, studio.db)
-        self._schedule = Schedule(studio.settings, studio.db, studio.board)
+        self._schedule = Schedule(studio.settings, studio.db, studio.running_jobs)
         self._began = datetime.now(UTC)
         self._log = structlog.get_logger()
 
@@ -166,7 +166,7 @@ class Maintenance:
 
     async def check_database(self) -> None:
         """Checks the whole database weekly, when no job runs."""
-        await self._studio.weekly_check.tick(idle=not self._studio.board.jobs)
+        await self._studio.weekly_check.tick(idle=not self._studio.running_jobs.jobs)
 
     async def cut_logs(self) -> None:
         """Cuts long logs of workers, probe and alerts."""

@@ -22,17 +22,17 @@ from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.bulk_operations import AllJobs
-from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.dispatcher import Dispatch
+from tqstudio.engine.queue.bulk_operations import BulkOperations
+from tqstudio.engine.queue.completion import Completion
+from tqstudio.engine.queue.dispatcher import Dispatcher
 from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.queue.operations import Actions
+from tqstudio.engine.queue.operations import Operations
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
@@ -91,7 +91,7 @@ class Services:
         db.supervisor = row
         # Heartbeat interval and gap together are shorter than a lease.
         clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
-        self.board = board = LiveBoard(
+        self.running_jobs = running_jobs = RunningJobs(
             Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
@@ -99,26 +99,28 @@ class Services:
         self.bounded_io = io = BoundedIO()
         self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
         self.weekly_check = WeeklyCheck(db.address)
-        self.forecasts = forecasts = Forecasts(db, board)
+        self.forecasts = forecasts = Forecasts(db, running_jobs)
         self.retention = retention = Retention(settings, db, workspace, io)
         reader = VolumeReader(db, workspace, io)
         self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
-        self.ranges = ranges = Ranges(board, enabled=settings.divide_jobs, lease_us=lease_us)
-        self.reports = Reports(db, board, ranges, forecasts, metrics)
-        self.dispatch = Dispatch(home, settings, db, board, ranges, workspace, volumes, metrics)
+        self.ranges = ranges = Ranges(running_jobs, enabled=settings.divide_jobs, lease_us=lease_us)
+        self.reports = Reports(db, running_jobs, ranges, forecasts, metrics)
+        self.dispatch = Dispatcher(home, settings, db, running_jobs, ranges, workspace, volumes, metrics)
         volumes.on_ready = self.dispatch.wake
-        self.publisher = publisher = Publisher(home, db, board, workspace, io)
-        endings = LeaseEnd(db, board, publisher, quarantine_after=settings.quarantine_after)
-        self.results = results = Results(
+        self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
+        endings = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
+        self.results = results = Completion(
             settings, db, workspace, endings, publisher, forecasts, volumes, metrics
         )
-        self.recovery = Recovery(home, settings, db, board, endings, results)
+        self.recovery = Recovery(home, settings, db, running_jobs, endings, results)
         self.identities = WorkerTokens()
         self.tokens = ApiTokens(db, self.identities)
         self.pool = WorkerPool(home, db, self.identities, ffmpeg.path, self.recovery.lost)
-        self.stuck_workers = StuckWorkers(settings, db, board, ranges, workspace, io, results, self.pool)
-        self.actions = Actions(db, board, retention)
-        self.all_jobs = AllJobs(db, retention)
+        self.stuck_workers = StuckWorkers(
+            settings, db, running_jobs, ranges, workspace, io, results, self.pool
+        )
+        self.actions = Operations(db, running_jobs, retention)
+        self.all_jobs = BulkOperations(db, retention)
         self.admission = Admission(home, settings, db)
         self.intake = Intake(
             default_settle_s=settings.settle_s,
@@ -127,14 +129,14 @@ class Services:
             known=self.admission.known,
         )
         self.admission.on_left = self.intake.look_again
-        self.deletions = Deletions(home, settings, db, board, workspace, io, retention)
+        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention)
         self.admission.want = self.deletions.want
         self.deliveries = Deliveries(home, settings, db, io)
         self.deletions.on_returned = self.deliveries.wake
         self.after_done = AfterDone(db, io, self.intake.look_again)
-        self.transfers = Transfers(home, db, board, ranges, workspace, io)
+        self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
-        self.shutdown = Shutdown(board, settings.drain_s)
+        self.shutdown = Shutdown(running_jobs, settings.drain_s)
         self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)

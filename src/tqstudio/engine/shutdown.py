@@ -9,7 +9,7 @@ from enum import Enum
 import psutil
 
 from tqstudio.engine.live.event_stream import Broadcast
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deliveries
 from tqstudio.engine.store.lists import pages
@@ -41,8 +41,8 @@ class Shutdown:
         drain_s: how long SIGTERM waits for running jobs.
     """
 
-    def __init__(self, board: LiveBoard, drain_s: float) -> None:
-        self._board, self._drain_s = board, drain_s
+    def __init__(self, running_jobs: RunningJobs, drain_s: float) -> None:
+        self._running_jobs, self._drain_s = running_jobs, drain_s
         self._mode: ShutdownMode | None = None
         self._changed = asyncio.Event()
         self.is_asked_for = False
@@ -75,15 +75,15 @@ class Shutdown:
     async def requested(self) -> None:
         """Wait for the first request."""
         await self._changed.wait()
-        self.worked_on |= set(self._board.jobs)
+        self.worked_on |= set(self._running_jobs.jobs)
 
     async def until_due(self) -> None:
         """Wait as long as running jobs may continue after a request."""
         loop = asyncio.get_running_loop()
-        self._board.on_end = self._changed.set
+        self._running_jobs.on_end = self._changed.set
         left: float | None = None
         deadline = None
-        while self._board.jobs and self._mode is not ShutdownMode.NOW:
+        while self._running_jobs.jobs and self._mode is not ShutdownMode.NOW:
             if self._mode is ShutdownMode.DRAIN:
                 # Counts from the signal: the supervisor may have been draining without a limit before.
                 deadline = deadline or loop.time() + self._drain_s

@@ -22,10 +22,6 @@ from tqstudio.config import STOP_MARGIN_S, Settings
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.views import event_view
-from tqstudio.engine.door import tcp
-from tqstudio.engine.door.callers import SocketCallers, TcpCallers
-from tqstudio.engine.door.server import Server, SocketServer
-from tqstudio.engine.door.tcp import TcpServer
 from tqstudio.engine.host import (
     children,
     home_lock,
@@ -36,6 +32,10 @@ from tqstudio.engine.host import (
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.service_manager import ServiceManager
+from tqstudio.engine.http import tcp
+from tqstudio.engine.http.callers import SocketCallers, TcpCallers
+from tqstudio.engine.http.server import Server, SocketServer
+from tqstudio.engine.http.tcp import TcpServer
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import hardware
@@ -103,7 +103,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         self._db.bind(loop)
         self._db.on_events = self._on_events
-        self._db.on_taken = self._on_taken
+        self._db.on_lost_lead = self._on_lost_lead
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
@@ -190,7 +190,7 @@ class Supervisor:
         """End the lease; return a summary of the remaining jobs."""
         left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
         with contextlib.suppress(TqError):  # others wait until the lease runs out
-            await self._db.write(supervisors.end, self.studio.board.leases.supervisor)
+            await self._db.write(supervisors.end, self.studio.running_jobs.leases.supervisor)
         self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         return left
 
@@ -246,7 +246,7 @@ class Supervisor:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._give_up(await self._home_guard.watch(server.listen_on))
 
-    def _on_taken(self, why: TqError) -> None:
+    def _on_lost_lead(self, why: TqError) -> None:
         if self._settings.standby:
             self._is_replaced = True
             self._log.warning("another supervisor may lead, standing by", why=why.message)
@@ -257,7 +257,7 @@ class Supervisor:
     async def _announce(self, url: str) -> None:
         """Store where this supervisor is reached, for those that stand by."""
         address, certificate = tcp.announced(self._settings, url)
-        row = self.studio.board.leases.supervisor
+        row = self.studio.running_jobs.leases.supervisor
         await self._db.write(supervisors.announce, row, url=address, certificate=certificate)
 
     async def _keep_lead(self) -> None:
@@ -267,7 +267,7 @@ class Supervisor:
             await asyncio.sleep(min(left_s, _LOOK_S))
             left_s = self.studio.recovery.lease_left_s
         why = f"its lease could not be renewed for {self._settings.supervisor_lease_s:g} s"
-        self._on_taken(TqError(ErrorCode.DATABASE_UNREACHABLE, why))
+        self._on_lost_lead(TqError(ErrorCode.DATABASE_UNREACHABLE, why))
 
     def _give_up(self, why: str) -> None:
         self._lost_home = self._lost_home or why
@@ -324,7 +324,7 @@ class Supervisor:
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """Shut down the parts: intake, then workers, which still report, then the streams."""
         # A claim may have been in progress when the shutdown began.
-        self.studio.shutdown.worked_on |= set(self.studio.board.jobs)
+        self.studio.shutdown.worked_on |= set(self.studio.running_jobs.jobs)
         self.studio.dispatch.close()
         starting.cancel()
         await asyncio.wait([starting])
@@ -350,7 +350,7 @@ class Supervisor:
         await self.studio.shutdown.until_due()
 
     def _status_line(self) -> str:
-        running = len(self.studio.board.jobs)
+        running = len(self.studio.running_jobs.jobs)
         return f"{'draining' if self.studio.draining else 'ready'}, {running} running"
 
     # What happens

@@ -34,7 +34,7 @@ _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024, "dklen": 32}
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
+class NewToken:
     """A new token, and what is stored of it."""
 
     text: str
@@ -43,10 +43,10 @@ class Minted:
     hash: bytes
 
 
-def minted() -> Minted:
+def new_token() -> NewToken:
     """Make a token; takes 50 ms."""
     prefix, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
-    return Minted(f"tq_{prefix}_{secret}", prefix, salt, _hash(secret, salt))
+    return NewToken(f"tq_{prefix}_{secret}", prefix, salt, _hash(secret, salt))
 
 
 class ApiTokens:
@@ -111,7 +111,7 @@ class ApiTokens:
         Raises:
             TqError: REFUSED if another token of that name exists.
         """
-        token = await asyncio.to_thread(minted)
+        token = await asyncio.to_thread(new_token)
         now = now_us()
 
         def store(db: Connection) -> int | None:

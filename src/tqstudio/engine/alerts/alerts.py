@@ -30,7 +30,7 @@ from tqstudio.engine.alerts.kinds import AlertKind, Message
 from tqstudio.engine.alerts.sender import Sender
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import failpoints, logging_setup
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -268,7 +268,7 @@ class Alerts:
 
     async def test(self) -> list[tuple[str, str | None]]:
         """Send a test alert to every channel but commands; returns the name and the error of each."""
-        at, key = kinds.iso(self._now()), str(uuid.uuid4())
+        at, key = iso_time(self._now()), str(uuid.uuid4())
         body: dict[str, Any] = {"kind": "test", "at": at, "text": "this is a test alert", "hint": ""}
         body |= dict.fromkeys(("job", "video", "name", "code"))
         body |= {"studio": os.uname().nodename, "suppressed": 0}

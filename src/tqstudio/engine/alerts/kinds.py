@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from tqstudio.engine.host.clock import iso_time
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.engine.store.machine.outbox import Subject
@@ -19,7 +19,6 @@ from tqstudio.lifecycle import GateKind
 from tqstudio.units import size
 
 Redact = Callable[[str], str]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AlertKind(StrEnum):
@@ -174,7 +173,7 @@ def of_event(
 
 def of_gate(gate: GateRow, redact: Redact) -> Message:
     """Build the alert of a gate that has been shut for long."""
-    text = KINDS[AlertKind.GATE].text.format(since=iso(gate.since), reason=gate.reason)
+    text = KINDS[AlertKind.GATE].text.format(since=iso_time(gate.since), reason=gate.reason)
     code = ErrorCode.DISK_LOW.value if gate.kind is GateKind.DISK else None
     hint = "tqstudio status says what to do"
     about, key = f"gate:{gate.kind.value}", f"gate-{gate.kind.value}-{gate.since}"
@@ -186,7 +185,7 @@ def of_disk(path: str, free: int, needed: int, *, now: int, redact: Redact) -> M
     shown = redact(path)
     shown = os.path.basename(path) if shown == "." else shown
     text = KINDS[AlertKind.DISK].text.format(path=shown, free=size(free), needed=size(needed))
-    key = f"disk-{iso(now)[:10]}-{path}"
+    key = f"disk-{iso_time(now)[:10]}-{path}"
     facts = {"code": ErrorCode.DISK_LOW.value}
     return _message(key, AlertKind.DISK, f"disk:{path}", now, text, "free some space there", redact, facts)
 
@@ -203,15 +202,10 @@ def _message(
 ) -> Message:
     payload = {
         "kind": kind.value,
-        "at": iso(at),
+        "at": iso_time(at),
         "text": redact(text),
         "hint": redact(hint),
         **dict.fromkeys(("job", "video", "name", "code")),
         **facts,
     }
     return Message(key, kind, about, payload)
-
-
-def iso(at: int) -> str:
-    """Format a stored time as ISO 8601 in UTC."""
-    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")

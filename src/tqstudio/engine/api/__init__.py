@@ -1,1 +1,1 @@
-"""The supervisor's HTTP API: one door for people, workers and anything with curl."""
+"""The supervisor's HTTP API: for people, workers and anything with curl."""

@@ -117,15 +117,15 @@ async def follow(
 
 async def send_snapshots(studio: Services) -> None:
     """Send changes of running jobs and workers to the streams, at most four times a second."""
-    board, broadcast = studio.board, studio.broadcast
+    running_jobs, broadcast = studio.running_jobs, studio.broadcast
     for tick in itertools.count(1):
         await broadcast.until_watched()
         await asyncio.sleep(SNAPSHOT_INTERVAL_S)
         now = now_us()
         of_workers_too = tick % _WORKER_TICKS == 0
         if of_workers_too:
-            board.touch_idle(now)
-        if moved := board.take_touched():
+            running_jobs.touch_idle(now)
+        if moved := running_jobs.take_touched():
             rows = [job_live(studio, live, now) for live in moved]
             broadcast.snapshot("progress", {"jobs": rows})
         if of_workers_too:

@@ -153,8 +153,8 @@ async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
     record, video, generation, newest, attempts, history, delivery = await studio.db.read(read_detail, job)
     row = rows_of(studio, [record])[0]
     attempt_views = [views.attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
-    live = studio.board.jobs.get(job)
-    left_us = 0 if live is None else studio.board.leases.remaining_us(live.token)
+    live = studio.running_jobs.jobs.get(job)
+    left_us = 0 if live is None else studio.running_jobs.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
         # The stored attempt is a few seconds old.
         attempt_views[-1] = attempt_views[-1] | {

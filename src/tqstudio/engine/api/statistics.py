@@ -9,8 +9,8 @@ from typing import Literal
 from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import fill, iso_time, parse_time
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.api.views import fill, parse_time
+from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store.machine import statistics
 from tqstudio.engine.store.machine.statistics import Figures
 from tqstudio.errors import ErrorCode, TqError

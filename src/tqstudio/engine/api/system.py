@@ -14,12 +14,12 @@ from fastapi import APIRouter
 from tqstudio import __version__
 from tqstudio.engine.alerts.alerts import OVERDUE_S
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import delivery_problem, fill, iso, iso_time
+from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.readiness import readiness
@@ -100,7 +100,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
     unfinished, worst = await studio.db.reread(deliveries.unfinished)
-    speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
+    speeds = [live.speed for live in studio.running_jobs.jobs.values() if live.speed]
     eta = await studio.forecasts.of_queue(
         pending=counts[JobStatus.PENDING.value],
         workers=sum(1 for worker in views if worker["status"] in _WORKING),
@@ -139,7 +139,7 @@ async def _supervisor(studio: Services) -> answers.SupervisorView:
         "standbys": [fill(answers.StandbyView, row) for row in rows],
     }
     if (damage := studio.weekly_check.damage) is not None:
-        view["damage"] = {"code": damage.code.value, "message": damage.message, "hint": damage.hint}
+        view["damage"] = answers.error_view(damage)
     return view
 
 

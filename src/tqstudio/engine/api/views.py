@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.host.clock import EPOCH, MICROSECOND, iso_time
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.services import Services
@@ -34,17 +34,11 @@ from tqstudio.paths import data, encode
 from tqstudio.protocol import answers
 
 M = TypeVar("M")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso(at: int | None) -> str | None:
     """Format a stored time as ISO 8601 in UTC."""
     return None if at is None else iso_time(at)
-
-
-def iso_time(at: int) -> str:
-    # Integers only: a float would sometimes lose the last millisecond.
-    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")
 
 
 def parse_time(text: str) -> int:
@@ -55,7 +49,7 @@ def parse_time(text: str) -> int:
     """
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
@@ -140,9 +134,9 @@ def _rate(text: str | None) -> float | None:
 
 def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
     """A job for lists; live values override stored ones."""
-    board, forecasts = studio.board, studio.forecasts
-    live = board.jobs.get(record.id)
-    expired = live is not None and not board.leases.is_live(live.token)
+    running_jobs, forecasts = studio.running_jobs, studio.forecasts
+    live = running_jobs.jobs.get(record.id)
+    expired = live is not None and not running_jobs.leases.is_live(live.token)
     control = Control(record.control)
     status = JobStatus(record.status)
     running = status is JobStatus.IN_PROGRESS
@@ -178,7 +172,7 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
         retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
         worker=record.processed_by if running else None,
         division=studio.ranges.view(record.id) if live else None,
-        idle_s=board.idle_s(record.id, now) if live else None,
+        idle_s=running_jobs.idle_s(record.id, now) if live else None,
         error=_job_error(record, studio.home),
         warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
         source=summary,
@@ -215,7 +209,7 @@ def job_live(studio: Services, live: LiveJob, now: int) -> answers.JobLive:
         "eta": eta,
         "worker": live.worker,
         "division": studio.ranges.view(live.token.job),
-        "idle_s": studio.board.idle_s(live.token.job, now),
+        "idle_s": studio.running_jobs.idle_s(live.token.job, now),
     }
     if live.renditions is not None:
         view["renditions"] = _live_renditions(live.renditions, eta_s)

@@ -14,7 +14,7 @@ from tqstudio.engine.access.api_tokens import name_taken
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.dependencies import TheActor, TheStudio, TheWorker
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.answers import NewTokenView
@@ -94,7 +94,7 @@ async def register(
         metadata=body.metadata,
         now=now_us(),
     )
-    studio.board.hear(worker.worker)
+    studio.running_jobs.hear(worker.worker)
     studio.ranges.forget_worker(worker.name)
     settings = studio.settings
     return {
@@ -149,7 +149,7 @@ async def progress(
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
     control = await studio.reports.progress(worker, job, body)
-    live = studio.board.jobs.get(job)
+    live = studio.running_jobs.jobs.get(job)
     return {"control": control, "divided": live is not None and live.divided}
 
 
@@ -160,8 +160,8 @@ async def complete(
     job: int,
     body: Annotated[CompleteRequest, _message(CompleteRequest)],
 ) -> OutcomeAnswer:
-    token = Token(job, body.epoch, body.instance)
-    repeated = studio.results.is_publishing(token) or not studio.board.leases.is_live(token)
+    token = LeaseToken(job, body.epoch, body.instance)
+    repeated = studio.results.is_publishing(token) or not studio.running_jobs.leases.is_live(token)
     if worker.name in studio.identities.stored and not repeated:
         # It may be on another machine: what it lists must be what has arrived.
         await studio.transfers.require_received(token, body.manifest)
@@ -181,7 +181,7 @@ async def end_range(
 ) -> OutcomeAnswer:
     """End the range that a worker made of a job that another one has."""
     del worker
-    studio.ranges.end(Token(job, body.epoch, body.instance), body.problem)
+    studio.ranges.end(LeaseToken(job, body.epoch, body.instance), body.problem)
     return {"job": job, "status": JobStatus.IN_PROGRESS.value}
 
 

@@ -24,10 +24,10 @@ async def worker_views(studio: Services) -> list[WorkerView]:
 
 
 def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
-    board = studio.board
-    live = next((live for live in board.jobs.values() if live.worker == row.name), None)
+    running_jobs = studio.running_jobs
+    live = next((live for live in running_jobs.jobs.values() if live.worker == row.name), None)
     part = studio.ranges.of_worker(row.name) if live is None else None
-    beat = board.heartbeats.get(row.id) if row.instance else None
+    beat = running_jobs.heartbeats.get(row.id) if row.instance else None
     heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
     note = studio.pool.note_of(row.name)
     if note is None and is_gone(studio, row):

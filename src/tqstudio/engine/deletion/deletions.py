@@ -25,7 +25,7 @@ from tqstudio.engine.deletion.shelf import Shelf
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs.place import Place, bucket_url
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -50,12 +50,12 @@ class Deletions:
         home: Home,
         settings: Settings,
         db: Database,
-        board: LiveBoard,
+        running_jobs: RunningJobs,
         workspace: Workspace,
         bounded_io: BoundedIO,
         retention: Retention,
     ) -> None:
-        self._home, self._db, self._board, self._workspace = home, db, board, workspace
+        self._home, self._db, self._running_jobs, self._workspace = home, db, running_jobs, workspace
         self._bounded_io, self._retention, self._shelf = bounded_io, retention, Shelf(workspace)
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
@@ -75,7 +75,7 @@ class Deletions:
         if await self._db.read(videos.get, video) is None:
             raise _unknown(video)
         for job in await self._db.write(partial(deletions.begin, number=video, now=now_us(), actor=actor)):
-            self._board.control(job, Control.CANCEL)
+            self._running_jobs.control(job, Control.CANCEL)
         failpoints.reach("deletion.begun")
         await self._settle(video)
 

@@ -13,7 +13,7 @@ from tqstudio import hours
 from tqstudio.config import Settings
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import folder_hours
@@ -39,8 +39,8 @@ class Schedule:
     """Shuts and opens the gate of the queue's hours, ends pauses, ends waits for folders' hours, and has
     running jobs released whose hours have ended."""
 
-    def __init__(self, settings: Settings, db: Database, board: LiveBoard) -> None:
-        self._hours, self._db, self._board = hours.parse(settings.hours), db, board
+    def __init__(self, settings: Settings, db: Database, running_jobs: RunningJobs) -> None:
+        self._hours, self._db, self._running_jobs = hours.parse(settings.hours), db, running_jobs
         self._reason = f"jobs run in these hours only: {settings.hours}"
 
     async def tick(self) -> bool:
@@ -52,9 +52,9 @@ class Schedule:
         if is_due := is_over or self._is_wrong(shut, now):
             await self._db.write(self._settle, folders, now)
         # Once the gate is shut, so that nothing is claimed again.
-        needs = await self._db.read(gates.running_needs) if self._board.jobs else []
+        needs = await self._db.read(gates.running_needs) if self._running_jobs.jobs else []
         is_open = self._hours.include(now)
-        self._board.end_hours({need.job for need in needs if not is_open or closed(need) is not None})
+        self._running_jobs.end_hours({need.job for need in needs if not is_open or closed(need) is not None})
         return is_due
 
     def _is_wrong(self, listed: Iterable[GateRow], now: datetime) -> bool:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
 MICROSECOND = 1_000_000
 """Microseconds in a second: the unit of every stored time."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def now_us() -> int:
     """Returns the wall clock in microseconds since 1970 in UTC. It may be set; no lease depends on it."""
     return time.time_ns() // 1000
+
+
+def iso_time(at: int) -> str:
+    """Formats a stored time as ISO 8601 in UTC."""
+    # Integers only: a float would sometimes lose the last millisecond.
+    return (EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")
 
 
 def since_boot() -> float:

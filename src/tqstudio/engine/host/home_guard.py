@@ -26,7 +26,7 @@ from tqstudio.home import Home
 
 
 class HomeGuard:
-    """Watches the supervisor's home; created once the lock is held and the database is open."""
+    """Watches the supervisor's home; created once its lock is held."""
 
     def __init__(self, home: Home, held: HomeLock, bounded_io: BoundedIO, *, has_database: bool) -> None:
         self._home, self._held, self._bounded_io = home, held, bounded_io

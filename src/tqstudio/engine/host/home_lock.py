@@ -41,7 +41,7 @@ class HomeLock:
             TqError: ALREADY_RUNNING, naming the process that holds it.
         """
         self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if not (_folder_taken(self._folder) and self._take_file()):
+        if not (_try_lock_folder(self._folder) and self._take_file()):
             self.release()
             raise TqError(
                 ErrorCode.ALREADY_RUNNING,
@@ -64,7 +64,7 @@ class HomeLock:
     def _take_file(self) -> bool:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if is_ours := taken(descriptor):
+            if is_ours := try_lock(descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode())
         except OSError:
@@ -109,15 +109,15 @@ def identity(path: Path) -> LockOwner | None:
     return found.st_dev, found.st_ino
 
 
-def _folder_taken(descriptor: int) -> bool:
-    """Like `taken`; True if the file system cannot lock folders, so that the lock file decides."""
+def _try_lock_folder(descriptor: int) -> bool:
+    """Like `try_lock`; True if the file system cannot lock folders, so that the lock file decides."""
     try:
-        return taken(descriptor)
+        return try_lock(descriptor)
     except OSError:
         return True
 
 
-def taken(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
     """Lock a file; retries for a moment, because commands lock it briefly to check for a supervisor."""
     for left in reversed(range(_TRIES)):
         try:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, is_measurable, work_of
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.lists.records import JobRecord
 from tqstudio.engine.store.machine import speeds
@@ -40,8 +40,8 @@ class _Waiting:
 class Forecasts:
     """Predicts durations of jobs and of the queue."""
 
-    def __init__(self, db: Database, board: LiveBoard) -> None:
-        self._db, self._board = db, board
+    def __init__(self, db: Database, running_jobs: RunningJobs) -> None:
+        self._db, self._running_jobs = db, running_jobs
         self._waiting = _Waiting(None, 0.0, -_KEPT_S)
         self.estimates = Estimates()
 
@@ -70,18 +70,18 @@ class Forecasts:
         if work is None:
             return
         prediction = self.estimates.predict(work)
-        self._board.set_prediction(live.token, prediction)
+        self._running_jobs.set_prediction(live.token, prediction)
         # A short run is not stored, because most of its time is the start of ffmpeg.
         if prediction.seconds is not None and is_measurable(work):
             with contextlib.suppress(TqError):  # the disk is full: this prediction is not recorded
                 await self._db.write(speeds.set_prediction, live.token.job, prediction.seconds)
 
-    def run_of(self, token: Token) -> LiveJob | None:
+    def run_of(self, token: LeaseToken) -> LiveJob | None:
         """Returns the last report of a lease's run."""
-        live = self._board.jobs.get(token.job)
+        live = self._running_jobs.jobs.get(token.job)
         return live if live is not None and live.token == token else None
 
-    async def finished(self, token: Token, live: LiveJob | None, steps: Mapping[str, float]) -> None:
+    async def finished(self, token: LeaseToken, live: LiveJob | None, steps: Mapping[str, float]) -> None:
         """Records the accuracy of a finished job's prediction, and updates the speeds by its last run.
 
         Args:
@@ -134,9 +134,13 @@ class Forecasts:
             pending: number of waiting jobs.
             workers: number of workers that accept jobs.
         """
-        running = [view for live in self._board.jobs.values() if (view := self.of_running(live))]
+        running = [view for live in self._running_jobs.jobs.values() if (view := self.of_running(live))]
         waiting = await self._of_waiting() if pending else None
-        if (pending and waiting is None) or (self._board.jobs and not running) or not (running or pending):
+        if (
+            (pending and waiting is None)
+            or (self._running_jobs.jobs and not running)
+            or not (running or pending)
+        ):
             return None
 
         # The errors of estimates are correlated, so their ranges add up.

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tqstudio.engine.host.clock import RunningClock
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
@@ -36,7 +36,7 @@ def lost(job: int, status: JobStatus | None = None) -> TqError:
 
 @dataclass(slots=True)
 class _Held:
-    token: Token
+    token: LeaseToken
     since: int
     until: int
     stopped_us: int
@@ -60,7 +60,7 @@ class Leases:
         self.supervisor, self.clock = supervisor, clock
         self._held: dict[int, _Held] = {}
 
-    def begin(self, token: Token, term_us: int | None = None) -> None:
+    def begin(self, token: LeaseToken, term_us: int | None = None) -> None:
         """Adds the lease of a claimed job; it lasts for `term_us`, by default as after a heartbeat."""
         now = self.clock.now_us()
         until = now + (self._lease_us if term_us is None else term_us)
@@ -69,25 +69,25 @@ class Leases:
     def end(self, job: int) -> None:
         self._held.pop(job, None)
 
-    def knows(self, token: Token) -> bool:
+    def knows(self, token: LeaseToken) -> bool:
         """Whether the token's lease has not ended; it may have expired."""
         held = self._held.get(token.job)
         return held is not None and held.token == token
 
-    def remaining_us(self, token: Token) -> int:
+    def remaining_us(self, token: LeaseToken) -> int:
         """Returns how long the token's lease lasts without another heartbeat; 0 if it expired or ended."""
         return max(0, self._held[token.job].until - self.clock.now_us()) if self.knows(token) else 0
 
-    def is_live(self, token: Token) -> bool:
+    def is_live(self, token: LeaseToken) -> bool:
         """Whether the token's lease has neither ended nor expired."""
         return self.remaining_us(token) > 0
 
-    def expired_of(self, instance: str) -> frozenset[Token]:
+    def expired_of(self, instance: str) -> frozenset[LeaseToken]:
         """Returns the expired leases of a worker's process that were not taken back yet."""
         tokens = [held.token for held in self._held.values() if held.token.instance == instance]
         return frozenset(token for token in tokens if not self.is_live(token))
 
-    def heartbeat(self, instance: str, named: Collection[Token]) -> list[Token]:
+    def heartbeat(self, instance: str, named: Collection[LeaseToken]) -> list[LeaseToken]:
         """Processes a heartbeat of a worker's process; returns the renewed leases."""
         renewed = [token for token in named if self.is_live(token)]
         for token in renewed:
@@ -98,13 +98,13 @@ class Leases:
                 held.unnamed += 1
         return renewed
 
-    def is_abandoned(self, token: Token) -> bool:
+    def is_abandoned(self, token: LeaseToken) -> bool:
         """Whether its worker no longer names a lease in its heartbeats, so has dropped the job."""
         held = self._held.get(token.job)
         if held is None or held.token != token or held.unnamed < _UNNAMED_HEARTBEATS:
             return False
         return self.clock.now_us() - held.since > self._heartbeat_us
 
-    def was_unreachable(self, token: Token) -> bool:
+    def was_unreachable(self, token: LeaseToken) -> bool:
         """Whether this process was stopped during a lease, so that its worker had to drop the job."""
         return self.knows(token) and self._held[token.job].stopped_us < self.clock.stopped_us

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqstudio.engine.host.clock import MICROSECOND
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, segment_name
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.lifecycle import Control
 from tqstudio.protocol.answers import DivisionView, RangeView
 from tqstudio.protocol.requests import Division, RangeAbility
@@ -31,7 +31,7 @@ _TARGET_S = 30.0
 class Range:
     """A range of segments that a worker makes of a job that another one has."""
 
-    token: Token
+    token: LeaseToken
     """The job and its epoch, with the instance of the worker that makes the range."""
     worker: str
     kind: str
@@ -67,7 +67,7 @@ class Range:
 class _Divided:
     """A job that its worker lets others help with."""
 
-    owner: Token
+    owner: LeaseToken
     offered: Division
     made: list[tuple[int, int]] = field(default_factory=list)
     """Ranges that were made; the worker of the job may not have noticed yet."""
@@ -83,18 +83,18 @@ class Ranges:
         lease_us: how long a range stays assigned without a heartbeat.
     """
 
-    def __init__(self, board: LiveBoard, *, enabled: bool, lease_us: int) -> None:
-        self._board, self._enabled, self._lease_us = board, enabled, lease_us
-        self._clock = board.leases.clock
+    def __init__(self, running_jobs: RunningJobs, *, enabled: bool, lease_us: int) -> None:
+        self._running_jobs, self._enabled, self._lease_us = running_jobs, enabled, lease_us
+        self._clock = running_jobs.leases.clock
         self._divided: dict[int, _Divided] = {}
-        self._ranges: dict[Token, Range] = {}
+        self._ranges: dict[LeaseToken, Range] = {}
         self._speeds: dict[tuple[str, int], float] = {}
         """Segments per second, by instance and job; until one has made a range, that of the job's own worker
         counts."""
         self.on_offer: Callable[[], object] = lambda: None
         """Called when there is a job to help with that was not offered before."""
 
-    def offer(self, owner: Token, offered: Division | None) -> None:
+    def offer(self, owner: LeaseToken, offered: Division | None) -> None:
         """Take what the worker of a job lets others make; None for nothing."""
         if not self._enabled:
             return
@@ -124,26 +124,26 @@ class Ranges:
             if divided.offered.build != ability.build or divided.offered.encoder not in ability.encoders:
                 continue
             if (found := self._cut(job, divided, instance)) is not None:
-                token = Token(job, divided.owner.epoch, instance)
+                token = LeaseToken(job, divided.owner.epoch, instance)
                 until = now + self._lease_us
                 range_ = Range(token, worker, kind, *found, divided.offered.streams, now, until)
                 self._ranges[token] = range_
                 return range_
         return None
 
-    def heartbeat(self, named: Iterable[Token]) -> list[Token]:
+    def heartbeat(self, named: Iterable[LeaseToken]) -> list[LeaseToken]:
         """Renew the leases of ranges; returns those that are still wanted."""
         live = [token for token in named if self.is_live(token)]
         for token in live:
             self._ranges[token].until = self._clock.now_us() + self._lease_us
         return live
 
-    def is_live(self, token: Token) -> bool:
+    def is_live(self, token: LeaseToken) -> bool:
         """Whether a range is assigned, and its job still encodes the same."""
         range_ = self._ranges.get(token)
         return range_ is not None and self._clock.now_us() < range_.until and self._is_wanted(range_)
 
-    def progress(self, token: Token, done: int, quiet_s: float) -> None:
+    def progress(self, token: LeaseToken, done: int, quiet_s: float) -> None:
         """Record the finished segments of a range, and for how long its worker was blocked."""
         if (range_ := self._ranges.get(token)) is not None:
             range_.done, range_.quiet_s = min(done, range_.end - range_.first), quiet_s
@@ -161,7 +161,7 @@ class Ranges:
         """Number of GPU workers that make ranges: they are soon free for jobs."""
         return sum(each.kind == "gpu" for each in self._ranges.values())
 
-    def end(self, token: Token, problem: str) -> None:
+    def end(self, token: LeaseToken, problem: str) -> None:
         """End a range; with a problem, that process gets none of this job for a while."""
         range_ = self._ranges.pop(token, None)
         divided = self._divided.get(token.job)
@@ -176,7 +176,7 @@ class Ranges:
         took_s = max(1, now - range_.began) / MICROSECOND
         self._speeds[token.instance, token.job] = (range_.end - range_.first) / took_s
 
-    def includes(self, token: Token, names: Sequence[str]) -> bool:
+    def includes(self, token: LeaseToken, names: Sequence[str]) -> bool:
         """Whether a path below the store, split into names, is of a range: segment, fragment, `init.mp4`."""
         range_ = self._ranges[token]
         if len(names) < 3 or range_.streams.get(names[0]) != names[1]:
@@ -208,8 +208,8 @@ class Ranges:
             "ranges": sorted(ranges, key=lambda each: each["first"]),
         }
 
-    def _is_running(self, owner: Token) -> bool:
-        live = self._board.jobs.get(owner.job)
+    def _is_running(self, owner: LeaseToken) -> bool:
+        live = self._running_jobs.jobs.get(owner.job)
         return live is not None and live.token == owner and live.asked == Control.NONE.value
 
     def _is_wanted(self, range_: Range) -> bool:
@@ -217,7 +217,7 @@ class Ranges:
         return divided is not None and _is_of(range_, divided) and self._is_running(divided.owner)
 
     def _forget_ended(self) -> None:
-        self._divided = {job: each for job, each in self._divided.items() if job in self._board.jobs}
+        self._divided = {job: each for job, each in self._divided.items() if job in self._running_jobs.jobs}
         # One that is blocked has not noticed that its range has ended.
         self._ranges = {
             token: each for token, each in self._ranges.items() if self.is_live(token) or each.quiet_s
@@ -230,7 +230,7 @@ class Ranges:
         taken = [*divided.made, *((each.first, each.end) for each in others)]
         missing = divided.offered.missing
         free = without([(missing[0][0] + 1, missing[0][1]), *missing[1:]], taken)
-        of_owner = (self._board.jobs[job].speed or 0.0) / divided.offered.segment_s
+        of_owner = (self._running_jobs.jobs[job].speed or 0.0) / divided.offered.segment_s
         speed = self._speeds.get((instance, job), of_owner)
         return cut(free, round(speed * _TARGET_S), 2 + len(others))
 

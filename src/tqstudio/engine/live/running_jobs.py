@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.speed_model import Prediction
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
 from tqstudio.protocol.answers import WarningView
@@ -24,7 +24,7 @@ SAVE_INTERVAL_US = 1_000_000
 class LiveJob:
     """The newest report of a running job. Times are µs since 1970 in UTC."""
 
-    token: Token
+    token: LeaseToken
     worker: str
     step: str | None = None
     copied: float | None = None
@@ -114,7 +114,7 @@ def _timed_row(row: RenditionRow, was: RenditionRow | None, *, at: int, before: 
     return replace(row, started_at=started_at, completed_at=completed_at)
 
 
-class LiveBoard:
+class RunningJobs:
     """The running jobs and the workers' heartbeats, by id.
 
     Args:
@@ -135,7 +135,7 @@ class LiveBoard:
 
     def begin(
         self,
-        token: Token,
+        token: LeaseToken,
         worker: str,
         now: int,
         control: Control = Control.NONE,
@@ -154,7 +154,7 @@ class LiveBoard:
         self.leases.begin(token, term_us)
         self._touched_jobs.add(token.job)
 
-    def report(self, token: Token, report: LiveJob, *, significant: bool) -> LiveJob:
+    def report(self, token: LeaseToken, report: LiveJob, *, significant: bool) -> LiveJob:
         """Merges a worker's report; progress never decreases, and missing values are kept."""
         before = self.jobs.get(token.job)
         if before is None or before.token != token:
@@ -195,7 +195,7 @@ class LiveBoard:
         """Sets of which running jobs the hours have ended."""
         self.jobs = {job: replace(live, hours_over=job in over) for job, live in self.jobs.items()}
 
-    def set_prediction(self, token: Token, prediction: Prediction) -> None:
+    def set_prediction(self, token: LeaseToken, prediction: Prediction) -> None:
         live = self.jobs.get(token.job)
         if live is not None and live.token == token:
             self.jobs[token.job] = replace(live, prediction=prediction)

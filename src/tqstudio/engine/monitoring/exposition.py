@@ -52,7 +52,7 @@ def write(
         InfoMetricFamily("tqstudio_build", "Versions", _versions(studio)),
         _gauge("uptime_seconds", "Time since the start", uptime_s),
         _gauge("database_up", "Whether the database answers", database_answers),
-        _gauge("concurrent_jobs", "Running jobs", len(studio.board.jobs)),
+        _gauge("concurrent_jobs", "Running jobs", len(studio.running_jobs.jobs)),
         *(_of_database(studio, stored) if stored is not None else ()),
         *_of_disks(studio, disks),
         *_counted(studio.metrics),

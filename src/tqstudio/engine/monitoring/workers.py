@@ -18,14 +18,14 @@ def is_gone(studio: Services, row: WorkerRow) -> bool:
 
 def status_of(studio: Services, row: WorkerRow) -> WorkerStatus:
     alive = not is_gone(studio, row) and (row.instance is not None or row.registered_at is None)
-    silent_s = 0.0 if row.registered_at is None else studio.board.silent_s(row.id)
+    silent_s = 0.0 if row.registered_at is None else studio.running_jobs.silent_s(row.id)
     return worker_status(
         enabled=row.enabled and row.quarantine_reason is None,
         draining=row.draining,
         beat_age_s=silent_s if alive else None,
         offline_s=studio.settings.offline_s,
         registered=row.registered_at is not None,
-        busy=any(live.worker == row.name for live in studio.board.jobs.values())
+        busy=any(live.worker == row.name for live in studio.running_jobs.jobs.values())
         or studio.ranges.of_worker(row.name) is not None,
     )
 

@@ -17,7 +17,7 @@ from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import deliveries, generations, publications, removals, videos
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
@@ -43,8 +43,8 @@ class Publication:
     """When this process began to handle it, on the monotonic clock."""
 
     @property
-    def token(self) -> Token:
-        return Token(self.row.job, self.row.epoch, self.row.instance or "")
+    def token(self) -> LeaseToken:
+        return LeaseToken(self.row.job, self.row.epoch, self.row.instance or "")
 
     @property
     def place(self) -> Place:

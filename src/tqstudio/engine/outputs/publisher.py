@@ -28,7 +28,7 @@ from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import leases
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.media.plan.track_names import is_of_track
@@ -38,7 +38,7 @@ from tqstudio.engine.outputs.place import bucket_url
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.library import generations, publications
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.publications import PublicationRow
@@ -55,15 +55,20 @@ class Publisher:
     """Publishes ladders; the only writer of published folders."""
 
     def __init__(
-        self, home: Home, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO
+        self, home: Home, db: Database, running_jobs: RunningJobs, workspace: Workspace, bounded_io: BoundedIO
     ) -> None:
         self._home = home
-        self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
+        self._db, self._running_jobs, self._workspace, self._bounded_io = (
+            db,
+            running_jobs,
+            workspace,
+            bounded_io,
+        )
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger()
 
     async def publish(
-        self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
+        self, token: LeaseToken, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
     ) -> None:
         """Publish the result of a worker and mark its job as done.
 
@@ -95,7 +100,7 @@ class Publisher:
         if not await self._finish(publication, "publish"):
             raise leases.lost(publication.token.job)
 
-    async def settle(self, token: Token) -> bool:
+    async def settle(self, token: LeaseToken) -> bool:
         """Finish or roll back an interrupted publish under this lease; return whether the job is done.
 
         Called before a lease is ended. Usually there is nothing to do.
@@ -140,7 +145,7 @@ class Publisher:
 
     async def _begin(
         self,
-        token: Token,
+        token: LeaseToken,
         worker: str,
         request: CompleteRequest,
         before: Callable[[Connection], None],
@@ -237,9 +242,9 @@ class Publisher:
             await self._undo(publication, "its job lost its lease")
             return False
         failpoints.reach(f"{phase}.recorded")
-        held = self._board.jobs.get(row.job)
+        held = self._running_jobs.jobs.get(row.job)
         if held is not None and held.token == publication.token:
-            self._board.end(row.job)
+            self._running_jobs.end(row.job)
         self._workspace.sweep_soon(video.output_root)
         return True
 

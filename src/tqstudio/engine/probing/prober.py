@@ -29,7 +29,7 @@ from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import display
-from tqstudio.protocol.answers import ErrorView
+from tqstudio.protocol.answers import ErrorView, error_view
 
 LEAVE_TO_WORKERS_S = 1.0
 """By then an idle worker has claimed a new job, and probes its source itself."""
@@ -155,13 +155,13 @@ class Prober:
             case Probed(size, mtime_ns, facts) if (size, mtime_ns) == (source.size, source.mtime_ns):
                 return ProbeResult(source, facts=facts)
             case Probed():
-                return ProbeResult(source, problem=_view(_changed(source.path)))
+                return ProbeResult(source, problem=error_view(_changed(source.path)))
             case Unusable(error):
                 return ProbeResult(source, problem=error)
             case Died(how):
-                return ProbeResult(source, problem=_view(_crashed(source.path, how)))
+                return ProbeResult(source, problem=error_view(_crashed(source.path, how)))
             case TooSlow():
-                return ProbeResult(source, problem=_view(_slow(source.path, self._settings.probe_s)))
+                return ProbeResult(source, problem=error_view(_slow(source.path, self._settings.probe_s)))
 
     async def _request(self, path: bytes) -> Answer:
         if self._process is not None and not self._process.alive:
@@ -186,10 +186,6 @@ class Prober:
 def _save(db: Connection, results: Sequence[ProbeResult]) -> list[ProbeResult]:
     """Store results, except those of files that have changed since; returns the stored ones."""
     return [one for one in results if videos.set_probed(db, one.at, facts=one.facts, error=one.problem)]
-
-
-def _view(error: TqError) -> ErrorView:
-    return {"code": error.code.value, "message": error.message, "hint": error.hint}
 
 
 def _changed(path: bytes) -> TqError:

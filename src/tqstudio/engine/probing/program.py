@@ -18,6 +18,7 @@ from tqstudio.engine.media.ffmpeg import confine
 from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
+from tqstudio.protocol.answers import error_view
 
 NICE = 10
 """Same as ffmpeg's, so that it does not slow down other programs."""
@@ -64,7 +65,7 @@ def answer_for(path: bytes) -> dict[str, Any]:
         return answer
     except Exception as error:
         known = _to_tq_error(path, error)
-        return {"error": {"code": known.code.value, "message": known.message, "hint": known.hint}}
+        return {"error": error_view(known)}
 
 
 def _to_tq_error(path: bytes, error: Exception) -> TqError:

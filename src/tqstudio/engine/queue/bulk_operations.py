@@ -18,7 +18,7 @@ _STEP = 200
 _FORGOTTEN_AT_ONCE = 5_000
 
 
-class AllJobs:
+class BulkOperations:
     def __init__(self, db: Database, retention: Retention) -> None:
         self._db, self._retention = db, retention
 

@@ -20,7 +20,7 @@ from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
@@ -28,7 +28,7 @@ from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequest
 
 
-class Results:
+class Completion:
     """Ends leases as reported by their workers."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Results:
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
         self._forecasts, self._volumes, self._metrics = forecasts, volumes, metrics
         self._keep_completed = settings.keep_completed
-        self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
+        self._publishing: dict[LeaseToken, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
 
     async def complete(self, caller: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
@@ -56,7 +56,7 @@ class Results:
         Raises:
             TqError: LOST_LEASE, NOT_FOUND.
         """
-        token = Token(job, request.epoch, request.instance)
+        token = LeaseToken(job, request.epoch, request.instance)
         task = self._publishing.get(token)
         if task is None:
             if not self._endings.leases.is_live(token):
@@ -69,7 +69,7 @@ class Results:
             task.add_done_callback(lambda _: self._publishing.pop(token, None))
         return await asyncio.shield(task)
 
-    async def _publish(self, caller: WorkerToken, token: Token, request: CompleteRequest) -> JobStatus:
+    async def _publish(self, caller: WorkerToken, token: LeaseToken, request: CompleteRequest) -> JobStatus:
         steps = request.steps_by_name()
         if await self._publisher.settle(token):
             await self._forecasts.finished(token, None, steps)
@@ -88,13 +88,13 @@ class Results:
         return JobStatus.DONE
 
     async def fail(self, caller: WorkerToken, job: int, request: FailRequest) -> JobStatus:
-        token = Token(job, request.epoch, request.instance)
+        token = LeaseToken(job, request.epoch, request.instance)
         if not await self._may_end(token):
             return await self._answer(token, None)
         error = TqError(code_of(request.code), request.text, request.hint)
         return await self._failed(caller.name, token, error, request.steps_by_name())
 
-    async def fail_for(self, worker: str, token: Token, error: TqError) -> None:
+    async def fail_for(self, worker: str, token: LeaseToken, error: TqError) -> None:
         """Ends the lease of a stuck worker with an error.
 
         Raises:
@@ -102,7 +102,9 @@ class Results:
         """
         await self._failed(worker, token, error, {})
 
-    async def _failed(self, worker: str, token: Token, error: TqError, steps: dict[str, float]) -> JobStatus:
+    async def _failed(
+        self, worker: str, token: LeaseToken, error: TqError, steps: dict[str, float]
+    ) -> JobStatus:
         if error.code is ErrorCode.SOURCE_MISSING:
             error = await self._volumes.away(token.job) or error
         failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
@@ -120,14 +122,14 @@ class Results:
             await self._forget_completed(token)
         return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
 
-    async def _forget_completed(self, token: Token) -> None:
+    async def _forget_completed(self, token: LeaseToken) -> None:
         """Removes finished segments before the lease ends, while no other attempt can run."""
         if await self._db.read(claims.held, token) is not None:
             await self._workspace.forget(token.job)
 
     async def release(self, caller: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
         """Ends the lease of a worker that stopped on request, and applies the control request."""
-        token = Token(job, request.epoch, request.instance)
+        token = LeaseToken(job, request.epoch, request.instance)
         if not await self._may_end(token):
             return await self._answer(token, None)
         reason = None if request.reason == "shutdown" else request.reason
@@ -137,13 +139,13 @@ class Results:
 
         return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
 
-    async def _may_end(self, token: Token) -> bool:
+    async def _may_end(self, token: LeaseToken) -> bool:
         """Whether the lease is live now, when the request arrived; waits for a publish under it."""
         live = self._endings.leases.is_live(token)
         await self.publish_ended(token)
         return live
 
-    async def _answer(self, token: Token, ended: JobStatus | None) -> JobStatus:
+    async def _answer(self, token: LeaseToken, ended: JobStatus | None) -> JobStatus:
         """Returns how the lease ended now, or how it had ended by an earlier identical call.
 
         Raises:
@@ -156,17 +158,17 @@ class Results:
             return first
         raise await lost_lease(self._db, token.job)
 
-    def is_publishing(self, token: Token) -> bool:
+    def is_publishing(self, token: LeaseToken) -> bool:
         """Whether the result of this lease is being published."""
         return token in self._publishing
 
-    async def publish_ended(self, token: Token) -> None:
+    async def publish_ended(self, token: LeaseToken) -> None:
         """Waits until no publish of this lease is running."""
         if (task := self._publishing.get(token)) is not None:
             await asyncio.wait([task])
 
 
-def _output_of(db: Connection, token: Token) -> bytes | None:
+def _output_of(db: Connection, token: LeaseToken) -> bytes | None:
     """Returns the output of a job; None if the token has lost it."""
     facts = job_facts(db, token.job)
     video = videos.get(db, facts.video) if facts is not None and facts.is_held_by(token) else None

@@ -22,7 +22,7 @@ from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Range, Ranges
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
@@ -32,7 +32,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
-from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations
@@ -84,7 +84,7 @@ def _request_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
         job["requested"] = [*job["requested"], *sorted(damaged - {*job["requested"]})]
 
 
-class Dispatch:
+class Dispatcher:
     """Assigns jobs to workers."""
 
     def __init__(
@@ -92,14 +92,14 @@ class Dispatch:
         home: Home,
         settings: Settings,
         db: Database,
-        board: LiveBoard,
+        running_jobs: RunningJobs,
         ranges: Ranges,
         workspace: Workspace,
         volumes: VolumeMonitor,
         metrics: Metrics,
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
-        self._board, self._ranges = board, ranges
+        self._running_jobs, self._ranges = running_jobs, ranges
         self._workspace, self._volumes, self._metrics = workspace, volumes, metrics
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
@@ -144,7 +144,7 @@ class Dispatch:
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.
                 if self._db.refusal is None:
-                    expired = self._board.leases.expired_of(request.instance)
+                    expired = self._running_jobs.leases.expired_of(request.instance)
                     claimed = await self._db.write(self._claim, claimant, expired, self._idle_gpus())
                 if claimed == "test":
                     return {"job": None, "test": True}
@@ -154,9 +154,11 @@ class Dispatch:
                     continue
                 if claimed is not None:
                     lease, job = claimed.lease, claimed.job
-                    if not self._board.leases.knows(lease.token):
-                        self._board.begin(lease.token, caller.name, now_us(), lease.control, lease.progress)
-                    elif not self._board.leases.heartbeat(request.instance, [lease.token]):
+                    if not self._running_jobs.leases.knows(lease.token):
+                        self._running_jobs.begin(
+                            lease.token, caller.name, now_us(), lease.control, lease.progress
+                        )
+                    elif not self._running_jobs.leases.heartbeat(request.instance, [lease.token]):
                         self._metrics.claim_conflicts += 1
                         continue  # it has expired while this claim waited for the database
                     if lease.waited_us is not None:
@@ -192,7 +194,7 @@ class Dispatch:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting) + self._ranges.helping_gpus()
 
     def _claim(
-        self, db: Connection, claimant: Claimant, expired: frozenset[Token], idle_gpus: int
+        self, db: Connection, claimant: Claimant, expired: frozenset[LeaseToken], idle_gpus: int
     ) -> _Claimed | Refused | Literal["test"] | None:
         refused: Refused | None = None
 
@@ -206,7 +208,7 @@ class Dispatch:
             lease = claims.claim(
                 db,
                 claimant,
-                supervisor=self._board.leases.supervisor,
+                supervisor=self._running_jobs.leases.supervisor,
                 now=now_us(),
                 expired=expired,
                 idle_gpus=idle_gpus,
@@ -235,7 +237,7 @@ class Dispatch:
         found = self._ranges.assign(claimant.instance, claimant.name, claimant.kind, ability)
         if found is None:
             return None
-        if self._board.divide(found.token.job):
+        if self._running_jobs.divide(found.token.job):
             await self._db.write(speeds.forget_prediction, found.token.job)
         return await self._db.read(self._describe_range, found)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.queue.reports import save_report
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.machine import quarantine
 from tqstudio.errors import ErrorCode
@@ -35,15 +35,15 @@ class LeaseEnd:
     """
 
     def __init__(
-        self, db: Database, board: LiveBoard, publisher: Publisher, *, quarantine_after: int
+        self, db: Database, running_jobs: RunningJobs, publisher: Publisher, *, quarantine_after: int
     ) -> None:
-        self._db, self._board, self._publisher = db, board, publisher
-        self.leases = board.leases
+        self._db, self._running_jobs, self._publisher = db, running_jobs, publisher
+        self.leases = running_jobs.leases
         self._quarantine_after = quarantine_after
 
     async def end(
         self,
-        token: Token,
+        token: LeaseToken,
         how: End,
         steps: Mapping[str, float] | None = None,
         *,
@@ -62,16 +62,16 @@ class LeaseEnd:
             if await self._publisher.settle(token):
                 return None
             answer = await self._db.write(end, settled=True)
-        held = self._board.jobs.get(token.job)
+        held = self._running_jobs.jobs.get(token.job)
         if answer is not None and held is not None and held.token == token:
-            self._board.end(token.job)
+            self._running_jobs.end(token.job)
         return answer
 
     def _end(
         self,
         db: Connection,
         *,
-        token: Token,
+        token: LeaseToken,
         steps: dict[str, float],
         how: End,
         blame: ErrorCode | None,
@@ -94,9 +94,9 @@ class LeaseEnd:
             progress.settle_renditions(db, token.job, running_becomes=left, now=now_us())
         return answer
 
-    def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
+    def save_last(self, db: Connection, token: LeaseToken, steps: dict[str, float]) -> None:
         """Stores the last report."""
-        live = self._board.jobs.get(token.job)
+        live = self._running_jobs.jobs.get(token.job)
         if live is None or live.token != token:
             live = LiveJob(token, "", at=now_us())
         if live.step is None and not steps:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder, names
 from tqstudio.engine.media.plan.track_names import STORYBOARD, SUBTITLES, is_of_track
@@ -31,11 +31,11 @@ from tqstudio.protocol.requests import ActionRequest
 _SIZE = re.compile(r"(\d+)[pk]\b")
 
 
-class Actions:
+class Operations:
     """Applies operations as `lifecycle` allows, and passes control requests to running jobs."""
 
-    def __init__(self, db: Database, board: LiveBoard, retention: Retention) -> None:
-        self._db, self._board, self._retention = db, board, retention
+    def __init__(self, db: Database, running_jobs: RunningJobs, retention: Retention) -> None:
+        self._db, self._running_jobs, self._retention = db, running_jobs, retention
         self._under_way: dict[str, asyncio.Task[list[ActionResult]]] = {}
         """Running requests by idempotency key: a repeated request gets the same answer."""
 
@@ -63,7 +63,7 @@ class Actions:
             return results
         for result in results:
             if result["ok"] and result["status"] == JobStatus.IN_PROGRESS:
-                self._board.control(result["job"], Control(result["control"]))
+                self._running_jobs.control(result["job"], Control(result["control"]))
         if request.operation is Operation.DELETE:
             lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
             for result in results:

@@ -8,12 +8,12 @@ import shutil
 
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import MICROSECOND, now_us, since_boot
-from tqstudio.engine.live.running_jobs import LiveBoard
-from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.live.running_jobs import RunningJobs
+from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
-from tqstudio.engine.store.jobs.claims import HeldLease, Token
+from tqstudio.engine.store.jobs.claims import HeldLease, LeaseToken
 from tqstudio.engine.store.machine import standbys, supervisors, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
@@ -29,17 +29,17 @@ class Recovery:
         home: Home,
         settings: Settings,
         db: Database,
-        board: LiveBoard,
+        running_jobs: RunningJobs,
         endings: LeaseEnd,
-        results: Results,
+        results: Completion,
     ) -> None:
-        self._home, self._settings, self._db, self._board = home, settings, db, board
+        self._home, self._settings, self._db, self._running_jobs = home, settings, db, running_jobs
         self._endings, self._results = endings, results
-        self.clock = board.leases.clock
+        self.clock = running_jobs.leases.clock
         self._renewed_at = since_boot()
         """When the last renewal of the supervisor's lease was requested."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self._outlived: dict[str, list[Token]] = {}
+        self._outlived: dict[str, list[LeaseToken]] = {}
         """Expired leases whose worker process still runs, by instance."""
 
     async def begin(self) -> None:
@@ -47,14 +47,14 @@ class Recovery:
         await self._db.write(workers.forget_processes)
         for row in await self._db.read(workers.listing):
             if row.registered_at is not None:
-                self._board.hear(row.id)
+                self._running_jobs.hear(row.id)
         await self._take_over()
 
     async def renew(self) -> None:
         """Renews the lease of this supervisor in the database."""
         asked_at = since_boot()
         lease_us = int(self._settings.supervisor_lease_s * MICROSECOND)
-        supervisor = self._board.leases.supervisor
+        supervisor = self._running_jobs.leases.supervisor
         await self._db.write(lambda db: supervisors.renew(db, supervisor, now=db.now_us(), lease_us=lease_us))
         self._renewed_at = asked_at
 
@@ -71,7 +71,7 @@ class Recovery:
         heartbeat.
         """
         lent_by = standbys.token_names(self._settings.host_name)[Role.JOIN]
-        supervisor = self._board.leases.supervisor
+        supervisor = self._running_jobs.leases.supervisor
         leases = await self._db.write(lambda db: claims.take_over(db, supervisor, now=db.now_us()))
         rows = await self._db.read(workers.listing) if leases else []
         remote = {row.id for row in rows if row.type == "remote" and row.joined_by != lent_by}
@@ -85,7 +85,7 @@ class Recovery:
 
     def _adopt(self, lease: HeldLease, *, grace_us: int | None = None) -> None:
         """Begins the lease of a job that is running already."""
-        self._board.begin(
+        self._running_jobs.begin(
             lease.token, lease.worker, now_us(), lease.control, lease.progress, term_us=grace_us
         )
 
@@ -119,7 +119,7 @@ class Recovery:
         else:
             await self.requeue_lost(lease, worker, crash)
 
-    async def _clear_away(self, token: Token) -> None:
+    async def _clear_away(self, token: LeaseToken) -> None:
         """Removes the raw ffmpeg logs of a dead worker; the next attempt removes its scratch directory."""
         log = self._home.job_logs(token.job) / f"{token.epoch}.log"
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
@@ -157,10 +157,10 @@ class Recovery:
         while its end is written.
         """
         await self._take_over()
-        leases = self._board.leases
+        leases = self._running_jobs.leases
         # By the writer, whose answers come in the order of the commits: a lease that has ended by then is no
         # longer known here, one that was granted is.
-        running = await self._db.write(claims.granted, self._board.leases.supervisor)
+        running = await self._db.write(claims.granted, self._running_jobs.leases.supervisor)
         for lease in running:
             if not leases.knows(lease.token):
                 self._adopt(lease)  # its worker has never received the answer to its claim
@@ -186,9 +186,9 @@ class Recovery:
 
     async def silent_workers(self) -> list[str]:
         """Marks workers without a sign of life for `offline_s` as silent; returns the names of new ones."""
-        if not (silent := self._board.silent(self._settings.offline_s)):
+        if not (silent := self._running_jobs.silent(self._settings.offline_s)):
             return []
         marked = await self._db.write(workers.mark_silent, silent, now=now_us())
         # One may have been heard while this was written.
-        still = self._board.silent(self._settings.offline_s)
+        still = self._running_jobs.silent(self._settings.offline_s)
         return [name for worker, name in marked if worker in still]

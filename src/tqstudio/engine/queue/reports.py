@@ -8,11 +8,11 @@ from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
-from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob, RunningJobs
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
@@ -27,22 +27,22 @@ class Reports:
     """Keeps what workers report about their jobs."""
 
     def __init__(
-        self, db: Database, board: LiveBoard, ranges: Ranges, forecasts: Forecasts, metrics: Metrics
+        self, db: Database, running_jobs: RunningJobs, ranges: Ranges, forecasts: Forecasts, metrics: Metrics
     ) -> None:
-        self._db, self._board, self._ranges = db, board, ranges
+        self._db, self._running_jobs, self._ranges = db, running_jobs, ranges
         self._forecasts, self._metrics = forecasts, metrics
 
     async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
-        named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
+        named = [LeaseToken(beat.job, beat.epoch, request.instance) for beat in request.jobs]
         self._metrics.heartbeats += 1
-        self._board.record_heartbeat(
+        self._running_jobs.record_heartbeat(
             Heartbeat(caller.worker, now_us(), request.instance, request.cpu_percent, request.memory_bytes)
         )
-        ours = self._board.leases.heartbeat(request.instance, named)
+        ours = self._running_jobs.leases.heartbeat(request.instance, named)
         held = {*ours, *self._ranges.heartbeat(named)}
         return {
-            "controls": {str(token.job): self._board.jobs[token.job].asked for token in ours},
+            "controls": {str(token.job): self._running_jobs.jobs[token.job].asked for token in ours},
             "lost": [token.job for token in named if token not in held],
             "enabled": True,
         }
@@ -53,14 +53,14 @@ class Reports:
         Raises:
             TqError: LOST_LEASE, NOT_FOUND.
         """
-        token = Token(job, request.epoch, request.instance)
+        token = LeaseToken(job, request.epoch, request.instance)
         done = min((r.segments_done for r in request.renditions or ()), default=0)
         self._ranges.progress(token, done, request.quiet_s)
         if self._ranges.is_live(token):
             return Control.NONE.value
-        if not self._board.leases.is_live(token):
+        if not self._running_jobs.leases.is_live(token):
             raise await lost_lease(self._db, job)
-        now, held = now_us(), self._board.jobs[job]
+        now, held = now_us(), self._running_jobs.jobs[job]
         reported = None
         if request.renditions is not None:
             reported = tuple(
@@ -88,17 +88,19 @@ class Reports:
             quiet_s=request.quiet_s,
             at=now,
         )
-        merged = self._board.report(token, report, significant=_is_significant(held, report))
+        merged = self._running_jobs.report(token, report, significant=_is_significant(held, report))
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
         if merged.argv and merged.prediction is None:
             await self._forecasts.begin(merged)
         self._ranges.offer(token, request.division)
-        if self._board.due(now) and merged.unsaved:
+        if self._running_jobs.due(now) and merged.unsaved:
             await self.save_progress()
-        return self._board.jobs[job].asked if job in self._board.jobs else Control.NONE.value
+        return self._running_jobs.jobs[job].asked if job in self._running_jobs.jobs else Control.NONE.value
 
-    def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
+    def _facts(
+        self, db: Connection, token: LeaseToken, facts: dict[str, object], content: str | None
+    ) -> None:
         lease = claims.held(db, token)
         if lease is not None:
             videos.set_facts(db, lease.video, facts, quick_hash=content)
@@ -106,23 +108,23 @@ class Reports:
     async def save_progress(self, *, everything: bool = False) -> None:
         """Stores all due reports in one transaction."""
         now = now_us()
-        due = self._board.due(now, everything=everything)
+        due = self._running_jobs.due(now, everything=everything)
         if due:
             stored = await self._db.write(_save_all, due)
             self._saved(due, stored, now)
 
     async def flush_heartbeats(self) -> None:
         """Stores the workers' last heartbeats and all unsaved progress in one transaction."""
-        heartbeats = [(each.worker, each.instance, each.at) for each in self._board.take_heartbeats()]
+        heartbeats = [(each.worker, each.instance, each.at) for each in self._running_jobs.take_heartbeats()]
         now = now_us()
-        due = self._board.due(now, everything=True)
+        due = self._running_jobs.due(now, everything=True)
         if heartbeats or due:
             stored = await self._db.write(_flush, heartbeats, due)
             self._saved(due, stored, now)
 
     def _saved(self, due: list[LiveJob], stored: list[float | None], now: int) -> None:
         for live, progress_now in zip(due, stored, strict=True):
-            self._board.saved(live.token.job, now, progress_now)
+            self._running_jobs.saved(live.token.job, now, progress_now)
 
 
 async def lost_lease(db: Database, job: int) -> TqError:

@@ -16,12 +16,12 @@ from pathlib import Path
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.live.ranges import Ranges
-from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import Need
 from tqstudio.errors import ErrorCode, TqError
@@ -41,17 +41,22 @@ class StuckWorkers:
         self,
         settings: Settings,
         db: Database,
-        board: LiveBoard,
+        running_jobs: RunningJobs,
         ranges: Ranges,
         workspace: Workspace,
         bounded_io: BoundedIO,
-        results: Results,
+        results: Completion,
         pool: WorkerPool,
     ) -> None:
-        self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
+        self._db, self._running_jobs, self._workspace, self._bounded_io = (
+            db,
+            running_jobs,
+            workspace,
+            bounded_io,
+        )
         self._ranges, self._results, self._pool = ranges, results, pool
         self._limit_s = settings.stall_s + MARGIN_S
-        self._checked: dict[Token, float] = {}
+        self._checked: dict[LeaseToken, float] = {}
 
     async def tick(self) -> None:
         """Checks jobs whose worker is blocked."""
@@ -60,7 +65,7 @@ class StuckWorkers:
             self._ranges.forget_worker(worker)
         now = asyncio.get_running_loop().time()
         self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
-        quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]
+        quiet = [live for live in self._running_jobs.jobs.values() if self._is_suspect(live)]
         self._checked |= {live.token: now for live in quiet}
         await asyncio.gather(*(self._check(live) for live in quiet))
 
@@ -73,7 +78,7 @@ class StuckWorkers:
     async def _check(self, live: LiveJob) -> None:
         need = await self._db.read(gates.need_of, live.token.job)
         silence = None if need is None else await self._silence(need)
-        now = self._board.jobs.get(live.token.job)
+        now = self._running_jobs.jobs.get(live.token.job)
         if now is None or now.token != live.token or now.quiet_s < live.quiet_s:
             return  # it continued meanwhile
         if self._results.is_publishing(live.token):

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from tqstudio.engine.api.errors import refusal
-from tqstudio.engine.door.callers import refuse
+from tqstudio.engine.http.callers import refuse
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import JoinAnswer, LeaveAnswer
 

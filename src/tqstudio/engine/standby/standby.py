@@ -22,14 +22,14 @@ from sqlalchemy.exc import DBAPIError
 
 from tqstudio import __version__
 from tqstudio.config import Settings
-from tqstudio.engine.access.api_tokens import Minted, minted
-from tqstudio.engine.door.server import SocketServer
+from tqstudio.engine.access.api_tokens import NewToken, new_token
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.home_lock import HomeLock
 from tqstudio.engine.host.service_manager import ServiceManager
+from tqstudio.engine.http.server import SocketServer
 from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.standby.lent_workers import LentWorkers
 from tqstudio.engine.store.db import errors, schema
@@ -231,7 +231,7 @@ class LeaseWatch:
         self._address, self._name = address, name
         self._id = home.id()
         self._db: Connection | None = None
-        self.tokens: dict[Role, Minted] = {role: minted() for role in standbys.token_names(name)}
+        self.tokens: dict[Role, NewToken] = {role: new_token() for role in standbys.token_names(name)}
         """With which it calls the one that leads."""
         self._seen_at: int | None = None
         """When this supervisor was stored last, and with the first time its tokens."""

@@ -20,7 +20,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.ranges import Ranges
-from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
@@ -28,7 +28,7 @@ from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.assignments import assignment_of
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.transfer import store_files
 from tqstudio.engine.transfer.store_files import Part
@@ -61,15 +61,15 @@ class Transfers:
         self,
         home: Home,
         db: Database,
-        board: LiveBoard,
+        running_jobs: RunningJobs,
         ranges: Ranges,
         workspace: Workspace,
         bounded_io: BoundedIO,
     ) -> None:
-        self._home, self._db, self._board, self._ranges = home, db, board, ranges
+        self._home, self._db, self._running_jobs, self._ranges = home, db, running_jobs, ranges
         self._workspace, self._bounded_io = workspace, bounded_io
 
-    async def inputs(self, token: Token) -> JobInputs:
+    async def inputs(self, token: LeaseToken) -> JobInputs:
         """What a worker copies before it begins: the source, and what is stored of its ladder.
 
         For a range that is the headers of its streams.
@@ -88,7 +88,7 @@ class Transfers:
                 continue
         return {"files": files, "warnings": warnings, "store": store, "stored": stored}
 
-    async def source(self, token: Token, name: bytes, version: str, offset: int, length: int) -> bytes:
+    async def source(self, token: LeaseToken, name: bytes, version: str, offset: int, length: int) -> bytes:
         """Some bytes of the source, or of a subtitle file beside it.
 
         Raises:
@@ -110,13 +110,13 @@ class Transfers:
 
         return await self._read(job.source, read)
 
-    async def stored_names(self, token: Token) -> StoredNames:
+    async def stored_names(self, token: LeaseToken) -> StoredNames:
         """The stored segments of the job, which other workers may have made."""
         job = await self._job(token)
         _, paths = await self._write(job, lambda: self._look_up(job))
         return {"names": [path for path in paths if os.path.basename(path).startswith("seg_")]}
 
-    async def stored(self, token: Token, path: str, offset: int, length: int) -> bytes:
+    async def stored(self, token: LeaseToken, path: str, offset: int, length: int) -> bytes:
         """Some bytes of a file in the store."""
         job, names = await self._job(token), store_files.names_of(path)
 
@@ -126,7 +126,7 @@ class Transfers:
 
         return await self._write(job, read)
 
-    async def store(self, token: Token, path: str, part: Part, body: bytes) -> None:
+    async def store(self, token: LeaseToken, path: str, part: Part, body: bytes) -> None:
         """Store a part of a file, as `store_files.receive`."""
         job, names = await self._job(token), store_files.names_of(path)
         if part.size > store_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
@@ -147,7 +147,7 @@ class Transfers:
 
         await self._write(job, write)
 
-    async def remove(self, token: Token, paths: list[str]) -> None:
+    async def remove(self, token: LeaseToken, paths: list[str]) -> None:
         """Remove files from the store; missing ones are no error."""
         job = await self._job(token)
         named = [store_files.names_of(path) for path in paths]
@@ -162,9 +162,9 @@ class Transfers:
 
         await self._write(job, remove)
 
-    async def log(self, token: Token, offset: int, body: bytes) -> None:
+    async def log(self, token: LeaseToken, offset: int, body: bytes) -> None:
         """Write a part of the log of the attempt; it can be repeated. Ranges have none here."""
-        if not self._board.leases.is_live(token):
+        if not self._running_jobs.leases.is_live(token):
             raise leases.lost(token.job)
         if offset + len(body) > MAX_LOG_BYTES:
             raise TqError(ErrorCode.BAD_REQUEST, f"the log has more than {MAX_LOG_BYTES} bytes")
@@ -181,7 +181,7 @@ class Transfers:
         except OSError as error:
             raise TqError(ErrorCode.IO_ERROR, f"the log cannot be written: {error.strerror}") from error
 
-    async def require_received(self, token: Token, manifest: Manifest) -> None:
+    async def require_received(self, token: LeaseToken, manifest: Manifest) -> None:
         """Check that every segment of a result has arrived as its worker lists it.
 
         Raises:
@@ -214,8 +214,8 @@ class Transfers:
         root = Path(os.fsdecode(job.output_root))
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
-    async def _job(self, token: Token) -> _Job:
-        if not (self._board.leases.is_live(token) or self._ranges.is_live(token)):
+    async def _job(self, token: LeaseToken) -> _Job:
+        if not (self._running_jobs.leases.is_live(token) or self._ranges.is_live(token)):
             raise leases.lost(token.job)
         return await self._db.read(_job_of, token.job)
 

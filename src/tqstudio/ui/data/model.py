@@ -49,9 +49,9 @@ class Model:
         self.jobs = JobWindow()
         self.marks = Marks()
         self.deleted: list[dict[int, str]] = []
+        """The deletions that can be undone, newest last: the names of the jobs by id."""
         self.deleted_videos: list[tuple[int, str]] = []
         """Videos deleted on this screen, with their names; the last one is brought back first."""
-        """The deletions that can be undone, newest last: the names of the jobs by id."""
         self.workers: dict[str, answers.WorkerView] = {}
         self.folders: list[answers.FolderView] | None = None
         self.events: deque[answers.EventView] = deque(maxlen=MAX_EVENTS)

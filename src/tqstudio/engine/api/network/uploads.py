@@ -23,8 +23,7 @@ from starlette.requests import ClientDisconnect
 
 from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheStudio
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
-from tqstudio.engine.api.views import iso_time
-from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.host.clock import MICROSECOND, iso_time
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import parse
 from tqstudio.engine.uploads.receiving import Checksum, Hasher, Interrupted

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 
 from tqstudio.engine.api.dependencies import TheStudio, TheWorker
 from tqstudio.engine.api.errors import JSON_ERRORS
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.transfer.store_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
@@ -33,11 +33,11 @@ Digest = Annotated[str, Header(alias=content_digest.HEADER)]
 
 async def _token(
     worker: TheWorker, job: int, epoch: Number, instance: Annotated[str, Query(min_length=8, max_length=64)]
-) -> Token:
-    return Token(job, epoch, f"{worker.name}/{instance}")
+) -> LeaseToken:
+    return LeaseToken(job, epoch, f"{worker.name}/{instance}")
 
 
-TheLease = Annotated[Token, Depends(_token)]
+TheLease = Annotated[LeaseToken, Depends(_token)]
 
 
 @router.get("/inputs")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tqstudio.engine.media.encode.rendition_states import Board
+from tqstudio.engine.media.encode.rendition_states import RenditionStates
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
 from tqstudio.engine.media.encode.subtitles import changed_sidecars
@@ -54,42 +54,42 @@ class LadderEncode:
         self.tasks: list[Task] = []
         """The running ffmpegs."""
         self._clock = clock
-        self._board = Board(spec)
-        self.warnings = self._board.warnings
+        self._states = RenditionStates(spec)
+        self.warnings = self._states.warnings
         """Warnings of the job; the caller may add those about the source."""
         self._batches: deque[Batch] = deque()
         self._launcher = Launcher(spec)
         self.runs: Sequence[RunRecord] = self._launcher.records
         """All ffmpeg runs so far, in the order of their start."""
-        self.side = SideRuns(self._launcher, self._board)
+        self.side = SideRuns(self._launcher, self._states)
         """The runs beside the pictures: poster, subtitles, loudness, audio, storyboard."""
 
     @property
     def renditions(self) -> tuple[RenditionState, ...]:
         """All renditions: video largest first, then audio, then subtitles. Empty before `look_up`."""
-        return self._board.states
+        return self._states.states
 
     @property
     def fraction(self) -> float:
         """Progress of the video, weighted by cost: 0 … 1."""
-        return self._board.fraction
+        return self._states.fraction
 
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         if self.spec.linear_mark.exists():
             self._become_linear()
-        self._board.look_up()
+        self._states.look_up()
 
     def take_over(self, twin: Twin, check: Callable[[], None]) -> None:
         """As `twin.take_over`; call it between `look_up` and `start`."""
-        self.notes += take_over(self.spec, self._board, twin, check)
+        self.notes += take_over(self.spec, self._states, twin, check)
 
     def start(self) -> None:
         """Start encoding the missing parts. Stored segments are not encoded again."""
         if not self.renditions:
             self.look_up()
         self.state = "running"
-        self._batches.extend(batches(self._board.video))
+        self._batches.extend(batches(self._states.video))
         self.side.fill()
         try:
             self._next()
@@ -137,7 +137,7 @@ class LadderEncode:
             self._end_task(task)
         self._batches.clear()
         self.side.clear()
-        self._board.reset_running()
+        self._states.reset_running()
         if self.state in ("idle", "running"):
             self.state = "killed"
 
@@ -153,10 +153,10 @@ class LadderEncode:
                 break
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self.tasks and not self._batches and not self.side:
-            lost = self._board.drop_shorter() | changed_sidecars(self.spec, self.renditions)
+            lost = self._states.drop_shorter() | changed_sidecars(self.spec, self.renditions)
             for name, error in lost.items():
-                self._board.fail(name, error)
-            self.error = self._board.failure()
+                self._states.fail(name, error)
+            self.error = self._states.failure()
             if self.error is None and self.side.add_storyboard():
                 self._next()
             else:
@@ -165,22 +165,22 @@ class LadderEncode:
     def _start_video(self, batch: Batch) -> None:
         """Start the first of the missing runs of a batch; the others are planned when it has ended."""
         for name in batch.names if self.runs else ():
-            self._board.reload(name, batch.encoder, batch.on_device)
-        states = [self._board[name] for name in batch.names]
+            self._states.reload(name, batch.encoder, batch.on_device)
+        states = [self._states[name] for name in batch.names]
         complete = tuple(state.name for state in states if state.prefix.ended and not batch.fresh)
         if complete:
             self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(complete))
             batch = batch.without(complete)
-        stored = {name: 0 if batch.fresh else self._board[name].prefix.fragments for name in batch.names}
+        stored = {name: 0 if batch.fresh else self._states[name].prefix.fragments for name in batch.names}
         runs = plan(self.spec.grid, stored, batch.latest)
         if runs and self.state == "running":
-            stores = {name: SegmentStore(self._board[name].directory) for name in runs[0].names}
+            stores = {name: SegmentStore(self._states[name].directory) for name in runs[0].names}
             self._watch(self._launcher.video(runs[0], stores, batch))
 
     def _watch(self, task: Task) -> None:
         self.tasks.append(task)
         for name in task.names:
-            self._board.update(name, status="in_progress")
+            self._states.update(name, status="in_progress")
         self.last_advance = self._clock()
 
     # Watching runs
@@ -224,7 +224,7 @@ class LadderEncode:
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
         segments = output.complete_segments + len(output.ahead)
-        self._board.advance(output.name, segments, *task.progress(output, self.spec.grid))
+        self._states.advance(output.name, segments, *task.progress(output, self.spec.grid))
 
     def _run_ended(self, task: Task) -> None:
         """Handle exit status 0: verify complete renditions, continue the others."""
@@ -247,7 +247,7 @@ class LadderEncode:
                 self.notes.append(f"{name} is encoded again: {failure.message}")
                 self._add_alone(task, (name,))
             else:
-                self._board.fail(name, failure)
+                self._states.fail(name, failure)
 
     def _range_ended(self, task: Task, batch: Batch, stop: int) -> None:
         """Continue a batch after a run in which some renditions caught up with the others."""
@@ -256,7 +256,7 @@ class LadderEncode:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"{', '.join(short)} ended before {self._at(stop)}")
         for name in short:
             text = f"{name} ended before {self._at(stop)}, other qualities did not"
-            self._board.fail(name, TqError(ErrorCode.OUTPUT_INVALID, text))
+            self._states.fail(name, TqError(ErrorCode.OUTPUT_INVALID, text))
         self._batches.appendleft(batch.without(tuple(short)))
 
     def _no_frame_left(self, task: Task, batch: Batch) -> None:
@@ -287,12 +287,12 @@ class LadderEncode:
 
     def _become_linear(self) -> None:
         self.spec = replace(self.spec, facts=replace(self.spec.facts, linear=True))
-        self._launcher.spec = self._board.spec = self.spec
+        self._launcher.spec = self._states.spec = self.spec
         self._batches = deque(replace(batch, on_device=False) for batch in self._batches)
 
     def _leave_device(self, batch: Batch, why: str) -> None:
         """Encode a batch again with the same encoder, but decode and scale on the CPU."""
-        self._batches.append(Batch(self._board.leave_device(batch.names, why), batch.encoder))
+        self._batches.append(Batch(self._states.leave_device(batch.names, why), batch.encoder))
 
     def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
         """Verify renditions whose segments are all stored; return the errors of those that failed, by name.
@@ -301,15 +301,15 @@ class LadderEncode:
         """
         from tqstudio.engine.media.encode.finish import finish
 
-        result = finish(self.spec, [self._board[name] for name in names])
-        if result.end_mismatch and any(self._board[name].on_device for name in names):
+        result = finish(self.spec, [self._states[name] for name in names])
+        if result.end_mismatch and any(self._states[name].on_device for name in names):
             return dict.fromkeys(names, result.end_mismatch)
         if result.end_mismatch is not None:
             # It is about the source and concerns all renditions: encoding them one by one would not help.
             self._fail(result.end_mismatch)
             return {}
         for name, check in result.passed.items():
-            self._board.complete(name, check)
+            self._states.complete(name, check)
         self.last_advance = self._clock()
         return dict(result.failures)
 
@@ -374,14 +374,14 @@ class LadderEncode:
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
             encoder = on_cpu(task.encoder)
             text = f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}"
-            self._board.warn(WarningCode.GPU_FAILED, text)
+            self._states.warn(WarningCode.GPU_FAILED, text)
             self._batches.append(Batch(task.batch.names, encoder))
         elif len(names) > 1:
             # A failing output ends the whole run. In separate runs only that rendition fails.
             self.notes.append(f"{', '.join(names)} are encoded one by one: {error.message}")
             self._add_alone(task, names if task.batch is None else task.batch.names)
         else:
-            self._board.fail(names[0], error)
+            self._states.fail(names[0], error)
             if task.batch is not None and (others := task.batch.without(names).names):
                 self._batches.append(replace(task.batch, names=others))
 

@@ -19,7 +19,7 @@ from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 
 
-class Board:
+class RenditionStates:
     """The states of all renditions of a ladder: video largest first, then audio, then subtitles."""
 
     def __init__(self, spec: EncodeSpec) -> None:

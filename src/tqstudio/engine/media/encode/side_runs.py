@@ -11,7 +11,7 @@ from typing import get_args
 
 from tqstudio.engine.media.encode.loudness import Gain, gains, lowered_gains
 from tqstudio.engine.media.encode.poster import take_poster
-from tqstudio.engine.media.encode.rendition_states import Board
+from tqstudio.engine.media.encode.rendition_states import RenditionStates
 from tqstudio.engine.media.encode.runs import Launcher, SideKind, Task
 from tqstudio.engine.media.encode.subtitles import sidecar_content, take_subtitles
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
@@ -28,7 +28,7 @@ SIDE_KINDS: tuple[SideKind, ...] = get_args(SideKind)
 class SideRuns:
     """The queue of these runs, of which one runs at a time."""
 
-    def __init__(self, launcher: Launcher, board: Board) -> None:
+    def __init__(self, launcher: Launcher, board: RenditionStates) -> None:
         self.poster: Path | None = None
         """The poster in the scratch directory, once extracted."""
         self.poster_s = 0.0
@@ -38,7 +38,7 @@ class SideRuns:
         self.storyboard: Storyboard | None = None
         """Set when the video is complete."""
         self._launcher = launcher
-        self._board = board
+        self._states = board
         self._queue: deque[tuple[SideKind, tuple[str, ...]]] = deque()
         """Renditions that share a run; none for a poster."""
         self._posters = deque(PosterPicture)
@@ -50,17 +50,17 @@ class SideRuns:
     def fill(self) -> None:
         """Queue everything that is missing."""
         spec = self._launcher.spec
-        if self._board.missing("video") and burnt_subtitles(spec.facts, spec.profile):
+        if self._states.missing("video") and burnt_subtitles(spec.facts, spec.profile):
             self._queue.append(("bitmaps", ()))
             self.holds_video = True
         if spec.poster and spec.facts.video.width:
             self._queue.append(("poster", ()))
         alone = {each.name for each in spec.subtitles if each.track.sidecar or each.in_pictures}
-        texts = self._board.missing("subtitles")
+        texts = self._states.missing("subtitles")
         self.add("subtitles", [name for name in texts if name not in alone])
         self.add_each("subtitles", [name for name in texts if name in alone])
         late = {each.name for each in spec.audio if begins_late(each, spec.grid)}
-        sounds = self._board.missing("audio")
+        sounds = self._states.missing("audio")
         kind: SideKind = "audio" if spec.profile.target_lufs is None else "loudness"
         self.add(kind, [name for name in sounds if name not in late])
         self.add_each(kind, [name for name in sounds if name in late])
@@ -79,7 +79,7 @@ class SideRuns:
         spec = self._launcher.spec
         made = {
             state.weight: (state.directory, state.check)
-            for state in self._board.video
+            for state in self._states.video
             if state.status == "completed" and state.check is not None and not state.hdr
         }
         if self.storyboard is not None or not made or not spec.storyboard:
@@ -116,7 +116,7 @@ class SideRuns:
                 try:
                     content = sidecar_content(self._launcher.spec, names[0])
                 except TqError as error:
-                    self._board.fail(names[0], error)
+                    self._states.fail(names[0], error)
                     return None
                 return self._launcher.subtitles(names, content)
 
@@ -161,13 +161,13 @@ class SideRuns:
         if task.kind == "poster" and self._posters:
             self._queue.appendleft(("poster", ()))
         elif task.kind == "poster":
-            self._board.warn(WarningCode.POSTER_MISSING, f"there is no poster: {error.message}")
+            self._states.warn(WarningCode.POSTER_MISSING, f"there is no poster: {error.message}")
         elif task.kind == "storyboard":
             self._without_storyboard(error)
         return task.kind in ("poster", "storyboard")
 
     def _without_storyboard(self, error: TqError) -> None:
-        self._board.warn(WarningCode.STORYBOARD_MISSING, f"there is no storyboard: {error.message}")
+        self._states.warn(WarningCode.STORYBOARD_MISSING, f"there is no storyboard: {error.message}")
 
     def _start_storyboard(self) -> Task | None:
         try:
@@ -197,19 +197,19 @@ class SideRuns:
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise
-            self._board.fail(name, error)
+            self._states.fail(name, error)
         else:
-            self._board.complete(name, check)
+            self._states.complete(name, check)
 
     def _gains(self, names: Sequence[str]) -> dict[str, float]:
-        return {name: self._board[name].gain_db for name in names}
+        return {name: self._states[name].gain_db for name in names}
 
     def _use(self, found: Mapping[str, Gain]) -> None:
         """Queue the audio run with these gains before the others."""
         for name, gain in found.items():
-            self._board.update(name, gain_db=gain.db, warning=gain.warning)
+            self._states.update(name, gain_db=gain.db, warning=gain.warning)
         if found:
             self._queue.appendleft(("audio", tuple(found)))
 
     def _store(self, name: str) -> SegmentStore:
-        return SegmentStore(self._board[name].directory)
+        return SegmentStore(self._states[name].directory)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.encode.rendition_states import Board
+from tqstudio.engine.media.encode.rendition_states import RenditionStates
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, Twin
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 
-def take_over(spec: EncodeSpec, board: Board, twin: Twin, check: Callable[[], None]) -> list[str]:
+def take_over(spec: EncodeSpec, board: RenditionStates, twin: Twin, check: Callable[[], None]) -> list[str]:
     """Complete the missing renditions that a twin has with the same settings.
 
     Args:

@@ -58,7 +58,7 @@ class Database:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
-        self.on_taken: Callable[[TqError], None] = lambda _why: None
+        self.on_lost_lead: Callable[[TqError], None] = lambda _why: None
         """Called when another supervisor has the database of PostgreSQL, after its connection was lost."""
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
@@ -69,7 +69,7 @@ class Database:
         """Transactions that may have changed something."""
         self._known: dict[Callable[[Connection], Any], tuple[int, Any]] = {}
         """What `reread` has read last, and after how many commits."""
-        self._taken: TqError | None = None
+        self._lost_lead: TqError | None = None
         """Why nothing is written any more: another supervisor has the database."""
         self.supervisor: int | None = None
         """Row of the supervisor that leads by this database; None before it is stored."""
@@ -147,8 +147,8 @@ class Database:
 
     def _commit(self, db: Connection, calls: Sequence[DatabaseCall], *, again: bool = False) -> None:
         try:
-            if self._taken is not None:
-                raise self._taken
+            if self._lost_lead is not None:
+                raise self._lost_lead
             self._run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
@@ -231,7 +231,7 @@ class Database:
 
     def _is_of_all(self, error: BaseException) -> bool:
         """Whether every call has the error: no connection can be made, or it broke in the commit."""
-        if isinstance(error, CommitUnknown) or error is self._taken:
+        if isinstance(error, CommitUnknown) or error is self._lost_lead:
             return True
         found = errors.as_tq_error(error, self.address)
         return isinstance(found, TqError) and found.code in _NO_CONNECTION and not _is_cut(error)
@@ -240,10 +240,10 @@ class Database:
         found = errors.as_tq_error(error, self.address, writing=True)
         if isinstance(found, TqError) and found.code is ErrorCode.ALREADY_RUNNING:
             # For good: with the lock back it would write beside what the other one has decided.
-            self._taken = TqError(ErrorCode.DATABASE_UNWRITABLE, found.message, found.hint)
+            self._lost_lead = TqError(ErrorCode.DATABASE_UNWRITABLE, found.message, found.hint)
             if self._loop is not None:
-                _soon(self._loop, self.on_taken, found)
-            found = self._taken
+                _soon(self._loop, self.on_lost_lead, found)
+            found = self._lost_lead
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN:
             self._refuse(found)
         return found

@@ -64,12 +64,12 @@ class HeldLease:
     """How long the job had been claimable; None for a lease that was granted before."""
 
     @property
-    def token(self) -> Token:
-        return Token(self.job, self.epoch, self.instance)
+    def token(self) -> LeaseToken:
+        return LeaseToken(self.job, self.epoch, self.instance)
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class LeaseToken:
     """Identifies a lease; a worker sends it with each write."""
 
     job: int
@@ -164,7 +164,7 @@ def claim(
     *,
     supervisor: int,
     now: int,
-    expired: Collection[Token] = (),
+    expired: Collection[LeaseToken] = (),
     idle_gpus: int,
     gpu_grace_us: int,
     fits: Fits = lambda _db, _job: True,
@@ -259,7 +259,7 @@ def head(db: Connection) -> int | None:
 _HELD = select(*_LEASES.columns).where(IS_HELD)
 
 
-def held(db: Connection, token: Token) -> HeldLease | None:
+def held(db: Connection, token: LeaseToken) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
     return _LEASES.first(db.execute(_HELD, token.values))
 
@@ -313,7 +313,7 @@ def end_attempt(
     statistics.record(db, lease.job, lease.epoch, now=now, status=answer, silent=silent, bytes_out=bytes_out)
 
 
-def first_answer(db: Connection, token: Token) -> JobStatus | None:
+def first_answer(db: Connection, token: LeaseToken) -> JobStatus | None:
     """Returns the answer to the complete, fail or release of this token; None if there was none.
 
     A worker that lost the answer repeats the call and must get the same one.

@@ -19,7 +19,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import attempt, job, rendition
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import HeldLease, Token
+from tqstudio.engine.store.jobs.claims import HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.transitions import (
     AUTORESTART_AGAIN,
     NO_ERROR,
@@ -48,7 +48,7 @@ class Failure:
 
 def fail(
     db: Connection,
-    token: Token,
+    token: LeaseToken,
     failure: Failure,
     *,
     now: int,
@@ -123,7 +123,7 @@ def _failed(now: int, *, denied: bool) -> dict[str, Any]:
 
 def release(
     db: Connection,
-    token: Token,
+    token: LeaseToken,
     reason: Control | Literal["hours"] | None,
     *,
     now: int,
@@ -159,7 +159,13 @@ _CONTROL_ENDS: dict[Control, tuple[Trigger, AttemptOutcome]] = {
 
 
 def _ending(
-    db: Connection, token: Token, *, now: int, actor: str, detail: str | None = None, silent: bool = False
+    db: Connection,
+    token: LeaseToken,
+    *,
+    now: int,
+    actor: str,
+    detail: str | None = None,
+    silent: bool = False,
 ) -> HeldLease | JobStatus | None:
     """Returns the lease that is to be ended, or the job's status if a control request has ended it.
 
@@ -264,7 +270,7 @@ def requeue(
 
 def complete(
     db: Connection,
-    token: Token,
+    token: LeaseToken,
     *,
     now: int,
     worker: str,

@@ -15,7 +15,7 @@ from tqstudio.engine.store.db.tables import attempt, const, rendition
 from tqstudio.engine.store.db.tables import job as job_table
 from tqstudio.engine.store.dialects.expressions import greatest, upsert
 from tqstudio.engine.store.jobs import claims
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView
 
@@ -64,7 +64,7 @@ _SAVE_ATTEMPT = update(attempt).where(claims.IS_ATTEMPT)
 
 def save(
     db: Connection,
-    token: Token,
+    token: LeaseToken,
     *,
     step: str | None,
     progress: float,
@@ -114,7 +114,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
+def lengthen(db: Connection, token: LeaseToken, step: Step, seconds: float) -> None:
     """Adds the supervisor's time to a step of the worker's report."""
     stored = db.execute(select(attempt.c.steps).where(claims.IS_ATTEMPT), token.values).scalar_one()
     steps = json.loads(stored)

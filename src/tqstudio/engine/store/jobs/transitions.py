@@ -15,7 +15,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, is_open, job, publication
-from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, LeaseToken
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, Autorestart, Control, JobStatus, Trigger, sources_of, target_of
 
@@ -34,7 +34,7 @@ class JobFacts:
     publishes: bool
     """Whether a publish of this epoch is unfinished."""
 
-    def is_held_by(self, token: Token) -> bool:
+    def is_held_by(self, token: LeaseToken) -> bool:
         """Whether this is the lease of the token, live or not."""
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 

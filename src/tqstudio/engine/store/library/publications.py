@@ -9,7 +9,7 @@ from sqlalchemy import case, delete, func, insert, select
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import job as job_table
 from tqstudio.engine.store.db.tables import publication
-from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.claims import LeaseToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PublicationRow:
     manifest: str
     full_hash: str | None
 
-    def is_under(self, token: Token) -> bool:
+    def is_under(self, token: LeaseToken) -> bool:
         """Whether it was begun under this lease, and the lease has not ended."""
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 

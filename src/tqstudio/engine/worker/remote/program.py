@@ -100,7 +100,7 @@ def _lock(work: Path) -> None:
         lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unusable(f"the work folder {work} cannot be used: {error.strerror}") from None
-    if not home_lock.taken(lock):
+    if not home_lock.try_lock(lock):
         raise _unusable(f"another worker uses the work folder {work}")
 
 

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tqstudio.engine.access.api_tokens import ApiTokens, prefix_of
 from tqstudio.engine.access.principal import ANYONE, OWNER, Principal
 from tqstudio.engine.api.errors import Refusal, refusal
-from tqstudio.engine.door import relative_paths
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.http import relative_paths
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.protocol.roles import OPEN
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Line:
+class RawClient:
     """One connection that is kept open.
 
     Args:

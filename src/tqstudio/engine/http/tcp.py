@@ -18,7 +18,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from tqstudio.config import Settings
-from tqstudio.engine.door.server import LimitedProtocol, Server
+from tqstudio.engine.http.server import LimitedProtocol, Server
 from tqstudio.errors import ErrorCode, TqError
 
 MAX_CONNECTIONS = 256
