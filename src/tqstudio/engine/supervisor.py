@@ -118,7 +118,7 @@ class Supervisor:
         """As `main`, with the listener of the settings."""
         children.become_subreaper()
         if not await self._lock_outputs():
-            if self._is_replaced and not self.studio.shutdown.is_asked_for:
+            if self._stands_by_again:
                 raise Replaced
             return await self._end()
         await self.studio.recovery.begin()
@@ -165,7 +165,7 @@ class Supervisor:
             await asyncio.wait([waiting, *serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
-            if not self._is_replaced or self.studio.shutdown.is_asked_for:
+            if not self._stands_by_again:
                 # Else the process lives on; systemd would kill it after its timeout for a stop.
                 self._manager.stopping()
             await self._end_parts(starting, snapshots)
@@ -175,9 +175,9 @@ class Supervisor:
                 each.end()
             await asyncio.gather(*serving)
             self._home_guard.close_socket()
-            if self._is_replaced and not self.studio.shutdown.is_asked_for:
-                raise Replaced
-            left = await self._end()
+            left = None if self._stands_by_again else await self._end()
+        if left is None:
+            raise Replaced
         if self._lost_home:
             raise TqError(
                 ErrorCode.NOT_FOUND,
@@ -253,6 +253,11 @@ class Supervisor:
             self.studio.shutdown.request(ShutdownMode.NOW)
         else:
             self._give_up(why.message)
+
+    @property
+    def _stands_by_again(self) -> bool:
+        """Whether another supervisor leads now, and this process lives on."""
+        return self._is_replaced and not self.studio.shutdown.is_asked_for
 
     async def _announce(self, url: str) -> None:
         """Store where this supervisor is reached, for those that stand by."""
