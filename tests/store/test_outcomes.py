@@ -332,7 +332,7 @@ def test_what_a_lost_worker_says_late_is_not_heard(queue: Queue) -> None:
 def test_an_instance_cannot_ask_for_the_answer_of_another(queue: Queue) -> None:
     lease = queue.claimed()
     queue.complete(lease)
-    other = claims.Token(lease.job, lease.epoch, "another")
+    other = claims.LeaseToken(lease.job, lease.epoch, "another")
     assert claims.first_answer(queue.db, other) is None
 
 

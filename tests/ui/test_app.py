@@ -311,6 +311,25 @@ async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None
         assert line.value == "ho"
 
 
+async def test_a_view_that_was_not_shown_while_the_theme_changed_stays_live(
+    make_app: MakeApp, fake: FakeSupervisor
+) -> None:
+    async with make_app().run_test(size=(100, 30)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("2", "1", "t", "t", "2")
+        view = app.screen
+
+        def cursor() -> list[str]:
+            """What the terminal has got, which may differ from what the widgets would draw."""
+            strips = view._compositor.render_strips()
+            marked = app.studio.glyphs.cursor
+            return [strip.text for strip in strips if marked in strip.text]
+
+        before = cursor()
+        await pilot.press("j")
+        await until(pilot, lambda: cursor() != before, "the cursor moves")
+
+
 async def test_unknown_messages_are_passed_over(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

@@ -93,7 +93,7 @@ class LineView(Widget):
         return lines
 
     def render_line(self, y: int) -> Strip:
-        self._forget_other_sizes()
+        self._forgets()
         strip = self._shown.get(y)
         if strip is None:
             strip = self._shown[y] = self._line(y)
@@ -107,7 +107,10 @@ class LineView(Widget):
         """Draw every line again and refresh the cells that differ from the screen."""
         if not self.size.width or not self.display:
             return
-        self._forget_other_sizes()
+        if self._forgets():
+            # Also a screen that was not shown while the theme changed.
+            self.refresh()
+            return
         regions = []
         for y in range(self.size.height):
             new = self._line(y)
@@ -127,11 +130,14 @@ class LineView(Widget):
         self._shown.clear()
         self.refresh()
 
-    def _forget_other_sizes(self) -> None:
+    def _forgets(self) -> bool:
+        """Forget what was drawn with another size or palette; whether there was a change of them."""
         key = (self.size, self.studio.palette)
-        if key != self._shown_for:
-            self._shown.clear()
-            self._shown_for = key
+        if key == self._shown_for:
+            return False
+        self._shown.clear()
+        self._shown_for = key
+        return True
 
     def on_click(self, event: events.Click) -> None:
         meta = event.style.meta
