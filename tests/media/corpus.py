@@ -130,7 +130,10 @@ def _edit_list(corpus: Corpus, path: Path) -> None:
 
 
 def with_edits(path: Path, *parts: tuple[float, float]) -> None:
-    """Let all tracks of an MP4 (`moov` last) show these parts of them, from and to in seconds."""
+    """Let all tracks of an MP4 (`moov` last) show these parts of them, from and to in seconds.
+
+    From before zero, it is a pause.
+    """
     data = bytearray(path.read_bytes())
     moov = data.rindex(b"moov") - 4
     movie = _number_at(data, data.index(b"mvhd", moov) + 16)
@@ -140,7 +143,14 @@ def with_edits(path: Path, *parts: tuple[float, float]) -> None:
         old = data.index(b"edts", track) - 4
         # Its only edit leaves out what comes before the first picture or sound.
         zero = _number_at(data, old + 28)
-        edits = [(round((end - start) * movie), zero + round(start * scale), 1 << 16) for start, end in parts]
+        edits = [
+            (
+                round((end - start) * movie),
+                0xFFFF_FFFF if start < 0 else zero + round(start * scale),
+                1 << 16,
+            )
+            for start, end in parts
+        ]
         content = b"".join(struct.pack(">III", *edit) for edit in edits)
         sizes = 24 + len(content), 16 + len(content)
         data[old : old + 36] = (

@@ -282,6 +282,11 @@ def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path
         pytest.param("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6"), marks=pytest.mark.slow),
         pytest.param("mov", ("-c:a", "pcm_s24be", "-ac", "1"), marks=pytest.mark.slow),
         ("mov", ("-c:a", "pcm_s16le", "-af", "pan=16c|" + "|".join(f"c{n}=c0" for n in range(16)))),
+        ("mov", ("-c:a", "pcm_s16le", "-af", "pan=9C|" + "|".join(f"c{n}=c0" for n in range(9)))),
+        (
+            "mkv",
+            ("-mapping_family", "2", "-c:a", "libopus", "-af", "pan=ambisonic 1|c0=c0|c1=.5*c0|c2=c0|c3=c0"),
+        ),
         pytest.param(
             "mkv",
             ("-c:a", "pcm_f32le", "-af", "pan=5.1.4|" + "|".join(f"c{n}=c0" for n in range(10))),

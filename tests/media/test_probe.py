@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tqstudio.engine.media.source.probe import grid_rate, probe
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, run_ffmpeg
+from .corpus import with_edits
 
 
 def probed(path: Path) -> SourceFacts:
@@ -337,6 +339,39 @@ def test_a_channel_order_that_is_not_ffmpegs_own_does_not_end_the_process(
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     assert "channels=3" in done.stdout
+
+
+def test_a_pause_before_the_first_picture_is_no_missing_end(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    source = tmp_path / "film.mp4"
+    pictures, sound = "testsrc2=s=160x90:r=25:d=6", "sine=d=6"
+    run_ffmpeg(
+        ffmpeg, "-f", "lavfi", "-i", pictures, "-f", "lavfi", "-i", sound, "-bf", "2", f"file:{source}"
+    )
+    with_edits(source, (-1, 0), (0.4, 2.4), (4.0, 5.6))
+    facts = probed(source)
+    assert facts.video.first_pts_s == 1
+    assert facts.video.end_s == pytest.approx(4.6, abs=0.05)
+
+
+def test_pictures_with_exif_are_read(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    """Their kind of side data is newer than PyAV's list."""
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=1", f"file:{tmp_path}/%03d.jpg")
+    tiff = b"II*\0\x08\0\0\0" + struct.pack("<HHHII", 1, 0x112, 3, 1, 1) + bytes(4)
+    app1 = b"Exif\0\0" + tiff
+    for path in tmp_path.glob("*.jpg"):
+        jpeg = path.read_bytes()
+        path.write_bytes(jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(app1) + 2) + app1 + jpeg[2:])
+    source = tmp_path / "camera.avi"
+    run_ffmpeg(ffmpeg, "-framerate", "25", "-i", f"file:{tmp_path}/%03d.jpg", "-c", "copy", f"file:{source}")
+    facts = probed(source)
+    assert (facts.video.codec, facts.duration_s) == ("mjpeg", 1)
+
+
+def test_titles_of_tracks_in_an_mp4_are_read(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+    source, titled = clip("plain.mp4", fps="30000/1001"), tmp_path / "titled.mp4"
+    title = ("-metadata:s:a:0", "title=Director's cut")
+    run_ffmpeg(ffmpeg, "-i", f"file:{source}", "-c", "copy", *title, f"file:{titled}")
+    assert [track.title for track in probed(titled).audio] == ["Director's cut"]
 
 
 def test_an_encrypted_file_is_called_encrypted(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:

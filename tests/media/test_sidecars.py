@@ -59,6 +59,9 @@ def found(path: Path) -> list[tuple[str, str, str, str, str]]:
     [
         ("film.srt", ("subrip", "und", "", "")),
         ("film.de.srt", ("subrip", "de", "", "")),
+        ("film.mp4.srt", ("subrip", "und", "", "")),
+        ("film.MP4.de.srt", ("subrip", "de", "", "")),
+        ("film.de.default.srt", ("subrip", "de", "", "")),
         ("film.ger.forced.ass", ("ass", "de", "forced", "")),
         ("film.pt-BR.VTT", ("webvtt", "pt-BR", "", "")),
         ("film.eng.sdh.ssa", ("ass", "en", "captions", "")),

@@ -24,7 +24,7 @@ from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.webvtt import Cue
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 
-from .conftest import MakeEncode, run_ffmpeg, run_to_end
+from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
 from .test_ladder_encode import codes_of, scripted
 
 SRT = """1
@@ -393,6 +393,21 @@ def test_captions_in_the_pictures_become_a_track_too(
     # A picture lasts 40 ms.
     assert [cue.begin for cue in cues] == pytest.approx([25 * 40, 80 * 40], abs=20)
     assert cues[0].end == pytest.approx(50 * 40, abs=20)
+
+
+def test_a_track_of_captions_becomes_text(
+    ffmpeg: FFmpeg, clip: MakeClip, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    scc, source = tmp_path / "captions.scc", tmp_path / "captions.mov"
+    shown = "9420 9420 94ae 94ae 9470 9470 c845 4c4c 4f80 942f 942f"
+    scc.write_text(f"Scenarist_SCC V1.0\n\n00:00:01:00\t{shown}\n\n00:00:02:00\t942c 942c\n")
+    film = clip("plain.mp4", audio=0)
+    run_ffmpeg(ffmpeg, "-i", str(film), "-i", str(scc), "-map", "0", "-map", "1", "-c", "copy", str(source))
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    [state] = subtitles_of(made).values()
+    assert [cue.text for cue in cues_of(state)] == ["HELLO"]
 
 
 def test_captions_without_text_cost_a_warning_only(

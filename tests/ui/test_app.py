@@ -311,9 +311,7 @@ async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None
         assert line.value == "ho"
 
 
-async def test_a_view_that_was_not_shown_while_the_theme_changed_stays_live(
-    make_app: MakeApp, fake: FakeSupervisor
-) -> None:
+async def test_a_view_that_was_not_shown_while_the_theme_changed_stays_live(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(100, 30)) as pilot:
         app = await loaded(pilot)
         await pilot.press("2", "1", "t", "t", "2")

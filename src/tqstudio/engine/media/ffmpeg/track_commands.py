@@ -44,6 +44,8 @@ _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S
 # Decoders count the samples of AAC without container: its demuxer counts all in the rate of the first frame.
 _UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
+# Of channels without places ffmpeg makes no stereo. Of a sound field (W, Y, …), what comes from both sides.
+_STEREO_OF = {"discrete": "stereo|c0<c0|c1<c1", "ambisonic": "stereo|c0<c0+c1|c1<c0-c1"}
 _MEASURE = {"peak": "true", "framelog": "verbose"}
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
 """ffmpeg's name of the layout by number of channels."""
@@ -232,6 +234,8 @@ def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> li
             split[number].filter("aresample", rate, min_hard_comp=_MAX_AUDIO_OFFSET_S, **{"async": 1})
             for number in range(count)
         ]
+        if mix := _STEREO_OF.get(track.unplaced):
+            branches[track] = [stream.filter("pan", mix) for stream in branches[track]]
     streams = []
     for rendition in renditions:
         parts = [branches[track].pop() for track in rendition.tracks]

@@ -88,7 +88,7 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
         return _qualities(sounds, names, profile)
     found: list[AudioRendition] = []
     for name, (track, right) in zip(names, sounds, strict=True):
-        channels = track.channels if right is None else 2
+        channels = _placed(track, right)
         mixed = AudioRendition(
             name=name,
             track=track,
@@ -122,7 +122,7 @@ def _qualities(
             rates.append(rate)
     found: list[AudioRendition] = []
     for name, (track, right) in zip(names, sounds, strict=True):
-        channels = _published(track.channels if right is None else 2, profile.audio_channels)
+        channels = _published(_placed(track, right), profile.audio_channels)
         default, prefix = not found, f"{name}-" if found else ""
         found += [
             AudioRendition(f"{prefix}{rate}k", track, channels, "aac", rate, default, right)
@@ -148,6 +148,11 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
         default=False,
         surround_of=mixed.name,
     )
+
+
+def _placed(track: AudioTrack, right: AudioTrack | None) -> int:
+    """The channels of a sound that have places."""
+    return track.channels if right is None and not track.unplaced else 2
 
 
 def _published(channels: int, most: int) -> int:

@@ -118,6 +118,9 @@ class AudioTrack:
     """Bits per second; 0 if not measured."""
     side: str = ""
     """Of a mono track, what the file states: `FL` and `FR` are the channels of a pair."""
+    unplaced: Literal["", "discrete", "ambisonic"] = ""
+    """Channels without places, which are published in stereo: numbered ones of an unusual count, or the sound
+    field of a 360° video."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import av.error
 from av.audio.codeccontext import AudioCodecContext
@@ -59,6 +60,7 @@ _CHECK_EVERY = 1000
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
+_UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 12, 14, 16, 24)}
 # Larger where timestamps jump: ffmpeg then aligns sound and pictures by estimates.
 _LINEAR_TOLERANCE_SHARE = 0.05
 
@@ -102,7 +104,7 @@ def measure(
                 played = retime_adts(packet, played)
             if scan and (found := scan.before(packet.pos or 0)):
                 scanned += [Damage(what, clock.played_s(0)) for what in found]
-            if packet.pts is not None and packet.time_base is not None:
+            if packet.pts is not None and packet.time_base is not None and not packet.is_discard:
                 reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
             if packet.stream_index in bitmaps:
                 bitmaps[packet.stream_index].add(packet)
@@ -262,12 +264,17 @@ def channels_of(described: AudioCodecContext | AudioFrame) -> int:
     return int(layout.nb_channels)
 
 
-def side_of(described: AudioCodecContext) -> str:
-    """The name of the only channel of a mono codec, such as `FL`; empty for any other layout."""
+def placing_of(described: AudioCodecContext) -> dict[str, Any]:
+    """The fields of `AudioTrack` that say where its channels belong, if that is unusual."""
     layout = described.layout
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    named = re.fullmatch(r"1 channels \((\w+)\)", str(layout.name))
-    return named[1] if named else ""
+    name = str(layout.name)
+    if named := re.fullmatch(r"1 channels \((\w+)\)", name):
+        return {"side": named[1]}
+    if name.startswith("ambisonic"):
+        return {"unplaced": "ambisonic"}
+    # For other counts ffmpeg assumes a usual layout.
+    return {"unplaced": "discrete"} if name in _UNUSUAL else {}
 
 
 def tolerance_s(seconds: float, linear: bool) -> float:

@@ -10,12 +10,13 @@ import struct
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import av
 import av.error
 from av.bitstream import BitStreamFilterContext
 from av.packet import Packet
+from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Stream
 from av.subtitles.codeccontext import SubtitleCodecContext
 from av.subtitles.stream import SubtitleStream
@@ -37,6 +38,16 @@ _DVB_CANVAS = 720, 576
 _LONGEST_CANVAS = 4096
 # Segments of PGS (composition) and DVB (display definition), flag of a forced bitmap of PGS.
 _COMPOSITION, _DISPLAY, _FORCED = 0x16, 0x14, 0x40
+
+
+def _unknown_type(kind: type[SideDataType], value: object) -> SideDataType:
+    found = cast("Any", object.__new__(kind))
+    found._name_, found._value_ = f"TYPE_{value}", value
+    return cast("SideDataType", found)
+
+
+# PyAV 18.1 raises ValueError for a frame with side data of a type of ffmpeg 8 that it does not list, as EXIF.
+SideDataType._missing_ = classmethod(_unknown_type)  # type: ignore[method-assign, assignment]
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 # Elements of Matroska, of one or two bytes: PixelWidth and PixelHeight, what may follow them, and then
 # PixelCropBottom, Top, Left and Right.

@@ -30,7 +30,7 @@ from tqstudio.engine.media.source.facts import (
     VideoTrack,
     title_of,
 )
-from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure, side_of
+from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure, placing_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -46,8 +46,6 @@ _FIRST_TIME_PICTURES = 120
 _SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 # Containers in which each stream declares its duration.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
-# Demuxers of raw streams, used only to name the codec of such a file in the error message.
-_RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 
 # Magic numbers of supported containers, to distinguish a damaged video from a file that is not a video.
 _SIGNATURES = re.compile(
@@ -327,9 +325,9 @@ def _audio_track(stream: Any) -> AudioTrack:
     return AudioTrack(
         **_described(stream),
         channels=channels_of(context) if context else 0,
-        side=side_of(context) if context else "",
         sample_rate=(context.sample_rate or 0) if context else 0,
         role=role,
+        **(placing_of(context) if context else {}),
     )
 
 
@@ -350,14 +348,16 @@ def _described(stream: Stream) -> dict[str, Any]:
         "index": stream.index,
         "codec": _codec(stream),
         "language": languages.standard(stream.language or ""),
-        "title": title_of(str(stream.metadata.get("title", ""))),
+        "title": title_of(str(stream.metadata.get("title") or stream.metadata.get("name", ""))),
         "default": _default(stream),
     }
 
 
 def _codec(stream: Stream) -> str:
     context = getattr(stream, "codec_context", None)
-    return str(context.name) if context is not None else ""
+    name = str(context.name) if context is not None else ""
+    # Not the name of the decoder, which stands for captions in pictures.
+    return "eia_608" if name == "cc_dec" else name
 
 
 def _default(stream: Stream) -> bool:
@@ -371,7 +371,7 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
         return TqError(ErrorCode.NO_MEDIA, f"{name} is neither video nor sound: it refers to other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         return source_file.unreadable(path, error)
-    if raw := _raw_stream(path):
+    if raw := streams.raw_codec(path):
         return TqError(
             ErrorCode.UNSUPPORTED,
             f"{name} is a raw {raw} stream without a container, so its pictures have no timestamps",
@@ -387,14 +387,3 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
     return TqError(
         ErrorCode.NO_MEDIA, f"{name} is neither video nor sound, or of a format that is not supported"
     )
-
-
-def _raw_stream(path: bytes) -> str:
-    """The codec name of a raw video stream; empty for any other file."""
-    options = {"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
-    try:
-        with av.open(source_file.url(source_file.to_open(path)), options=options) as container:
-            streams = [s for s in container.streams.video if s.codec_context and s.codec_context.width]
-            return str(streams[0].codec_context.codec.canonical_name) if streams else ""
-    except (av.error.FFmpegError, ValueError):
-        return ""

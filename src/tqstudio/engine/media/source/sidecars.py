@@ -24,7 +24,7 @@ MOST = 64
 _CODECS = {b".srt": "subrip", b".ass": "ass", b".ssa": "ass", b".vtt": "webvtt"}
 _UNSUPPORTED = {b".idx", b".sub", b".sup", b".smi", b".ttml"}
 _MOST_NAMED = 4
-_FORCED = "forced"
+_FORCED, _DEFAULT = "forced", "default"
 _HINDI = "hi"
 """After a language it means that the text is for the hearing impaired."""
 _ROLES = {_FORCED, "sdh", "cc", _HINDI}
@@ -61,7 +61,7 @@ def find(source: bytes) -> Found:
                 text = f"{display(name)} cannot be read and is left out: {error.strerror}"
                 warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
             else:
-                tracks.append(_track(stem, name, content))
+                tracks.append(_track(os.path.basename(source), name, content))
     if rest := [display(name) for name in own if name not in texts]:
         named = ", ".join(rest[:_MOST_NAMED])
         more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
@@ -121,9 +121,14 @@ def _extension(name: bytes) -> bytes:
     return os.path.splitext(name)[1].lower()
 
 
-def _track(stem: bytes, name: bytes, content: bytes) -> SubtitleTrack:
+def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
+    stem, extension = _stem(source), os.fsdecode(_extension(source))
     between = _stem(name)[len(stem) :].decode("utf-8", "replace")
     words = [word for word in between.split(".") if word]
+    if words and f".{words[0]}".lower() == extension:
+        del words[0]  # film.mp4.de.srt
+    if words and words[-1].lower() == _DEFAULT:
+        words.pop()
     roles = set()
     while words and words[-1].lower() in _ROLES and (words[-1].lower() != _HINDI or _is_language(words[:-1])):
         roles.add(words.pop().lower())

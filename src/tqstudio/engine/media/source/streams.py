@@ -9,12 +9,15 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import av
+import av.error
 import av.logging
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
+from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import OmittedStream
 
 _PRINTED = re.compile(
@@ -26,6 +29,8 @@ _PRINTED = re.compile(
 _MAY_BE_MEDIA = {6, *range(0x1C, 0x40), int.from_bytes(b"AV01", "little")}
 _EDIT = re.compile(r"Processing st: (\d+), edit list \d+ - media time: (-?\d+), duration: (\d+)")
 _PUBLISHED = ("video", "audio", "subtitle")
+# Demuxers of raw streams, used only to name the codec of such a file in the error message.
+_RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 
 
 class _Printed(NamedTuple):
@@ -135,3 +140,14 @@ def _printed(container: InputContainer) -> dict[int, _Printed]:
             unknown = bool(codec) and int(codec, 16) in _MAY_BE_MEDIA
             found[int(index)] = _Printed(kind.lower(), unknown, programme)
     return found
+
+
+def raw_codec(path: bytes) -> str:
+    """The codec name of a raw video stream; empty for any other file."""
+    options = {"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
+    try:
+        with av.open(source_file.url(source_file.to_open(path)), options=options) as container:
+            found = [s for s in container.streams.video if s.codec_context and s.codec_context.width]
+            return str(found[0].codec_context.codec.canonical_name) if found else ""
+    except (av.error.FFmpegError, ValueError):
+        return ""
