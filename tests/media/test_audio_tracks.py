@@ -334,6 +334,26 @@ def test_a_track_that_fails_costs_no_other(
     assert failed.state == "failed"
 
 
+def test_joined_vobs_keep_their_time_with_several_tracks(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    whole, content = tmp_path / "film.vob", b""
+    for part, seconds in enumerate((6, 4)):
+        path = tmp_path / f"{part}.vob"
+        sounds = [*tone(1000, seconds), *tone(2000, seconds)]
+        film(ffmpeg, path, sounds, "-c:v", "mpeg2video", "-bf", "2", "-c:a", "ac3", seconds=seconds)
+        content += path.read_bytes()
+    whole.write_bytes(content)
+    made = encode(whole, one, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert made.spec.grid.total_frames == pytest.approx(250, abs=2)
+    for state, hertz in zip(audio_of(made).values(), (1000, 2000), strict=True):
+        sound = hear(state)
+        assert sound.ends == pytest.approx(10, abs=0.1)
+        assert all(sound.loud(0, hertz, at) for at in (1.0, 5.0, 7.0, 9.0))
+
+
 def test_the_default_alone_is_published_when_the_profile_says_so(
     ffmpeg: FFmpeg, one: Profile, tmp_path: Path
 ) -> None:

@@ -157,7 +157,7 @@ def measure(
         ),
         omitted=(*facts.omitted, *late(container)),
         linear=facts.linear or jumps,
-        pause_s=clock.pause_s if jumps else 0,
+        pause_s=_pause_s(facts, clock) if jumps else 0,
         damage=(
             *scanned,
             *missing,
@@ -275,6 +275,15 @@ def placing_of(described: AudioCodecContext) -> dict[str, Any]:
         return {"unplaced": "ambisonic"}
     # For other counts ffmpeg assumes a usual layout.
     return {"unplaced": "discrete"} if name in _UNUSUAL else {}
+
+
+def _pause_s(facts: SourceFacts, clock: StreamClock) -> int:
+    """The longest step ahead in seconds that is a pause; 0 leaves it to ffmpeg, which takes up to 10 s for one.
+
+    Where VOBs with several tracks of sound are joined, ffmpeg corrects the clock twice, and the part between
+    would become a pause of up to 10 s.
+    """
+    return clock.pause_s or (clock.longest_s + 1 if facts.container == "mpeg" else 0)
 
 
 def tolerance_s(seconds: float, linear: bool) -> float:

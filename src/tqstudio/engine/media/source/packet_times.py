@@ -121,6 +121,8 @@ class StreamClock:
         """Whether decode times went back, or ahead by more than a second."""
         self.pause_s = 0
         """Seconds: steps ahead up to this are pauses, although ffmpeg takes them for changes of the clock."""
+        self.longest_s = 0
+        """Seconds: the longest step ahead that ffmpeg takes for a pause too."""
 
     def played_s(self, pause_s: int) -> float:
         """Playing time in seconds if ffmpeg decodes it from the start and corrects jumps above `pause_s`."""
@@ -144,6 +146,7 @@ class StreamClock:
             self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
             if 0 <= step <= self._other:
                 self._played += step
+                self.longest_s = max(self.longest_s, math.ceil(step / self._ticks))
             else:
                 self._jumped = now
                 self._ahead.append((step, length) if step > 0 else (length, length))
