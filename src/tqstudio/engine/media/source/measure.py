@@ -278,7 +278,7 @@ def placing_of(described: AudioCodecContext) -> dict[str, Any]:
 
 
 def _pause_s(facts: SourceFacts, clock: StreamClock) -> int:
-    """The longest step ahead in seconds that is a pause; 0 leaves it to ffmpeg, which takes up to 10 s for one.
+    """The longest step ahead that is a pause, in seconds; 0 for ffmpeg's own limit of 10 s.
 
     Where VOBs with several tracks of sound are joined, ffmpeg corrects the clock twice, and the part between
     would become a pause of up to 10 s.
