@@ -204,6 +204,10 @@ def test_a_supervisor_that_cannot_start_says_why(fresh: Program) -> None:
     assert answer.code == 2
     assert answer.err.startswith("error: BAD_CONFIG: ")
     assert "lease_s" in answer.err
+    answer = fresh("up", "--detach", "--profile", "wbe")
+    assert answer.code == 2
+    assert "the setting profile names 'wbe'" in answer.err
+    assert "web" in answer.err
 
 
 def test_autorestart_is_asked_for_and_shown(up: Program, clips: Path, tmp_path: Path) -> None:
@@ -637,9 +641,14 @@ def test_priority_delete_and_undelete(up: Program, held: int) -> None:
     def priority() -> int:
         return int(up("job", "show", str(held), "--json").json()["priority"])
 
-    for wanted, expected in (("7", 7), ("+5", 12), ("-2", 10), ("=-3", -3)):
+    for wanted, expected, how in (
+        ("7", 7, "7"),
+        ("+5", 12, "changed by +5"),
+        ("-2", 10, "changed by -2"),
+        ("=-3", -3, "-3"),
+    ):
         answer = up("job", "priority", str(held), wanted)
-        assert (answer.code, answer.out) == (0, f"job {held}: priority {wanted.removeprefix('=')}\n")
+        assert (answer.code, answer.out) == (0, f"job {held}: priority {how}\n")
         assert priority() == expected
     assert up("job", "delete", str(held)).code == 0
     assert held not in [job["id"] for job in up("job", "list", "--json").json()["jobs"]]
@@ -938,6 +947,7 @@ def test_an_output_that_can_take_no_file_is_refused_at_once(
 
 
 def test_workers(up: Program) -> None:
+    until(lambda: up("worker", "list", "--json").json()["workers"][0]["status"] == "idle")
     assert up("worker", "disable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False
     assert up("worker", "enable", "cpu-0").code == 0

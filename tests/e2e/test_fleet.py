@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from harness import until_ended
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -147,6 +148,9 @@ def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) ->
     until(lambda: len(slots_of(rack)) == 1, "the refused one has ended")
     until_idle(studio, "rack")
     studio.send(calls.revoke_token("rack"))
+    with pytest.raises(TqError) as removed:
+        studio.send(calls.worker_action("rack", "enable"))
+    assert removed.value.code is ErrorCode.NOT_FOUND
     assert rack.process is not None
     assert rack.process.wait(timeout=60) == 4
 

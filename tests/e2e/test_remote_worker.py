@@ -141,7 +141,7 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
     assert [attempt["worker"] for attempt in job["attempts_log"]] == [far.name]
     check(job, 4)
     log = studio.home.job_logs(job["id"]) / f"{job['attempts_log'][0]['epoch']}.log"
-    assert "finished: encoded 180p" in log.read_text()
+    assert "finished: 180p" in log.read_text()
     assert str(far.root) not in log.read_text()
     [view] = [each for each in studio.status()["workers"] if each["name"] == far.name]
     assert (view["type"], view["note"]) == ("remote", f"on {socket.gethostname()}")

@@ -48,7 +48,7 @@ def test_files_are_taken_along_when_they_come(make_studio: MakeStudio, clip: Mak
     again = processed(studio, source)
     assert offered(again) == [("German", "de", None), ("French (forced)", "fr", "YES")]
     [newest] = {job["id"] for job in studio("job", "list", "--json").json()["jobs"]} - {jobs[0]["id"]}
-    assert "finished: encoded sub-fr; kept" in studio("job", "log", str(newest)).out
+    assert "finished: sub-fr; kept of the published ladder: " in studio("job", "log", str(newest)).out
     folder = Path(again["master"]).parent
     assert "salut" in (folder / "v2/sub-fr/seg_00000.vtt").read_text()
     assert "hallo" in (folder / "v2/sub-de/seg_00000.vtt").read_text()

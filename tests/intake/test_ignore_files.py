@@ -6,11 +6,14 @@ import asyncio
 import os
 import re
 import subprocess
+import tempfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.intake.ignore_files import IGNORE_NAME, MAX_BYTES
+from engine.users import as_other_user, needs_root, receive
+from tqstudio.engine.intake.ignore_files import IGNORE_NAME, MAX_BYTES, Ignored, Unusable
 from tqstudio.engine.intake.rules import Rules
 from waiting import until_true
 
@@ -193,3 +196,27 @@ def test_rules_exclude_files_and_folders(tmp_path: Path, exclude: str, left_out:
     assert wanted < set(paths)
     assert set(scanner.everything().files) == wanted
     assert set(scanner.part(paths).files) == wanted
+
+
+@needs_root
+def test_in_a_folder_that_may_not_be_entered_no_file_is_to_blame() -> None:
+    with tempfile.TemporaryDirectory() as root:
+        os.chmod(root, 0o755)
+        closed, entered = Path(root, "closed"), Path(root, "entered")
+        for folder, mode in ((closed, 0), (entered, 0o755)):
+            folder.mkdir()
+            (folder / IGNORE_NAME.decode()).touch(mode=0)
+            folder.chmod(mode)
+
+        def read(line: Connection) -> None:
+            for folder in (closed, entered):
+                try:
+                    Ignored().below(os.fsencode(folder))
+                except Unusable as error:
+                    line.send(str(error))
+                else:
+                    line.send("")
+
+        with as_other_user(read) as line:
+            assert receive(line) == ""
+            assert receive(line) == "cannot be read (permission denied)"

@@ -18,6 +18,7 @@ from tqstudio.engine.host import failpoints, home_guard, home_lock, logging_setu
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.standby.standby import Standby
 from tqstudio.engine.store.db import opening, schema
@@ -67,6 +68,12 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainde
         home.leader.unlink(missing_ok=True)
         found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
+        if settings.profile not in (known := profiles.available(home.profiles)):
+            raise TqError(
+                ErrorCode.BAD_CONFIG,
+                f"the setting profile names {settings.profile!r}, and there is no such profile",
+                f"set it to one of {', '.join(sorted(known))}",
+            )
         address = address_of(home, settings)
         if isinstance(address, Path):
             if settings.standby:

@@ -63,11 +63,13 @@ class Remote:
         return HTTPSConnection(at.host, at.port, context=at.context)
 
     def unreachable(self, why: str = "") -> TqError:
-        return TqError(
-            ErrorCode.NO_SUPERVISOR,
-            f"no studio answers at {self.url}{f': {why}' if why else ''}",
-            "check the address, and that its supervisor runs there with the setting listen",
-        )
+        hint = "check the address, and that its supervisor runs there with the setting listen"
+        if "WRONG_VERSION_NUMBER" in why:
+            hint = "it speaks no TLS: write http:// instead of https://"
+        elif "CERTIFICATE_VERIFY_FAILED" in why:
+            hint = "name its certificate, or that of its authority, as ca in connections.toml"
+        text = f"no studio answers at {self.url}{f': {why}' if why else ''}"
+        return TqError(ErrorCode.NO_SUPERVISOR, text, hint)
 
 
 class Exchange:

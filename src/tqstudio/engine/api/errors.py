@@ -86,7 +86,13 @@ def _bad_request(errors: Sequence[Any]) -> Refusal:
         )
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     where = where or "the request"
-    return Refusal(400, ErrorCode.BAD_REQUEST, f"{where}: {first['msg']}", f"correct {where}")
+    text, hint = f"{where}: {first['msg']}", f"correct {where}"
+    context = first.get("ctx", {})
+    if isinstance(given := first.get("input"), str) and (choices := context.get("expected")):
+        text, hint = f"{where} cannot be {given!r}", f"choose {choices}"
+    elif isinstance(given, str) and (pattern := context.get("pattern")):
+        text, hint = f"{where} cannot be {given!r}", f"it has to match {pattern}"
+    return Refusal(400, ErrorCode.BAD_REQUEST, text, hint)
 
 
 _SEE_SCHEMA = "see /openapi.json for all endpoints"

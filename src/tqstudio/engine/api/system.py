@@ -218,7 +218,7 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
         if worker["status"] == "offline":
             level = "fail"
             if studio.pool.announced(name):
-                level, hint = "warn", "start its program again, or restart the supervisor to remove it"
+                level, hint = "warn", f"start its program again, or remove it: tqstudio token revoke {name}"
         checks.append(line(f"worker {name}", level, detail, hint))
     for gate in shut:
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))

@@ -84,9 +84,11 @@ async def intent(studio: TheStudio, actor: TheActor, name: str, verb: str) -> Wo
     }
     if verb not in changes:
         raise TqError(ErrorCode.NOT_FOUND, f"a worker cannot {verb}", "use enable, disable or drain")
-    row = await studio.db.write(
-        lambda db: workers.set_intent(db, name, now=now_us(), actor=actor, **changes[verb])
-    )
+    row = None
+    if not studio.pool.is_obsolete(name):
+        row = await studio.db.write(
+            lambda db: workers.set_intent(db, name, now=now_us(), actor=actor, **changes[verb])
+        )
     if row is None:
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"

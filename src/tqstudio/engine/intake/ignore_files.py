@@ -70,7 +70,8 @@ class Ignored:
         try:
             content = _read(path)
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in _ABSENT or not os.access(folder, os.X_OK):
+                # Of a folder that may not be entered no file is read, which is reported as such.
                 return self
             code = ErrorCode.PERMISSION if error.errno == errno.EACCES else ErrorCode.SOURCE_UNREADABLE
             why = f"cannot be read ({(error.strerror or str(error)).lower()})"

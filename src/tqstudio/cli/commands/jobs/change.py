@@ -97,9 +97,10 @@ def priority(
             f"{' '.join(arguments)!r} is not “ID... PRIORITY”",
             "write it as: tqstudio job priority 7 100, or +1, or -1",
         )
-    change = {"delta": value} if wanted[:1] in "+-" else {"priority": value}
+    by_so_much = wanted[:1] in "+-"
+    change = {"delta": value} if by_so_much else {"priority": value}
     results = act(_session(numbers), "priority", numbers, **change)
-    return report(results, "priority", as_json, how=f" {wanted.removeprefix('=')}")
+    return report(results, "priority", as_json, how=f" changed by {wanted}" if by_so_much else f" {value}")
 
 
 def _session(ids: Sequence[int]) -> SupervisorSession:

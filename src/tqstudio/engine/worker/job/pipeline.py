@@ -159,7 +159,8 @@ def _outcome_line(outcome: Outcome) -> str:
         made, kept = outcome.manifest["renditions"], outcome.manifest["keep"]
         encoded = [each["name"] for each in made if each["linked_from"] is None]
         linked = [f"{each['name']} from video {each['linked_from']}" for each in made if each["linked_from"]]
-        line = f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
+        line = f"finished: {', '.join(encoded) or 'nothing new'}"
+        line += f"; kept of the published ladder: {', '.join(kept)}" if kept else ""
         return f"{line}; linked {', '.join(linked)}" if linked else line
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"

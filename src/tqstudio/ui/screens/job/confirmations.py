@@ -50,7 +50,7 @@ def video_question(name: str) -> Confirm:
         f"Delete the video {name}?",
         [
             "Its ladder, its jobs and their unfinished work are removed; the source stays.",
-            "Z brings it back while its files are kept (keep_old_s).",
+            "Z brings it back while its files are kept.",
         ],
         keep="Keep it",
         go="Delete the video",
