@@ -20,6 +20,8 @@ TEXT_WIDTH = 50
 """Maximal width of a help text."""
 TWO_COLUMNS = 118
 BOX_WIDTH = 134
+_SHARED = {"Move": 1, "Everywhere": 2}
+"""Groups that come after those of the view."""
 FRAME = 9
 """Cells taken by border, padding and scroll bar of the box."""
 
@@ -38,11 +40,12 @@ class HelpScreen(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog help"):
-            yield Label(Text(self._title), classes="title")
+            # Above the keys, because there may be more of them than lines.
+            how = ("   esc closes · j k scroll", "not bold dim")
+            yield Label(Text.assemble(self._title, how), classes="title")
             with Horizontal():
                 yield Label(id="left")
                 yield Label(id="right")
-            yield Label(Text("esc closes · j k scroll"), classes="hint")
 
     def on_mount(self) -> None:
         self._lay_out(self.app.size.width)
@@ -65,7 +68,7 @@ def _columns(actions: list[Action], width: int) -> tuple[Text, Text]:
     two = width >= TWO_COLUMNS
     room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
     groups: dict[str, list[Action]] = {}
-    for action in actions:
+    for action in sorted(actions, key=lambda action: _SHARED.get(action.group, 0)):
         groups.setdefault(action.group, []).append(action)
     blocks = [_block(group, of_group, room) for group, of_group in groups.items()]
     if not two:
