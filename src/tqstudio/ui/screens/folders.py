@@ -88,6 +88,8 @@ class FoldersScreen(ListScreen["FolderView"]):
     VIEW: ClassVar[View] = "folders"
     BINDINGS = bindings_of("folders")
     LIST = FolderList
+    PANE_LINES = 20
+    """Few folders, of which many files may be skipped."""
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -108,7 +110,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         folder = self.selected()
         if folder is None:
             return "", []
-        problem = folder["problem"]
+        problem, left_out = folder["problem"], folder["skipped"]
         rules = ["with subfolders" if folder["recursive"] else "without subfolders"]
         rules += [f"only {', '.join(folder['patterns'])}"] if folder["patterns"] else []
         rules += folder_rules(folder)
@@ -122,7 +124,11 @@ class FoldersScreen(ListScreen["FolderView"]):
             ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
             ("output", paths.readable(folder["output_root"])),
             ("rules", ", ".join(rules)),
-            *(("skipped", f"{skipped['name']}: {_why(skipped)}") for skipped in folder["skipped"]),
+            (
+                "skipped",
+                f"{fmt.counted(len(left_out), 'file')}, all with: tqstudio folder list" if left_out else "",
+            ),
+            *(("", f"{skipped['name']}: {_why(skipped)}") for skipped in left_out),
         ]
 
     async def do_open(self, _: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -82,9 +82,9 @@ class RowsScreen(StudioScreen):
         self.list.focus()
 
 
-def pane_height(height: int) -> int:
-    """Lines of a pane below the list, in a terminal of this height."""
-    return max(4, min(10, (height - 3) * 2 // 5))
+def pane_height(height: int, most: int = 10) -> int:
+    """Lines of a pane below the list, in a terminal of this height; at most `most`."""
+    return max(4, min(most, (height - 3) * 2 // 5))
 
 
 class ItemList(RowList, Generic[Item]):
@@ -111,6 +111,7 @@ class ListScreen(RowsScreen, Generic[Item]):
     """Subclasses provide the list and the facts; the filter matches words in a row's text."""
 
     LIST: type[ItemList[Item]]
+    PANE_LINES: ClassVar[int] = 10
     list: ItemList[Item]
     filter_text = ""
 
@@ -133,7 +134,7 @@ class ListScreen(RowsScreen, Generic[Item]):
         yield self.pane
 
     def place(self, width: int, height: int) -> None:  # noqa: ARG002
-        self.pane.styles.height = pane_height(height)
+        self.pane.styles.height = pane_height(height, self.PANE_LINES)
 
     async def do_filter(self, _: str) -> None:
         self.filter_line.open(self.filter_text)
