@@ -341,7 +341,17 @@ def test_joined_vobs_keep_their_time_with_several_tracks(
     for part, seconds in enumerate((6, 4)):
         path = tmp_path / f"{part}.vob"
         sounds = [*tone(1000, seconds), *tone(2000, seconds)]
-        film(ffmpeg, path, sounds, "-c:v", "mpeg2video", "-bf", "2", "-c:a", "ac3", seconds=seconds)
+        encoded = (
+            "-c:v",
+            "mpeg2video",
+            "-bf",
+            "2",
+            "-c:a",
+            "ac3",
+            "-filter:a:1",
+            "aselect=lt(t\\,1.5)+gt(t\\,5)",
+        )
+        film(ffmpeg, path, sounds, *(encoded if part == 0 else encoded[:-2]), seconds=seconds)
         content += path.read_bytes()
     whole.write_bytes(content)
     made = encode(whole, one, poster=False)
@@ -351,7 +361,9 @@ def test_joined_vobs_keep_their_time_with_several_tracks(
     for state, hertz in zip(audio_of(made).values(), (1000, 2000), strict=True):
         sound = hear(state)
         assert sound.ends == pytest.approx(10, abs=0.1)
-        assert all(sound.loud(0, hertz, at) for at in (1.0, 5.0, 7.0, 9.0))
+        assert [sound.loud(0, hertz, at) for at in (1.0, 3.0, 5.5, 7.0, 9.0)] == [
+            *(True, hertz == 1000, True, True, True)
+        ]
 
 
 def test_the_default_alone_is_published_when_the_profile_says_so(

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -157,7 +157,7 @@ def measure(
         ),
         omitted=(*facts.omitted, *late(container)),
         linear=facts.linear or jumps,
-        pause_s=_pause_s(facts, clock) if jumps else 0,
+        pause_s=_pause_s(facts, clock, clocks.values()) if jumps else 0,
         damage=(
             *scanned,
             *missing,
@@ -277,13 +277,15 @@ def placing_of(described: AudioCodecContext) -> dict[str, Any]:
     return {"unplaced": "discrete"} if name in _UNUSUAL else {}
 
 
-def _pause_s(facts: SourceFacts, clock: StreamClock) -> int:
+def _pause_s(facts: SourceFacts, leading: StreamClock, clocks: Iterable[StreamClock]) -> int:
     """The longest step ahead that is a pause, in seconds; 0 for ffmpeg's own limit of 10 s.
 
     Where VOBs with several tracks of sound are joined, ffmpeg corrects the clock twice, and the part between
     would become a pause of up to 10 s.
     """
-    return clock.pause_s or (clock.longest_s + 1 if facts.container == "mpeg" else 0)
+    # Of all streams, because ffmpeg corrects each; silence in one track is no change of the clock.
+    longest_s = max(clock.longest_s for clock in clocks)
+    return leading.pause_s or (longest_s + 1 if facts.container == "mpeg" else 0)
 
 
 def tolerance_s(seconds: float, linear: bool) -> float:
