@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,10 +89,11 @@ def _bad_request(errors: Sequence[Any]) -> Refusal:
     where = where or "the request"
     text, hint = f"{where}: {first['msg']}", f"correct {where}"
     context = first.get("ctx", {})
-    if isinstance(given := first.get("input"), str) and (choices := context.get("expected")):
-        text, hint = f"{where} cannot be {given!r}", f"choose {choices}"
-    elif isinstance(given, str) and (pattern := context.get("pattern")):
-        text, hint = f"{where} cannot be {given!r}", f"it has to match {pattern}"
+    needs = f"choose {context['expected']}" if "expected" in context else ""
+    needs = f"it has to match {context['pattern']}" if "pattern" in context else needs
+    if needs and isinstance(given := first.get("input"), str):
+        # Shortened: it may be long.
+        text, hint = f"{where} cannot be {reprlib.repr(given)}", needs
     return Refusal(400, ErrorCode.BAD_REQUEST, text, hint)
 
 

@@ -122,6 +122,8 @@ def on_a_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     answer: asyncio.Future[T] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
+        if answer.cancelled():
+            return
         if error is not None:
             answer.set_exception(error)
             answer.exception()  # the caller may have been cancelled

@@ -216,9 +216,13 @@ def unauthorized() -> TqError:
 
 async def refuse(send: Send, refused: Refusal) -> None:
     """Answer a request without passing it on."""
-    body = to_json(refused.body())
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if refused.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    more = [(b"www-authenticate", b"Bearer")] if refused.status == 401 else []
+    await answer(send, refused.status, refused.body(), *more)
+
+
+async def answer(send: Send, status: int, content: object, *more: tuple[bytes, bytes]) -> None:
+    """Answer a request in JSON, with more headers."""
+    body = to_json(content)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from tqstudio.engine.api.errors import refusal
-from tqstudio.engine.http.callers import refuse
+from tqstudio.engine.http.callers import answer, refuse
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import JoinAnswer, LeaveAnswer
 
@@ -31,18 +30,11 @@ class Answers:
         leave: LeaveAnswer = {"needed_by": "stay"}
         match scope.get("method"), scope.get("path"):
             case "POST", "/v1/commands":
-                await _answer(send, join)
+                await answer(send, 200, join)
             case "POST", "/v1/commands/leave":
-                await _answer(send, leave)
+                await answer(send, 200, leave)
             case "POST", "/v1/shutdown":
-                await _answer(send, {"stopping": True, "drain": False})
+                await answer(send, 200, {"stopping": True, "drain": False})
                 self._stop()
             case _:
                 await refuse(send, refusal(self._refusal()))
-
-
-async def _answer(send: Send, answer: object) -> None:
-    body = to_json(answer)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

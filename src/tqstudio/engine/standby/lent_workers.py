@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.files.bounded_io import on_a_thread
 from tqstudio.engine.host import children, memory
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
@@ -67,7 +68,8 @@ class LentWorkers:
         )
 
     async def _lend_gpu(self, options: Sequence[str], environment: dict[str, str]) -> None:
-        if await asyncio.to_thread(self._has_gpu):
+        # A GPU that hangs must not hold up a takeover.
+        if await on_a_thread(self._has_gpu):
             name, work = f"{self._settings.host_name}-gpu", self._home.root / "work-gpu"
             await self._keep([f"--name={name}", "--gpu", f"--work={work}", *options], environment)
 

@@ -104,6 +104,7 @@ class Standby:
         has_failed = self._is_patient
         # Otherwise it would try again and again without a pause, and answer no command.
         if await self._look() is None and not has_failed:
+            await asyncio.to_thread(self._watch.close)
             return not self._stopping.is_set()
         server = SocketServer(Answers(self._refusal, self._stopping.set))
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
