@@ -536,6 +536,7 @@ def _fetched(house: Studio, key: str) -> Any:
     return until(ended, f"{key} is fetched")
 
 
+@pytest.mark.slow
 def test_a_source_is_fetched_and_encoded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
     house.up()
     _put(storage, "raw/my film.mp4", clip())

@@ -66,6 +66,7 @@ def is_published(job: Any, kept: dict[str, tuple[int, int]]) -> None:
     assert {*kept.values()} <= published_marks(job)
 
 
+@pytest.mark.slow
 def test_idle_workers_help_and_one_that_is_killed_loses_nothing(
     studio: Studio, clip: MakeClip, copy: Copy
 ) -> None:

@@ -95,6 +95,7 @@ def _segments(batch: Batch, rung: str) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     batch.studio.down()
     first = batch()

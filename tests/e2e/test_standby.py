@@ -251,6 +251,7 @@ def test_one_that_leads_is_reached_by_its_certificate(fleet: MakeFleet, tmp_path
     assert f"pid {first.process.pid}" in second("status").out
 
 
+@pytest.mark.slow
 def test_without_a_listener_commands_say_where_to_run_them(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second", listen="")
     first.up()

@@ -142,6 +142,7 @@ def test_an_unknown_video_is_reported(library: Library) -> None:
         assert library.refused(call).code is ErrorCode.NOT_FOUND
 
 
+@pytest.mark.slow
 def test_its_drop_folder_does_not_queue_it_again(own: Library) -> None:
     own.first()
     job = own.publishes()
