@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 """Long enough for a machine that does much else; a condition that holds earlier is noticed at once."""
 _POLL_S = 0.02
 _SLOWEST_POLL_S = 0.2

@@ -1064,7 +1064,6 @@ def test_commands_start_a_supervisor_and_say_so(fresh: Program, clips: Path, tmp
     assert fresh("status").code == 0
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.slow
 def test_the_demo_publishes_its_clips_and_stops(fresh: Program) -> None:
     done = fresh("demo")

@@ -55,7 +55,6 @@ def _waits(studio: Studio, job: int) -> bool:
     "Their slot goes to new processes; its jobs resume when it answers",
     area="disks",
 )
-@pytest.mark.timeout(400)
 def test_other_jobs_continue_and_its_own_resume_when_it_answers(
     make_studio: MakeStudio, disk: Volume, clip: MakeClip, copy
 ) -> None:

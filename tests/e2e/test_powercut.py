@@ -25,7 +25,6 @@ def _seed() -> int:
     area="power cuts",
 )
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_nothing_that_was_reported_is_lost(ffmpeg: str) -> None:
     try:
         account = run(Account(), ffmpeg=ffmpeg, cuts=CUTS, seed=_seed(), say=print)
@@ -38,7 +37,6 @@ def test_nothing_that_was_reported_is_lost(ffmpeg: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_studio_that_does_not_sync_its_commits_is_caught(ffmpeg: str) -> None:
     """The cuts are worth nothing unless they show it."""
     try:

@@ -97,7 +97,7 @@ def race(live: LiveSupervisor, clients: int) -> list[list[tuple[int, int]]]:
             racer.stdin.flush()
         got = []
         for racer in racers:
-            out, err = racer.communicate(timeout=200)
+            out, err = racer.communicate()
             assert racer.returncode == 0, err
             got.append([(job, epoch) for job, epoch in json.loads(out)])
         return got
@@ -126,7 +126,6 @@ def prepared(make_supervisor: MakeSupervisor, count: int) -> LiveSupervisor:
     return live.start()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.slow
 def test_ten_thousand_jobs_are_each_claimed_once(make_supervisor: MakeSupervisor) -> None:
     live = prepared(make_supervisor, JOBS)

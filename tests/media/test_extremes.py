@@ -50,7 +50,6 @@ def test_8k(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, codec: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path) -> None:
     """Shown for as long as its sound, and also from where an encode goes on."""
     source, picture = tmp_path / "still.mp4", tmp_path / "one.mp4"
@@ -69,7 +68,6 @@ def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FF
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_sound_that_begins_late_is_not_held_in_memory(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
