@@ -100,6 +100,23 @@ def test_an_unusable_ignore_file_is_a_problem_of_the_folder(up: Program, drop: P
     assert ".tqignore has no valid pattern in line 1" in up("folder", "list").err
 
 
+def test_a_missing_folder_is_reported_where_one_looks(up: Program, drop: Path) -> None:
+    up("folder", "add", str(drop))
+    assert "folder" not in up("status").out
+    drop.rmdir()
+    until(lambda: listed(up, drop)[0]["problem"], "the problem is found")
+    number = listed(up, drop)[0]["id"]
+    [shown] = [line for line in up("status").out.splitlines() if line.startswith(f"folder {number}")]
+    assert f"SOURCE_MISSING: the folder {drop} is missing" in shown
+    assert f"folder.{number}.problem SOURCE_MISSING" in up("status", "--plain").out
+    examined = up("doctor", "--json")
+    [check] = [check for check in examined.json()["checks"] if check["name"] == f"folder {number}"]
+    assert (examined.code, check["level"], str(drop) in check["detail"]) == (1, "fail", True)
+    assert check["hint"]
+    drop.mkdir()
+    until(lambda: "folder" not in up("status").out, "it is back")
+
+
 def listed(up: Program, folder: Path) -> list[Any]:
     folders = Client(up.home.socket).send(calls.folders())["folders"]
     return [each for each in folders if each["path_b64"] == paths.encode(folder)]

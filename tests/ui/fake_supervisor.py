@@ -587,6 +587,7 @@ class FakeSupervisor:
                     "reserve": 10 << 30,
                 }
             ],
+            "folders": [],
             "deliveries": {"count": 0, "problem": None},
             "speed": 2.7 if running else None,
             "eta_s": 2460.0 if running else None,

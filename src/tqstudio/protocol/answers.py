@@ -568,6 +568,14 @@ class UnfinishedDeliveries(TypedDict):
     """Why the one failed that has failed most often."""
 
 
+class FolderProblem(TypedDict):
+    """A drop folder that does not take its files as it should, and why."""
+
+    id: int
+    path: str
+    problem: ErrorView
+
+
 class StatusView(TypedDict):
     supervisor: SupervisorView
     ready: ReadyView
@@ -576,6 +584,8 @@ class StatusView(TypedDict):
     workers: list[WorkerView]
     gates: list[GateView]
     disk: list[DiskView]
+    folders: list[FolderProblem]
+    """Those with a problem."""
     deliveries: UnfinishedDeliveries
     speed: float | None
     """Sum of the running jobs' speeds, multiple of real time."""

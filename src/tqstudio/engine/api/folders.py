@@ -40,13 +40,6 @@ async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
 
 def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
     state = studio.intake.states().get(row.id)
-    found = studio.volumes.source_problem(row.path) if row.enabled else None
-    if found is None and state is not None:
-        found = state.problem
-    problem: ErrorView | None = None
-    if found is not None:
-        code, message, hint = found
-        problem = {"code": code, "message": message, "hint": hint}
     skipped: list[SkippedFile] = [
         {"name": name, "code": code, "reason": reason, "hint": hint}
         for name, (code, reason, hint) in (state.skipped if state else ())
@@ -68,8 +61,20 @@ def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> 
         skipped=skipped,
         done_today=ended[0],
         failed_today=ended[1],
-        problem=problem,
+        problem=problem_of(studio, row),
     )
+
+
+def problem_of(studio: Services, row: FolderRow) -> ErrorView | None:
+    """Why a folder does not take its files as it should; None without a problem."""
+    state = studio.intake.states().get(row.id)
+    found = studio.volumes.source_problem(row.path) if row.enabled else None
+    if found is None and state is not None:
+        found = state.problem
+    if found is None:
+        return None
+    code, message, hint = found
+    return {"code": code, "message": message, "hint": hint}
 
 
 @router.post("/folders")

@@ -14,6 +14,7 @@ from fastapi import APIRouter
 from tqstudio import __version__
 from tqstudio.engine.alerts.alerts import OVERDUE_S
 from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
@@ -30,7 +31,7 @@ from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, outbox, standbys, workers
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.engine.store.machine.outbox import AlertRow
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
 from tqstudio.protocol import answers
@@ -112,6 +113,7 @@ async def status(studio: TheStudio) -> answers.StatusView:
         "workers": views,
         "gates": shut + await _no_worker(studio, views, counts),
         "disk": await _disks(studio),
+        "folders": await _folder_problems(studio),
         "deliveries": {"count": unfinished, "problem": delivery_problem(worst) if worst else None},
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
@@ -195,6 +197,12 @@ async def _disks(studio: Services) -> list[answers.DiskView]:
     ]
 
 
+async def _folder_problems(studio: Services) -> list[answers.FolderProblem]:
+    rows = await studio.db.read(folders.listing)
+    problems = ((row, problem_of(studio, row)) for row in rows)
+    return [{"id": row.id, "path": data(row.path), "problem": found} for row, found in problems if found]
+
+
 @router.get("/profiles")
 async def profile_list(studio: TheStudio) -> dict[str, list[answers.ProfileView]]:
     found = await asyncio.to_thread(catalogue, studio.home.profiles, studio.settings.profile)
@@ -222,6 +230,10 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
         checks.append(line(f"worker {name}", level, detail, hint))
     for gate in shut:
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
+    for folder in await _folder_problems(studio):
+        problem = folder["problem"]
+        detail = in_one_line(problem["code"], problem["message"])
+        checks.append(line(f"folder {folder['id']}", "fail", detail, problem["hint"]))
     before = now_us() - int(OVERDUE_S * MICROSECOND)
     for alert in await studio.db.read(outbox.overdue, before=before):
         detail = f"none was accepted since {iso_time(alert.due_at)}: {alert.error}"

@@ -17,7 +17,8 @@ from tqstudio.ui.data.target import Target, refusal
 
 View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
-SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text")
+TABS: tuple[View, ...] = (*LISTS, "statistics")
+SCROLLED: tuple[View, ...] = (*TABS, "job", "text")
 JOBS: tuple[View, ...] = ("queue", "job")
 
 

@@ -60,7 +60,7 @@ class StatisticsScreen(StudioScreen):
         self.paint()
 
     def tab_text(self) -> tuple[str, str]:
-        return "", "statistics"
+        return "", "last 30 days"
 
     async def do_back(self, _: str) -> None:
         await self.shell.do_back("")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from tqstudio.ui.actions.registry import LISTS
+from tqstudio.ui.actions.registry import TABS
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
@@ -25,7 +25,7 @@ class Tabs(LineView):
         line = self.start(width).gap()
         short = width < 76
         problems = len(self.studio.model.folder_problems)
-        for at, view in enumerate(LISTS, 1):
+        for at, view in enumerate(TABS, 1):
             here = view == self._view
             click = link(f"view_{view}")
             line.add(f"{at}", (palette.key if here else palette.faint) + click)

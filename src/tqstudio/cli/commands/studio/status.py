@@ -17,7 +17,7 @@ from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import StatusView
+    from tqstudio.protocol.answers import ErrorView, StatusView
 
 WATCH_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -63,9 +63,7 @@ def _print(view: StatusView) -> None:
         printing.out(f"standby     {each['name']}, seen {printing.age(each['seen_at'])} ago")
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
     if damage := of.get("damage"):
-        problem = f"database    {in_one_line(damage['code'], damage['message'])}"
-        printing.out(printing.painted(problem, "failed"))
-        printing.out(f"            {printing.ARROW} {damage['hint']}")
+        _print_problem("database", damage)
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:
         queue += f"   {fmt.speed(view['speed'])} real time"
@@ -86,13 +84,13 @@ def _print(view: StatusView) -> None:
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
         printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} reserved)")
+    for folder in view["folders"]:
+        _print_problem(f"folder {folder['id']}", folder["problem"])
     waiting = view["deliveries"]
     if waiting["count"]:
         printing.out(f"buckets     {fmt.counted(waiting['count'], 'ladder')} to upload or remove")
     if waiting["problem"]:
-        code, message, hint = (waiting["problem"][key] for key in ("code", "message", "hint"))
-        printing.out(printing.painted(f"            {in_one_line(code, message)}", "failed"))
-        printing.out(f"            {printing.ARROW} {hint}")
+        _print_problem("", waiting["problem"])
     printing.out()
     workers = view["workers"]
     printing.table(
@@ -115,6 +113,12 @@ def _print(view: StatusView) -> None:
     )
 
 
+def _print_problem(of: str, problem: ErrorView) -> None:
+    text = in_one_line(problem["code"], problem["message"])
+    printing.out(printing.painted(f"{of:12}{text}", "failed"))
+    printing.out(f"            {printing.ARROW} {problem['hint']}")
+
+
 def _print_plain(view: StatusView) -> None:
     of = view["supervisor"]
     lines: list[tuple[str, object]] = [
@@ -128,6 +132,7 @@ def _print_plain(view: StatusView) -> None:
         *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),
         *((f"worker.{w['name']}.job", w["job"]) for w in view["workers"] if w["job"] is not None),
         *((f"gate.{gate['kind']}", printing.gate_reason(gate)) for gate in view["gates"]),
+        *((f"folder.{each['id']}.problem", each["problem"]["code"]) for each in view["folders"]),
         ("deliveries.count", view["deliveries"]["count"]),
         *((f"disk.{readable(disk['path'])}.free", disk["free"]) for disk in view["disk"]),
     ]
