@@ -38,7 +38,7 @@ from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
-from tqstudio.words.symbols import Glyphs, choose_glyphs
+from tqstudio.words.symbols import ASCII, Glyphs, choose_glyphs
 
 START_POLL_S = 0.1
 """Interval of checks on a supervisor that is starting."""
@@ -119,6 +119,7 @@ class StudioApp(App[None]):
         vivid = self.painter.colours()
         self.studio = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
         self.painter.studio = self.studio
+        self.set_class(self.studio.glyphs is ASCII, "ascii")
         self._view = view if view in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
@@ -249,8 +250,10 @@ class StudioApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Textual binds a key of its own to this, which bypasses `perform`."""
-        if not too_small(self.size):
-            super().action_command_palette()
+        from textual.command import CommandPalette
+
+        if not too_small(self.size) and not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(placeholder="search for an action"))
 
     async def do_back(self, _: str) -> None:
         if self.studio.model.dismiss_notices():

@@ -17,8 +17,7 @@ from tqstudio.ui.data.target import Target, refusal
 
 View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
-TABS: tuple[View, ...] = (*LISTS, "statistics")
-SCROLLED: tuple[View, ...] = (*TABS, "job", "text")
+SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text")
 JOBS: tuple[View, ...] = ("queue", "job")
 
 

@@ -23,7 +23,13 @@ class Actions(Provider):
             for action in actions_of(screen.VIEW):
                 if action.palette:
                     keys = " ".join(key_sign(key) for key in action.keys)
-                    found.append((f"{action.text}  ({keys})", action.help, partial(app.perform, action.name)))
+                    found.append(
+                        (
+                            f"{action.text.rstrip('…')}  ({keys})",
+                            action.help,
+                            partial(app.perform, action.name),
+                        )
+                    )
         for name in app.theme_names:
             found.append((f"theme {name}", "switch to this theme", partial(app.use_theme, name)))
         return found

@@ -41,7 +41,7 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog help"):
             # Above the keys, because there may be more of them than lines.
-            how = ("   esc closes · j k scroll", "not bold dim")
+            how = ("   esc closes   j k scroll", "not bold dim")
             yield Label(Text.assemble(self._title, how), classes="title")
             with Horizontal():
                 yield Label(id="left")

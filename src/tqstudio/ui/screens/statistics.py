@@ -60,7 +60,7 @@ class StatisticsScreen(StudioScreen):
         self.paint()
 
     def tab_text(self) -> tuple[str, str]:
-        return "", "last 30 days"
+        return "", ""
 
     async def do_back(self, _: str) -> None:
         await self.shell.do_back("")

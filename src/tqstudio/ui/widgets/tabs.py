@@ -6,10 +6,18 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from tqstudio.ui.actions.registry import TABS
+from tqstudio.ui.actions.registry import View
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
+
+TABS: dict[View, str] = {
+    "queue": "Queue",
+    "workers": "Workers",
+    "folders": "Folders",
+    "history": "History",
+    "statistics": "Stats",
+}
 
 
 class Tabs(LineView):
@@ -23,18 +31,20 @@ class Tabs(LineView):
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
         palette, glyphs = self.studio.vivid, self.studio.glyphs
         line = self.start(width).gap()
-        short = width < 76
         problems = len(self.studio.model.folder_problems)
-        for at, view in enumerate(TABS, 1):
+        filter_line, remark = self._tab_text()
+        names = sum(len(name) + 4 for name in TABS.values()) + (len(f" x{problems}") if problems else 0)
+        # The names of the other views give way to the filter and the remark.
+        short = names + width_of(remark) + (width_of(filter_line) + 2 if filter_line else 0) + 4 > width
+        for at, (view, name) in enumerate(TABS.items(), 1):
             here = view == self._view
             click = link(f"view_{view}")
             line.add(f"{at}", (palette.key if here else palette.faint) + click)
             if not short or here:
-                line.add(f" {view.capitalize()}", (palette.strong if here else palette.dim) + click)
+                line.add(f" {name}", (palette.strong if here else palette.dim) + click)
             if view == "folders" and problems:
                 line.add(f" {glyphs.states['failed']}{problems}", palette.error + click)
             line.gap(2)
-        filter_line, remark = self._tab_text()
         remark = fit(remark, max(0, line.room - 1), glyphs.ellipsis)
         room = line.room - width_of(remark) - 4
         if filter_line and room > 6:

@@ -50,7 +50,7 @@ class AskPath(Dialog[None]):
     ]
     AUTO_FOCUS = "#path"
     BOX = "dialog wide"
-    HINT = "→ completes · tab next field · enter submits · esc back"
+    HINT = "right completes   tab next field   enter submits   esc back"
 
     def __init__(
         self,

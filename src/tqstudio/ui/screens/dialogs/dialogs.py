@@ -64,7 +64,7 @@ class Confirm(Dialog[bool]):
         Binding("right,l,down", "app.focus_next", "next", show=False, id="confirm.next"),
     ]
     AUTO_FOCUS = "#keep"
-    HINT = "enter takes the highlighted answer · y yes · esc keeps"
+    HINT = "enter takes the highlighted answer   y yes   esc keeps"
 
     def __init__(self, title: str, sentences: Sequence[str], *, keep: str, go: str) -> None:
         super().__init__(title, *sentences)
@@ -96,7 +96,7 @@ class ChooseQualities(Dialog[list[str] | None]):
         Binding("down,j", "app.focus_next", "next", show=False, id="qualities.next"),
     ]
     AUTO_FOCUS = "Tick"
-    HINT = "space selects · a all or none · enter starts · esc back"
+    HINT = "space selects   a all or none   enter starts   esc back"
 
     def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs, unknown: int = 0) -> None:
         sentences = ["The current version stays playable meanwhile."]
@@ -129,7 +129,7 @@ class ChooseQualities(Dialog[list[str] | None]):
 
 class AskPriority(Dialog[int | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="priority.back")]
-    HINT = "enter sets it · esc back"
+    HINT = "enter sets it   esc back"
 
     def __init__(self, title: str, value: int) -> None:
         super().__init__(title, f"Higher numbers run first; {MIN_PRIORITY} to {MAX_PRIORITY}.")
@@ -165,7 +165,7 @@ class AskText(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="text.back")]
-    HINT = "enter sets it · esc back"
+    HINT = "enter sets it   esc back"
 
     def __init__(self, title: str, sentence: str, value: str, read: Callable[[str], str], wrong: str) -> None:
         super().__init__(title, sentence)
@@ -193,7 +193,7 @@ class StartProblem(Dialog[str | None]):
         Binding("escape", "dismiss(None)", "close", id="problem.close"),
     ]
     BOX = "dialog wide"
-    HINT = "S tries again · esc closes this · q quits"
+    HINT = "S tries again   esc closes this   q quits"
 
     def __init__(self, problem: TqError, model: Model) -> None:
         super().__init__("The supervisor cannot start")

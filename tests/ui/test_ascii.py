@@ -1,0 +1,27 @@
+"""A terminal without Unicode gets none, dialogs included."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.words.symbols import ASCII
+
+from .conftest import MakeApp, loaded, until
+
+
+@pytest.mark.parametrize("keys", ["x", "question_mark", "n", "j j j equals_sign", "G e", "ctrl+p"])
+async def test_dialogs(keys: str, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    async with make_app(glyphs=ASCII).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press(*keys.split())
+        dialog = app.screen
+        assert not isinstance(dialog, StudioScreen)
+
+        def lines() -> list[str]:
+            return [strip.text for strip in dialog._compositor.render_strips()]
+
+        if keys == "ctrl+p":
+            await until(pilot, lambda: "cancel  (x)" in "".join(lines()), "the actions are listed")
+        await until(pilot, lambda: all(line.isascii() for line in lines()), "all is ASCII")
