@@ -363,7 +363,11 @@ def test_a_shared_source_that_breaks_off_is_copied(
     assert done["attempts_log"][1]["resumed_from"] > 0
 
 
-def test_it_ends_when_its_token_is_revoked(studio: Studio, far: Far) -> None:
+def test_it_is_offline_when_it_ends_and_for_good_when_its_token_is_revoked(studio: Studio, far: Far) -> None:
+    far.start()
+    until(lambda: studio.worker(far.name)["status"] == "idle")
+    far.end()
+    assert studio.worker(far.name)["status"] == "offline", "at once, not when it was silent for a minute"
     far.start()
     until(lambda: studio.worker(far.name)["status"] == "idle")
     studio.send(calls.revoke_token(far.name))

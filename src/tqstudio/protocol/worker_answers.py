@@ -112,6 +112,10 @@ class TestedAnswer(TypedDict):
     """Whether a test encode was requested."""
 
 
+class WorkerLeft(TypedDict):
+    worker: int
+
+
 class StoredNames(TypedDict):
     names: list[str]
     """Paths of the segments that are stored of a job."""

@@ -39,6 +39,7 @@ from tqstudio.protocol.worker_answers import (
     ProgressAnswer,
     RegisterAnswer,
     TestedAnswer,
+    WorkerLeft,
 )
 
 router = APIRouter(prefix="/worker")
@@ -112,6 +113,18 @@ async def register(
         "disk_factor": settings.disk_factor,
         "divides": settings.divide_jobs,
     }
+
+
+@router.post("/leave")
+async def leave(
+    studio: TheStudio, worker: TheWorker, body: Annotated[WorkerMessage, _message(WorkerMessage)]
+) -> WorkerLeft:
+    """Record the end of a worker's process on another machine."""
+    await studio.db.write(
+        workers.ended, worker.worker, instance=body.instance, now=now_us(), why="its program was stopped"
+    )
+    studio.ranges.forget_worker(worker.name)
+    return {"worker": worker.worker}
 
 
 @router.post("/claim")

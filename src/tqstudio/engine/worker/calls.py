@@ -14,12 +14,18 @@ if TYPE_CHECKING:
         ProgressAnswer,
         RegisterAnswer,
         TestedAnswer,
+        WorkerLeft,
     )
 
 
 def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
     """Register the worker; the answer has its settings."""
     return Call("POST", "/v1/worker/register", body=body)
+
+
+def leave(instance: str) -> Call[WorkerLeft]:
+    """Report the end of the process."""
+    return Call("POST", "/v1/worker/leave", body={"instance": instance})
 
 
 def claim(instance: str, wait_s: float, ranges: dict[str, Any] | None = None) -> Call[ClaimAnswer]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob, RegisterAnswer
 
 _CLAIM_SLACK_S = 10.0
+_LEAVE_TIMEOUT_S = 3.0
 # If the supervisor answers a long poll immediately, pause instead of repeating it thousands of times per
 # second.
 _QUICK_ANSWER_S = 0.2
@@ -138,6 +139,8 @@ class WorkerSession:
                 wait_s = terms["long_poll_s"]
         finally:
             heartbeats.stop()
+        if isinstance(self._identity.at, Remote) and not self._refused:
+            self._sign_off()
         _log.info("worker exits", refused=self._refused)
         return int(self._refused)
 
@@ -146,6 +149,13 @@ class WorkerSession:
         self._refused = True
         if self._lease is not None:
             self._lease.lose("the supervisor no longer knows this worker")
+
+    def _sign_off(self) -> None:
+        """Report the end of this process: only that of its own the supervisor sees by itself."""
+        try:
+            self._client.send(calls.leave(self._instance), timeout_s=_LEAVE_TIMEOUT_S)
+        except TqError as error:
+            _log.warning("the end was not reported", code=error.code.value, error=error.message)
 
     # Waiting for work
 
