@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tqstudio import paths as sources
 from tqstudio import source_files
+from tqstudio.errors import ErrorCode, TqError
 
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Controls, formats, surrogates, private and unassigned characters, and separators of lines."""
@@ -53,6 +54,15 @@ def test_every_path_can_be_shown_on_one_line(path: bytes) -> None:
 def test_a_path_that_is_text_is_data_as_it_is(text: str) -> None:
     assert sources.data(text.encode()) == text
     assert sources.data(text) == text
+
+
+@pytest.mark.parametrize("typed", ["s3:/films/vod", "GS:/films", "file:/srv/vod"])
+def test_an_address_with_one_slash_is_no_folder(typed: str) -> None:
+    with pytest.raises(TqError) as refused:
+        sources.absolute(typed)
+    assert refused.value.code is ErrorCode.BAD_REQUEST
+    assert f"write {typed.replace(':/', '://')}" in refused.value.hint
+    assert sources.absolute(f"./{typed}") == os.path.abspath(typed)
 
 
 def test_of_a_path_that_is_no_text_data_is_a_description() -> None:

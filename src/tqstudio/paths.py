@@ -15,6 +15,7 @@ _HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000
 """Characters that Python calls unprintable, but that are common in names: spaces, and the two joiners, which
 Persian and emojis need."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_ONE_SLASH = re.compile(r"(s3|gs|az|file):/(?=[^/])", re.IGNORECASE)
 
 
 def is_bucket(path: str) -> bool:
@@ -26,8 +27,8 @@ def absolute(path: str) -> str:
     """Make a path that a person typed absolute, without following links; addresses of buckets stay.
 
     Raises:
-        TqError: BAD_REQUEST for an empty path, as from an unset shell variable, and for a relative one if the
-            working directory was removed.
+        TqError: BAD_REQUEST for an empty path, as from an unset shell variable, for `s3:/films`, and for a
+            relative one if the working directory was removed.
     """
     if not path:
         raise TqError(
@@ -35,6 +36,12 @@ def absolute(path: str) -> str:
         )
     if is_bucket(path):
         return path
+    if _ONE_SLASH.match(path):
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"{readable(path)} is neither an address nor likely a path",
+            readable(f"write {path.replace(':/', '://', 1)} for a bucket, or ./{path} for a folder"),
+        )
     try:
         return os.path.abspath(os.path.expanduser(path))
     except FileNotFoundError:

@@ -279,7 +279,7 @@ class FakeSupervisor:
         attempts = self._detail(number)["attempts_log"]
         chosen = [each["number"] for each in attempts if attempt in (None, each["number"])]
         if not chosen:
-            raise fail(ErrorCode.NOT_FOUND, f"job {number} has no such attempt")
+            raise fail(ErrorCode.NOT_FOUND, f"job {number} has not started yet")
         text = "\n".join(f"frame={line}" for line in range(200))
         return {"path": f"/logs/attempt-{chosen[-1]}.log", "attempt": chosen[-1], "text": text}
 

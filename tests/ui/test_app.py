@@ -150,6 +150,14 @@ async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
         await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
 
 
+async def test_the_log_of_a_job_that_has_not_started_is_no_error(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "l")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen) and app.screen._text.text != "reading…")
+        assert app.screen._text.text == "job 322 has not started yet"
+
+
 async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, fake: FakeSupervisor) -> None:
     row = next(each for each in fake.jobs if each["status"] == "in_progress")
     row["renditions"][-1] = rendition("360p", 120, status="completed")

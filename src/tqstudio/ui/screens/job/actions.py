@@ -7,7 +7,7 @@ from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import shell_quoting
-from tqstudio.errors import TqError, in_one_line
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
@@ -124,7 +124,12 @@ class JobActions(StudioScreen):
         number = int(attempt) if attempt else self.selected_attempt()
 
         async def read(job: int) -> tuple[str, str]:
-            answer = await self.studio.feed.send(calls.job_log(job, number))
+            try:
+                answer = await self.studio.feed.send(calls.job_log(job, number))
+            except TqError as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    raise
+                return error.message, ""  # it has not started yet
             return answer["text"], answer["path"] or ""
 
         which = "" if number is None else f", attempt {number}"
