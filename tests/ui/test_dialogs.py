@@ -44,6 +44,10 @@ async def test_a_studio_on_another_machine_gets_files_by_a_command(make_app: Mak
         await pilot.press("n")
         await until(pilot, lambda: "tqstudio --connect nas add FILE" in messages(app))
         assert not isinstance(app.screen, AskPath)
+        await pilot.press("3", "n")
+        await until(pilot, lambda: "drop folders are changed on the machine of nas" in messages(app))
+        assert not isinstance(app.screen, AskPath)
+        assert "add folder" not in pane_of(app, "#footer")
 
 
 async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(

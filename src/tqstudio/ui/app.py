@@ -209,6 +209,9 @@ class StudioApp(App[None]):
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
         self._key_at = monotonic()
+        if self.studio.model.remote and name in BY_NAME and BY_NAME[name].group == "Folder":
+            self.toast(f"drop folders are changed on the machine of {self.studio.model.remote}")
+            return
         for owner in (*self.painter.full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
             if method is not None:

@@ -73,7 +73,7 @@ class Footer(LineView):
             # A supervisor that says why it cannot answer runs.
             runs = self.studio.model.remote or self.studio.model.connection.reason
             return action.name in WHEN_LOST and not (action.name == "start" and runs)
-        if action.name in ("start", "reconnect"):
+        if action.name in ("start", "reconnect") or (action.group == "Folder" and self.studio.model.remote):
             return False
         single = action.name in NEED_JOB or (action.group == "Job" and action.operation is None)
         if self._view in JOBS and single and (marked or not targets):
