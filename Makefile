@@ -17,7 +17,7 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What takes seconds of CPU time each: kills, power cuts, whole encodes, a race for ten thousand jobs, 100 000 steps of
+# What takes seconds of CPU time each: kills, power cuts, whole encodes, a race for thousands of jobs, 100 000 steps of
 # simulated worlds.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
