@@ -66,6 +66,25 @@ def test_the_log_says_when_another_one_leads(queue: Queue) -> None:
     assert changes(queue) == [("of b", "the lease of of a ran out"), ("of a", "of b was stopped")]
 
 
+def test_workers_of_another_machine_are_not_disabled_by_their_name(queue: Queue) -> None:
+    queue.worker("cpu-0")
+    queue.worker("far-0")
+    queue.db.execute("UPDATE worker SET type = 'remote' WHERE name = 'far-0'")
+    for worker in workers.listing(queue.db):
+        workers.set_intent(queue.db, worker.name, enabled=False, now=NOW)
+    queue.db.execute("UPDATE worker SET quarantine_reason = 'its GPU' WHERE name = 'cpu-0'")
+
+    def enabled() -> list[str]:
+        rows = workers.listing(queue.db)
+        return [row.name for row in rows if row.enabled and row.quarantine_reason is None]
+
+    begin(queue, "a")
+    begin(queue, "a")
+    assert enabled() == [], "it began again, on the same machine"
+    begin(queue, "b")
+    assert enabled() == ["cpu-0"]
+
+
 def changes(queue: Queue) -> list[tuple[str, str]]:
     rows = queue.db.execute(
         "SELECT worker, detail FROM event WHERE \"trigger\" = 'leader_changed' ORDER BY seq"

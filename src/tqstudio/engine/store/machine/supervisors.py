@@ -10,7 +10,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import idempotency, supervisor
 from tqstudio.engine.store.dialects.expressions import upsert
-from tqstudio.engine.store.machine import standbys
+from tqstudio.engine.store.machine import standbys, workers
 from tqstudio.events import EventKind
 
 
@@ -36,6 +36,7 @@ def begin(
     if last is not None and last.home not in ("", home):
         why = f"the lease of {last.name} ran out" if last.expires_at else f"{last.name} was stopped"
         events.append(db, EventKind.LEADER_CHANGED, now=now, actor="supervisor", worker=name, detail=why)
+        workers.enable_local(db)
     return begun, store
 
 

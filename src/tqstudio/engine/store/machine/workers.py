@@ -216,6 +216,11 @@ def forget_processes(db: Connection) -> None:
     db.execute(local.values(_NO_PROCESS | {"draining": 0}))
 
 
+def enable_local(db: Connection) -> None:
+    """Enables a supervisor's own workers: on another machine than the last, `cpu-0` is another worker."""
+    db.execute(update(tables.worker).where(tables.worker.c.type == "local").values(enabled=1, **_LIFTED))
+
+
 def listing(db: Connection) -> list[WorkerRow]:
     rows = db.execute(_SELECT.order_by(tables.worker.c.kind.desc(), tables.worker.c.name))
     return [_WORKERS.value(row) for row in rows]
