@@ -53,6 +53,21 @@ def test_a_video_is_deleted_after_a_question(up: Program, tmp_path: Path) -> Non
     assert up("video", "undelete", str(tmp_path / "film.mp4"), "--json").json()["deleted_at"] is None
 
 
+def test_videos_are_listed_newest_first(up: Program, tmp_path: Path) -> None:
+    videos = [add(up, tmp_path / f"{number}.mp4")["video"] for number in range(3)]
+    up("video", "delete", str(videos[1]), "--yes")
+    shown = up("video", "list")
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert lines[0] == ["ID", "STATE", "JOB", "VIDEO", "PLAYLIST"]
+    states = [(int(line[0]), line[1]) for line in lines[1:4]]
+    assert states == [(videos[2], "pending"), (videos[1], "deleted"), (videos[0], "pending")]
+    few = up("video", "list", "--limit", "2")
+    assert len(few.out.splitlines()) == 3
+    assert "the newest 2 videos shown; use --limit for more" in few.err
+    listed = up("video", "list", "--json").json()["videos"]
+    assert [video["id"] for video in listed[:3]] == videos[::-1]
+
+
 @pytest.mark.parametrize("which", ["4711", "/none.mp4"])
 @pytest.mark.parametrize("verb", ["delete", "undelete"])
 def test_an_unknown_video_is_reported(up: Program, verb: str, which: str) -> None:

@@ -55,8 +55,12 @@ VERBS: Verbs = {
         },
     ),
     "video": (
-        "Delete videos with their ladders, and bring them back.",
-        {"delete": "jobs.videos:delete", "undelete": "jobs.videos:undelete"},
+        "List videos, delete them with their ladders, and bring them back.",
+        {
+            "list": "jobs.videos:list_videos",
+            "delete": "jobs.videos:delete",
+            "undelete": "jobs.videos:undelete",
+        },
     ),
     "events": "studio.events:events",
     "stats": "jobs.statistics:stats",

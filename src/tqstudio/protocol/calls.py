@@ -129,9 +129,11 @@ def upload(number: str) -> Call[answers.UploadView]:
     return Call("GET", f"/v1/uploads/{number}")
 
 
-def videos(*, after: int | None = None, limit: int = 50) -> Call[answers.VideoPage]:
-    params: dict[str, Any] = {"limit": limit}
-    return Call("GET", "/v1/videos", params if after is None else params | {"after": after})
+def videos(
+    *, after: int | None = None, before: int | None = None, limit: int = 50
+) -> Call[answers.VideoPage]:
+    params = {"limit": limit, "after": after, "before": before}
+    return Call("GET", "/v1/videos", {key: value for key, value in params.items() if value is not None})
 
 
 def video(video_id: int) -> Call[answers.VideoView]:

@@ -1,4 +1,4 @@
-"""Videos: `video delete|undelete`."""
+"""Videos: `video list|delete|undelete`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import SupervisorSession, session_for
+from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import absolute, display, encode
+from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
@@ -19,9 +19,49 @@ if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import VideoView
 
+PAGE = 200
+NEWEST = 2**53
+"""Above the number of any video."""
+
 Video = Annotated[
     str, typer.Argument(metavar="ID|PATH", help="Number of the video, or the path of its source.")
 ]
+
+
+def list_videos(
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of videos.")] = 50,
+    as_json: JsonFlag = False,
+) -> int:
+    """List videos with their playlists, newest first."""
+    at = client()
+    found: list[VideoView] = []
+    before: int | None = NEWEST
+    while before is not None and len(found) < limit:
+        page = at.send(calls.videos(before=before, limit=min(PAGE, limit - len(found))))
+        found += reversed(page["videos"])
+        before = page["before"]
+    if as_json:
+        printing.out_json({"videos": found})
+        return 0
+    if not found:
+        printing.out("no videos")
+        return 0
+    printing.table(
+        ("ID", "STATE", "JOB", "VIDEO", "PLAYLIST"), map(_line, found), right=(0, 2), elastic=(3, 4)
+    )
+    if before is not None:
+        printing.err(f"the newest {fmt.counted(len(found), 'video')} shown; use --limit for more")
+    return 0
+
+
+def _line(video: VideoView) -> tuple[str, ...]:
+    return (
+        str(video["id"]),
+        "deleted" if video["deleted_at"] else video["status"],
+        str(video["job"] or ""),
+        readable(video["name"]),
+        readable(video["generation"]["master"]) if video["generation"] else "",
+    )
 
 
 def delete(
@@ -88,4 +128,4 @@ def _video(at: SupervisorSession, given: str) -> VideoView:
 
 def _unknown(given: str) -> TqError:
     shown = given if given.isdigit() else f"of {display(os.fsencode(given))}"
-    return TqError(ErrorCode.NOT_FOUND, f"there is no video {shown}", "tqstudio job show ID names the video")
+    return TqError(ErrorCode.NOT_FOUND, f"there is no video {shown}", "list videos with: tqstudio video list")
