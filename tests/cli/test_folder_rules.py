@@ -85,11 +85,13 @@ def test_what_excludes_nothing_is_refused(up: Program, drop: Path, wrong: str) -
     assert not listed(up, drop)
 
 
-def test_contradictions_are_refused(up: Program, drop: Path) -> None:
-    up("folder", "add", str(drop))
-    refused = up("folder", "edit", str(drop), "--exclude", "x", "--no-exclude", "--json")
+@pytest.mark.parametrize(("name", "key"), [("exclude", "exclude"), ("pattern", "patterns")])
+def test_contradictions_are_refused(up: Program, drop: Path, name: str, key: str) -> None:
+    added = up("folder", "add", str(drop), f"--{name}", "x*", "--json")
+    refused = up("folder", "edit", str(drop), f"--{name}", "y*", f"--no-{name}", "--json")
     assert (refused.code, refused.last_line()["error"]["code"]) == (2, "BAD_REQUEST")
-    assert listed(up, drop)[0]["exclude"] == []
+    assert listed(up, drop)[0][key] == added.json()[key] == ["x*"]
+    assert up("folder", "edit", str(drop), f"--no-{name}", "--json").json()[key] == []
 
 
 def test_an_unusable_ignore_file_is_a_problem_of_the_folder(up: Program, drop: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_history_names_the_folder(queue: Queue) -> None:
     stored = [(event.trigger, event.detail) for event in reversed(events.newest(queue.db, limit=3))]
     assert stored == [
         ("folder_added", "/in"),
-        ("folder_changed", "/in: priority"),
+        ("folder_changed", "/in: priority = 1"),
         ("folder_removed", "/in"),
     ]
 

@@ -201,17 +201,19 @@ def edit(
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Start or stop watching it.")
     ] = None,
+    no_pattern: Annotated[bool, typer.Option("--no-pattern", help="Take files of any name again.")] = False,
     no_exclude: Annotated[bool, typer.Option("--no-exclude", help="Exclude nothing any more.")] = False,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Change the rules of a drop folder; existing jobs keep the old ones."""
-    if exclude and no_exclude:
-        raise TqError(ErrorCode.BAD_REQUEST, "--exclude and --no-exclude exclude each other", "give one")
+    for name, both in (("pattern", pattern and no_pattern), ("exclude", exclude and no_exclude)):
+        if both:
+            raise TqError(ErrorCode.BAD_REQUEST, f"--{name} and --no-{name} exclude each other", "give one")
     changes: dict[str, Any] = {
         "output_b64": options.output_b64(output),
         "profile": profile,
         "recursive": recursive,
-        "patterns": pattern or None,
+        "patterns": [] if no_pattern else pattern or None,
         "exclude": [] if no_exclude else exclude or None,
         "after_done": after_done,
         "done_dir_b64": encode(absolute(done_dir)) if done_dir is not None else None,

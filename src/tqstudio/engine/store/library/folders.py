@@ -85,7 +85,8 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     row = db.execute(changed.returning(*_COLUMNS)).first()
     if row is None:
         return None
-    what = f"{display(row.path)}: {', '.join(given)}"
+    shown = {key: display(value) if isinstance(value, bytes) else value for key, value in given.items()}
+    what = f"{display(row.path)}: {', '.join(f'{key} = {value}' for key, value in shown.items())}"
     events.append(db, EventKind.FOLDER_CHANGED, now=now, actor="user", detail=what)
     return _row(row)
 
