@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 class LentWorkers:
-    """Processes of `tqstudio worker run`: the CPU workers of this supervisor, and its first GPU."""
+    """Processes of `tqstudio worker run`: the CPU workers of this supervisor, and its GPUs."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._settings = home, settings
@@ -69,25 +69,26 @@ class LentWorkers:
 
     async def _lend_gpu(self, options: Sequence[str], environment: dict[str, str]) -> None:
         # A GPU that hangs must not hold up a takeover.
-        if await on_a_thread(self._has_gpu):
+        if count := await on_a_thread(self._gpus):
             name, work = f"{self._settings.host_name}-gpu", self._home.root / "work-gpu"
-            await self._keep([f"--name={name}", "--gpu", f"--work={work}", *options], environment)
+            own = [f"--name={name}", "--gpu", f"--slots={min(count, 16)}", f"--work={work}"]
+            await self._keep([*own, *options], environment)
 
-    def _has_gpu(self) -> bool:
-        """Whether a GPU of this machine encodes, and may be used."""
+    def _gpus(self) -> int:
+        """Counts the GPUs of this machine that encode, and may be used."""
         if not self._settings.gpu:
-            return False
+            return 0
         try:
             ffmpeg = binary.locate(self._settings.ffmpeg)
         except TqError:
-            return False  # the log of the CPU workers says why
+            return 0  # the log of the CPU workers says why
         found = hardware.discover(
             ffmpeg,
             decode=self._settings.gpu_decode,
             known=Results(self._home.gpu_trials),
             stopped=lambda: self._is_stopping,
         )
-        return any(device.encoders for device in found)
+        return sum(bool(device.encoders) for device in found)
 
     async def _keep(self, options: Sequence[str], environment: dict[str, str]) -> None:
         """Runs workers with these options, the first of which is their name, until it is cancelled."""

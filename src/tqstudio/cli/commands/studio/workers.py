@@ -97,8 +97,12 @@ def run(
         str, typer.Option("--work", metavar="FOLDER", help="Folder for copies; by default in the home.")
     ] = "",
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Encode on the first GPU; a worker's token needs --kind gpu for it.")
+        bool,
+        typer.Option(
+            "--gpu", help="Encode on a GPU, each of --slots on the next. A worker's token needs --kind gpu."
+        ),
     ] = False,
+    gpu_number: Annotated[int, typer.Option("--gpu-number", metavar="N", min=1, hidden=True)] = 1,
     bandwidth: Annotated[
         float, typer.Option("--bandwidth", metavar="MBIT/S", min=0, help="Limit in each direction.")
     ] = 0,
@@ -136,4 +140,5 @@ def run(
     folders = [each.expanduser().absolute() for each in shared or ()]
     if slots > 1:
         return program.run_slots(at, folder, slots, name=name, gpu=gpu, bandwidth=bandwidth, shared=folders)
-    return program.run(at, folder, name=name, gpu=gpu, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)
+    number = gpu_number if gpu else 0
+    return program.run(at, folder, name=name, gpu=number, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)

@@ -23,12 +23,13 @@ from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.remote import Remote
 
 
-def run(at: Remote, work: Path, *, name: str, gpu: bool, bytes_per_s: float, shared: Sequence[Path]) -> int:
+def run(at: Remote, work: Path, *, name: str, gpu: int, bytes_per_s: float, shared: Sequence[Path]) -> int:
     """Work until a signal arrives, or the studio revokes the token; returns the exit status.
 
     Args:
         at: the studio, with a token of the role join or worker.
         name: to join by; empty for that of the host.
+        gpu: which of the GPUs that encode; 0 for the CPU. Above their number it begins again with the first.
         shared: sources that are in these folders are read there instead of copied.
 
     Raises:
@@ -46,16 +47,17 @@ def run(at: Remote, work: Path, *, name: str, gpu: bool, bytes_per_s: float, sha
     if gpu and not devices:
         raise _unusable("no GPU of this machine encodes", "leave out --gpu, and use a token of --kind cpu")
     logging_setup.configure(name or at.name)
-    at = _join(at, work, name, gpu=gpu, is_needed=bool(name))
+    at = _join(at, work, name, gpu=bool(gpu), is_needed=bool(name))
+    device = devices[(gpu - 1) % len(devices)] if devices else None
     identity = WorkerIdentity(
         name=name or at.name,
         kind=WorkerKind.GPU if gpu else WorkerKind.CPU,
         at=at,
         token=at.token,
         ffmpeg=ffmpeg.path,
-        encoder=devices[0].encoders if devices else None,
-        device=devices[0].node if devices else None,
-        decodes=devices[0].decodes if devices else "",
+        encoder=device.encoders if device else None,
+        device=device.node if device else None,
+        decodes=device.decodes if device else "",
     )
     instance = uuid.uuid4().hex
     with own_tmpdir(work / "tmp"):
@@ -74,6 +76,7 @@ def run_slots(
 
     Args:
         at: the studio, with a token of the role join.
+        gpu: whether they encode on GPUs, each on the next one.
         bandwidth: of all together.
 
     Raises:
@@ -84,13 +87,20 @@ def run_slots(
     logging_setup.configure(at.name)
     # Here, because an error is most likely one of all.
     _join(at, work / "1", name, gpu=gpu, is_needed=True)
-    commands = {}
-    for number in range(1, count + 1):
-        each = name if number == 1 else f"{name}-{number}"
-        options = [f"--name={each}", f"--work={work / str(number)}", f"--bandwidth={bandwidth / count}"]
-        options += [f"--shared={folder}" for folder in shared] + ["--gpu"] * gpu
-        commands[each] = ["worker", "run", *options]
-    return slots.run(commands)
+    common = [f"--bandwidth={bandwidth / count}", *(f"--shared={folder}" for folder in shared)]
+    return slots.run(commands(work, count, name, common, gpu=gpu))
+
+
+def commands(work: Path, count: int, name: str, options: Sequence[str], *, gpu: bool) -> dict[str, list[str]]:
+    """The command of each worker, by its name."""
+    names = {number: name if number == 1 else f"{name}-{number}" for number in range(1, count + 1)}
+    return {
+        each: [
+            *("worker", "run", f"--name={each}", f"--work={work / str(number)}", *options),
+            *(["--gpu", f"--gpu-number={number}"] if gpu else []),
+        ]
+        for number, each in names.items()
+    }
 
 
 def _lock(work: Path) -> None:
