@@ -102,7 +102,7 @@ class Settings(BaseSettings):
         description="when jobs may run, by the local clock; empty: always",
     )
     yield_to: str = Field(
-        "", description="programs, separated by commas, while one of which runs no further job starts"
+        "", description="programs, separated by commas; while one runs, no further job starts"
     )
     run_on_battery: bool = Field(True, description="start jobs while the machine runs on battery")
     max_load: float = Field(
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     workers: int = Field(0, ge=0, le=256, description="number of CPU workers; 0: by processors and memory")
     gpu: bool = Field(True, description="detect GPU encoders and start a worker for each device")
     gpu_decode: bool = Field(
-        False, description="decode and scale on GPUs too, where pictures need no more than another size"
+        False, description="decode and scale on GPUs too, where nothing but the size changes"
     )
     ffmpeg: str = Field("", description="path of the ffmpeg to use; empty: the newest")
     ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg")

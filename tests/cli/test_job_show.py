@@ -17,6 +17,19 @@ from ui.samples import error, job_detail, job_row, rendition
 LOST = error("WORKER_LOST", "cpu-0 died", "it is tried again", log="/home/logs/7-1.log")
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "added"),
+    [
+        ("", "a\n", "a\n"),
+        ("a\n", "a\nb\n", "b\n"),
+        ("x" * 3_000 + "end\n", "x" * 2_500 + "end\nmore\n", "more\n"),
+        ("a\n", "another attempt\n", "another attempt\n"),
+    ],
+)
+def test_what_a_log_gained_is_found_in_its_end(before: str, now: str, added: str) -> None:
+    assert show._added(before, now) == added
+
+
 class Door:
     """Answers every question with one job."""
 

@@ -376,6 +376,17 @@ def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) 
     assert lines[-1] == "2 ladders: 1 damaged"
 
 
+def test_ladders_are_found_at_the_depth_of_any_template(ladder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for name in ("2026/11/film", "near", ".hidden/no"):
+        shutil.copytree(ladder, site / name)
+    (site / "link").symlink_to(site / "near")
+    (site / "round").symlink_to(site)
+    answer = Program(tmp_path / "home")("verify", str(site), "--json")
+    found = [Path(each["master"]) for each in answer.json()["ladders"]]
+    assert found == [site / name / "master.m3u8" for name in ("2026/11/film", "link", "near")]
+
+
 @pytest.mark.parametrize(("path", "expected"), [("nowhere", "there is no "), (".", "there is no ladder in ")])
 def test_where_there_is_no_ladder(path: str, expected: str, tmp_path: Path) -> None:
     answer = Program(tmp_path / "home")("verify", f"{tmp_path}/{path}")

@@ -68,7 +68,7 @@ def test_videos_are_listed_newest_first(up: Program, tmp_path: Path) -> None:
     assert [video["id"] for video in listed[:3]] == videos[::-1]
 
 
-@pytest.mark.parametrize("which", ["4711", "/none.mp4"])
+@pytest.mark.parametrize("which", ["4711", "/none.mp4", "²"])
 @pytest.mark.parametrize("verb", ["delete", "undelete"])
 def test_an_unknown_video_is_reported(up: Program, verb: str, which: str) -> None:
     refused = up("video", verb, which, "--json")

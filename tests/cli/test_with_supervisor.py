@@ -608,7 +608,8 @@ def test_a_job_through_its_life(up: Program, held: int) -> None:
     assert "ffmpeg" in commands.out
     shown = up("job", "show", str(held))
     assert "master.m3u8" in shown.out
-    assert up("job", "log", str(held)).code == 0
+    log = up("job", "log", str(held))
+    assert (log.code, up("job", "log", str(held), "--follow").out) == (0, log.out), "it has ended"
 
     refused = up("job", "pause", str(held))
     assert refused.code == 4
@@ -952,7 +953,10 @@ def test_workers(up: Program) -> None:
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False
     assert up("worker", "enable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is True
-    assert up("worker", "drain", "no-such-worker").code == 4
+    refused = up("worker", "drain", "cpu-0", "no-such-worker")
+    assert refused.code == 4
+    assert "there is no worker no-such-worker; nothing was changed" in refused.err
+    assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is True
     idle = up("worker", "drain", "cpu-0").out
     assert idle == "cpu-0 (disabled) takes no jobs until it is enabled\n"
     assert up("worker", "enable", "cpu-0").out == "cpu-0 (idle) takes jobs\n"

@@ -775,6 +775,17 @@ def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:
     assert sources.decode(row["video_view"]["path_b64"]) == os.fsencode(path)
 
 
+def test_texts_of_other_roles_control_no_terminal(desk: Desk) -> None:
+    evil = "x\x1b[2J\nready true\u202e"
+    gate = desk.live.send(client.pause_queue(evil))
+    desk.live.send(client.resume_queue())
+    worker, job = desk.running()
+    worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text=evil, hint=evil)
+    error = desk.show(job["job"])["error"]
+    shown = "x\\x1b[2J\\nready true\\u202e"
+    assert [gate["reason"], error["message"], error["hint"]] == [shown] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

@@ -166,6 +166,14 @@ def test_at_most_one_write_per_second() -> None:
     assert [live.token for live in running_jobs.due(9_000_000, everything=True)] == [A]
 
 
+def test_what_is_reported_while_it_is_stored_is_stored_too() -> None:
+    running_jobs = new_board()
+    running_jobs.begin(A, "cpu-0", 0)
+    running_jobs.report(A, progress(at=2_000_001), significant=True)
+    running_jobs.saved(1, 2_000_000, 10.0)
+    assert [live.token for live in running_jobs.due(3_000_000)] == [A]
+
+
 def test_what_moved_is_reported_once() -> None:
     running_jobs = new_board()
     running_jobs.begin(A, "cpu-0", 0)

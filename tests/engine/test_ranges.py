@@ -355,6 +355,16 @@ def test_a_gpu_that_helps_counts_as_soon_free() -> None:
     assert machine.ranges.helping_gpus() == 0
 
 
+def test_a_gpu_that_was_blocked_and_died_does_not_count_for_ever() -> None:
+    machine = Machine().offer((0, 20))
+    part = machine.ranges.assign("a", "gpu-0", "gpu", ABILITY)
+    assert part is not None
+    machine.ranges.progress(part.token, 0, 0.5)
+    machine.now_s = 61
+    assert machine.ranges.helping_gpus() == 0
+    assert machine.assigned("b") == (part.first, 20), "its segments are given to another"
+
+
 def test_a_range_of_other_streams_is_not_counted() -> None:
     machine = Machine().offer((0, 20))
     part = machine.assign("a")

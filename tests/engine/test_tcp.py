@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
 import json
@@ -25,7 +26,11 @@ from schemathesis.specs.openapi.checks import content_type_conformance, status_c
 from certificates import certificate
 from harness import LiveSupervisor, Program
 from tqstudio.config import Settings
+from tqstudio.engine.access.api_tokens import ApiTokens
+from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.http import callers, tcp
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import tokens
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
@@ -272,6 +277,25 @@ def test_a_revoked_token_ends_its_streams_at_once(studio: Studio) -> None:
     assert studio.code("GET", "/v1/status", **bearer(token)) == (401, "UNAUTHORIZED")
     studio.live.send(calls.revoke_token("kept"))
     assert others.wait(60)
+
+
+def test_a_token_that_another_supervisor_removed_is_refused(opened: Database) -> None:
+    asyncio.run(_removed_elsewhere(opened))
+
+
+async def _removed_elsewhere(opened: Database) -> None:
+    stored = ApiTokens(opened, WorkerTokens())
+    ended: list[int] = []
+    stored.on_revoked.append(ended.append)
+    removed, kept = [
+        await stored.create(name, Role.VIEW, kind="cpu", actor="owner") for name in ("removed", "kept")
+    ]
+    assert None not in [await stored.check(token) for token in (removed, kept)]
+    number = await opened.write(tokens.remove, "removed", now=1, actor="another supervisor")
+    assert stored.known(removed) is not None
+    await stored.end_removed()
+    assert (stored.known(removed), ended) == (None, [number])
+    assert stored.known(kept) is not None
 
 
 @pytest.mark.slow

@@ -124,6 +124,20 @@ def test_the_events_of_such_a_commit_are_sent_once(opened: Database, proxy: Prox
     assert sent == [f"w{number}" for number in range(5)] == opened.read_now(words)
 
 
+def test_a_rollback_that_fails_with_its_connection_ends_no_later_write(
+    opened: Database, proxy: Proxy
+) -> None:
+    def refused(db: Connection) -> None:
+        note(db, "never")
+        proxy.hang_up()
+        raise TqError(ErrorCode.REFUSED, "for a reason of its own")
+
+    with pytest.raises(TqError, match="for a reason of its own"):
+        opened.write_now(refused)
+    opened.write_now(note, "later")
+    assert opened.read_now(words) == ["later"]
+
+
 def test_an_idle_connection_that_was_dropped_is_not_noticed(opened: Database, proxy: Proxy) -> None:
     opened.write_now(note, "first")
     assert opened.read_now(words) == ["first"]

@@ -38,7 +38,10 @@ def pane_of(app: Any, name: str = "#pane") -> str:
     return "\n".join(pane.render_line(y).text for y in range(pane.size.height))
 
 
-async def test_a_studio_on_another_machine_gets_files_by_a_command(make_app: MakeApp) -> None:
+async def test_a_studio_on_another_machine_gets_files_by_a_command(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TQSTUDIO_CONNECT", "nas")
     async with make_app(remote=lambda: "nas").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")

@@ -159,7 +159,7 @@ def session(
     elif not quiet:
         printing.err(
             f"no supervisor was running: started one in the background (pid {pid});"
-            " stop it with: tqstudio down"
+            f" stop it with: {home_command('down')}"
         )
     return SupervisorSession(client(), process)
 

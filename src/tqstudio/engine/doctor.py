@@ -253,7 +253,7 @@ def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
 def _ladders(folder: Path) -> Iterator[Path]:
     """Finds the folders of ladders, at any depth."""
     for inner in _folders(folder):
-        if (inner / OWNER_NAME).exists():
+        if os.path.lexists(inner / OWNER_NAME):
             yield inner
         elif not inner.name.startswith("."):
             yield from _ladders(inner)

@@ -83,7 +83,9 @@ class Maintenance:
         self._every(TICK_S, self._pressure.tick, at_once=True)
         self._every(TICK_S, self.keep_hours, at_once=True)
         self._every(_SCANS_S, self._studio.intake.request_due_scans)
-        self._every(_RETENTION_S, self.clean_up, at_once=True)
+        self._every(_RETENTION_S, self._studio.publisher.undo_leftovers, at_once=True)
+        self._every(_RETENTION_S, self._studio.retention.remove_retired, at_once=True)
+        self._every(_RETENTION_S, self.prune, at_once=True)
         self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
         self._every(_RETENTION_S, self._studio.deletions.tend, at_once=True)
         self._every(_UPLOADS_S, self._studio.uploads.tend, at_once=True)
@@ -156,11 +158,11 @@ class Maintenance:
         for name in await self._studio.recovery.silent_workers():
             self._studio.pool.end_silent(name)
 
-    async def clean_up(self) -> None:
-        """Removes replaced generations after `keep_old_s`, old events, and old idempotent answers."""
-        await self._studio.publisher.undo_leftovers()
-        await self._studio.retention.remove_retired()
+    async def prune(self) -> None:
+        """Deletes old events, alerts and idempotent answers, and ends tokens that are no longer stored."""
         await self._db.write(self._prune, now_us())
+        if not self._db.is_file:
+            await self._studio.tokens.end_removed()
         if self._db.is_file and await self._db.read(upkeep.has_spare_pages):
             await self._db.write(upkeep.give_back_pages)
 

@@ -21,10 +21,12 @@ from pydantic_core import PydanticCustomError
 
 from tqstudio import hours
 from tqstudio.lifecycle import Control, LogLevel, Operation, RenditionStatus, Step, WorkerKind
-from tqstudio.paths import decode
+from tqstudio.paths import decode, readable
 from tqstudio.protocol.roles import Role
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
+ShownText = Annotated[str, StringConstraints(max_length=500), AfterValidator(readable)]
+"""Text that people see in their terminals, which it must not control."""
 
 
 def _path(value: str) -> str:
@@ -221,7 +223,7 @@ class FolderChange(Message):
 
 
 class QueuePause(Message):
-    reason: ShortText = ""
+    reason: ShownText = ""
     until: Annotated[str, StringConstraints(max_length=40)] | None = None
     """ISO 8601: when it resumes; default: when it is resumed."""
 
@@ -296,7 +298,7 @@ class RegisterRequest(WorkerMessage):
     pid: Count
     pid_started: float
     """Start time of the process in seconds since the epoch; with the pid it identifies the process."""
-    encoder: ShortText | None = None
+    encoder: ShownText | None = None
     capabilities: AnyJson = Field(default_factory=dict)
     metadata: AnyJson = Field(default_factory=dict)
 
@@ -324,7 +326,7 @@ class RemovedFiles(Message):
 class TestedRequest(WorkerMessage):
     """The result of the test encode that a claim requested."""
 
-    problem: ShortText = ""
+    problem: ShownText = ""
     """Why it failed; empty when it passed."""
 
 
@@ -340,13 +342,13 @@ class HeartbeatRequest(WorkerMessage):
 
 
 class RenditionReport(Message):
-    name: Annotated[str, StringConstraints(max_length=40)]
+    name: Annotated[str, StringConstraints(max_length=40), AfterValidator(readable)]
     status: RenditionStatus
-    reason: ShortText | None = None
+    reason: ShownText | None = None
     required: bool = True
     width: Count | None = None
     height: Count | None = None
-    encoder: ShortText | None = None
+    encoder: ShownText | None = None
     progress: float = Field(0, ge=0, le=100)
     """Of everything encoded so far."""
     kept: float = Field(0, ge=0, le=100)
@@ -356,14 +358,14 @@ class RenditionReport(Message):
     speed: Amount | None = None
     settings_hash: ShortText | None = None
     stream_key: ShortText | None = None
-    error: ShortText | None = None
+    error: ShownText | None = None
 
 
 class WarningReport(Message):
     """See `answers.WarningView`."""
 
-    code: Annotated[str, StringConstraints(max_length=40)]
-    text: ShortText
+    code: Annotated[str, StringConstraints(max_length=40), AfterValidator(readable)]
+    text: ShownText
 
 
 class Token(WorkerMessage):
@@ -392,7 +394,7 @@ class RangeRequest(Token):
     """The end of a range."""
 
     steps: dict[Step, Amount] = Field(default_factory=dict)
-    problem: ShortText = ""
+    problem: ShownText = ""
     """Why it is not whole; empty if it is."""
 
 
@@ -415,7 +417,7 @@ class ProgressRequest(Token):
     argv: list[list[str]] | None = None
     resumed_from: Count | None = None
     resumed_at_s: Amount | None = None
-    encoder: ShortText | None = None
+    encoder: ShownText | None = None
     facts: AnyJson | None = None
     content_id: ShortText | None = None
     quiet_s: Amount = 0
@@ -523,8 +525,8 @@ class CompleteRequest(Outcome):
 
 class FailRequest(Outcome):
     code: Annotated[str, StringConstraints(max_length=40)]
-    text: Annotated[str, StringConstraints(max_length=2000)]
-    hint: ShortText = ""
+    text: Annotated[str, StringConstraints(max_length=2000), AfterValidator(readable)]
+    hint: ShownText = ""
 
 
 class ReleaseRequest(Outcome):

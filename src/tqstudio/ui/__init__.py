@@ -19,7 +19,6 @@ NO_TERMINAL = (
 )
 _GC_THRESHOLDS = 2_000, 5, 5
 """A closed page is a cycle of widgets: the commands' threshold of 10 000 objects keeps 150 MB of them."""
-EXIT_MESSAGE = "the supervisor keeps running; tqstudio down stops it"
 
 
 def run(
@@ -29,7 +28,7 @@ def run(
     notice: str = "",
     started: Popen[bytes] | None = None,
     remote: Callable[[], str] = lambda: "",
-    exit_message: str = EXIT_MESSAGE,
+    exit_message: str = "",
 ) -> int:
     """Run the UI until the user quits; returns the exit code.
 

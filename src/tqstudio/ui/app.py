@@ -227,7 +227,8 @@ class StudioApp(App[None]):
 
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
-        hint = "S starts it" if error.code is ErrorCode.NO_SUPERVISOR else error.hint
+        starts = error.code is ErrorCode.NO_SUPERVISOR and not self.studio.model.remote
+        hint = "S starts it" if starts else error.hint
         self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
     async def do_leave(self, _: str) -> None:

@@ -164,6 +164,12 @@ class ApiTokens:
         self._of_processes.stored.discard(name)
         self._end(number)
 
+    async def end_removed(self) -> None:
+        """End the tokens that another supervisor of this database has removed."""
+        known = {caller.token for caller in self._known.values() if caller.token is not None}
+        for number in known - {row.id for row in await self._db.read(tokens.listing)}:
+            self._end(number)
+
     def _end(self, number: int) -> None:
         """Refuse a token that is no longer stored, and end its open requests."""
         for digest in [digest for digest, caller in self._known.items() if caller.token == number]:

@@ -11,6 +11,7 @@ from tqstudio.engine.monitoring.workers import is_gone, status_of
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import readable
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker
 
@@ -39,7 +40,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     busy = live is not None or part is not None
     host = row.metadata.get("host")
     if note is None and host:
-        note = f"on {host}"
+        note = f"on {readable(str(host))}"
     return fill(
         WorkerView,
         row,

@@ -159,7 +159,7 @@ class Ranges:
 
     def helping_gpus(self) -> int:
         """Number of GPU workers that make ranges: they are soon free for jobs."""
-        return sum(each.kind == "gpu" for each in self._ranges.values())
+        return sum(each.kind == "gpu" and self.is_live(token) for token, each in self._ranges.items())
 
     def end(self, token: LeaseToken, problem: str) -> None:
         """End a range; with a problem, that process gets none of this job for a while."""
@@ -219,8 +219,11 @@ class Ranges:
     def _forget_ended(self) -> None:
         self._divided = {job: each for job, each in self._divided.items() if job in self._running_jobs.jobs}
         # One that is blocked has not noticed that its range has ended.
+        now = self._clock.now_us()
         self._ranges = {
-            token: each for token, each in self._ranges.items() if self.is_live(token) or each.quiet_s
+            token: each
+            for token, each in self._ranges.items()
+            if self.is_live(token) or (each.quiet_s and now < each.until)
         }
         self._speeds = {key: speed for key, speed in self._speeds.items() if key[1] in self._divided}
 

@@ -219,7 +219,9 @@ class RunningJobs:
         """Records a stored report; `stored` is the stored progress, None if the lease was lost."""
         if (live := self.jobs.get(job)) is not None:
             stored = live.stored if stored is None else stored
-            self.jobs[job] = replace(live, saved_at=now, unsaved=False, stored=stored)
+            # What was reported while it was stored has to be stored too.
+            unsaved = live.unsaved and live.at > now
+            self.jobs[job] = replace(live, saved_at=now, unsaved=unsaved, stored=stored)
 
     def due(self, now: int, *, everything: bool = False) -> list[LiveJob]:
         """Returns the reports that have to be stored."""

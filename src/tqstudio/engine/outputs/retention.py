@@ -66,12 +66,12 @@ class Retention:
     def _remove(self, retired: Retired) -> bool:
         """Remove a generation; return whether nothing is left of it."""
         place = Place.below(retired.output_root, retired.slug)
-        if not place.folder.is_dir():
-            return self._workspace.is_there(retired.output_root)  # otherwise its disk may be unmounted
-        if outputs.named(place) == retired.number:
-            self._log.warning("retired generation is still published", folder=str(place.folder))
-            return False
         try:
+            if not place.folder.is_dir():
+                return self._workspace.is_there(retired.output_root)  # otherwise its disk may be unmounted
+            if outputs.named(place) == retired.number:
+                self._log.warning("retired generation is still published", folder=str(place.folder))
+                return False
             with place.hold() as held:
                 outputs.remove(held, retired.number)
         except OSError as error:

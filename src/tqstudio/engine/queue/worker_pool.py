@@ -113,9 +113,13 @@ class WorkerPool:
         while not self._stopping.is_set():
             try:
                 running = await self._spawn(slot)
-            except (OSError, TqError) as error:
-                why = error.message if isinstance(error, TqError) else error.strerror or error
+            except Exception as error:
+                why = (
+                    error.message if isinstance(error, TqError) else getattr(error, "strerror", None) or error
+                )
                 self.notes[slot.name] = f"cannot start: {why}"
+                if not isinstance(error, OSError | TqError):
+                    self._log.exception("a worker cannot start", worker=slot.name)
                 await self._rest(MAX_RESTART_WAIT_S)
                 continue
             if self._stopping.is_set():
@@ -137,11 +141,11 @@ class WorkerPool:
         while True:
             try:
                 return await step()
-            except TqError as error:
+            except Exception as error:
                 if self._stopping.is_set():
                     raise
-                if error.code not in UNWRITTEN:
-                    self._log.warning("a worker's end is not stored yet", error=error.message)
+                if not isinstance(error, TqError) or error.code not in UNWRITTEN:
+                    self._log.warning("a worker's end is not stored yet", error=str(error))
             await self._rest(_DATABASE_WAIT_S)
 
     async def _rest(self, seconds: float) -> None:

@@ -110,7 +110,7 @@ class Fetches:
             if error.code in UNWRITTEN - {ErrorCode.DISK_LOW}:
                 raise
             if error.code in _FINAL:
-                await self._uploads.reject(row, error)
+                await self._reject(row, error)
                 return
             self._retry_later(row, error)
             self._log.warning("fetch failed", url=row.url, code=error.code, error=error.message)
@@ -118,6 +118,13 @@ class Fetches:
             # A fault with this one must not hold up the others.
             self._retry_later(row, TqError(ErrorCode.INTERNAL, f"it could not be fetched: {error!r}"))
             self._log.exception("fetch failed", url=row.url)
+
+    async def _reject(self, row: UploadRow, why: TqError) -> None:
+        try:
+            await self._uploads.reject(row, why)
+        except TqError as error:
+            if error.code is not ErrorCode.NOT_FOUND:  # it was deleted meanwhile
+                raise
 
     def _retry_later(self, row: UploadRow, why: TqError) -> None:
         tries = self._failed[row.id][0] + 1 if row.id in self._failed else 1

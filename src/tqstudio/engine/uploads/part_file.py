@@ -38,33 +38,34 @@ class PartFile:
 
     def __init__(self, incoming: Path, number: str, received: int) -> None:
         with _part(incoming, number) as path:
-            self._file = os.open(path, _FLAGS, 0o600)
+            # A file object, which closes itself if it comes too late for the request.
+            self._file = os.fdopen(os.open(path, _FLAGS, 0o600), "r+b", buffering=0)
             try:
-                if os.fstat(self._file).st_size < received:
+                if os.fstat(self._file.fileno()).st_size < received:
                     raise Shortened
-                os.ftruncate(self._file, received)
+                self._file.truncate(received)
                 if not received:
                     durable.sync_folder(path.parent)
             except BaseException:
-                os.close(self._file)
+                self._file.close()
                 raise
 
     def write(self, at: int, block: bytes | bytearray) -> None:
         view = memoryview(block)
         while view:
-            written = os.pwrite(self._file, view, at)
+            written = os.pwrite(self._file.fileno(), view, at)
             view, at = view[written:], at + written
 
     def sync(self) -> None:
-        os.fsync(self._file)
+        os.fsync(self._file.fileno())
 
     def close(self, cut: int | None = None) -> None:
         """Close the file; with `cut`, leave only so many bytes of it."""
         try:
             if cut is not None:
-                os.ftruncate(self._file, cut)
+                self._file.truncate(cut)
         finally:
-            os.close(self._file)
+            self._file.close()
 
 
 def hash_of(incoming: Path, number: str, stop: Callable[[], bool]) -> str | None:

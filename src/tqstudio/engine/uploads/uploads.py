@@ -318,6 +318,7 @@ class Uploads:
             return await self._answer(row, None, adding.result_of(os.fsencode(row.url or row.id), error))
 
     async def _answer(self, row: UploadRow, batch: str | None, result: AddResult) -> UploadRow:
+        self._hashers.pop(row.id, None)
         text = json.dumps({"batch": batch, "result": result})
         await self._db.write(lambda db: uploads.answer(db, row.id, text, expires_at=self._expiry()))
         return await self.find(row.id)

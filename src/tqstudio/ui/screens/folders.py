@@ -157,13 +157,16 @@ class FoldersScreen(ListScreen["FolderView"]):
 
     async def do_folder_switch(self, _: str) -> None:
         folder = self.selected()
-        if folder is not None:
-            await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
-            self.studio.feed.read_folders_soon()
+        if folder is None:
+            self.toast("no folder is selected")
+            return
+        await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
+        self.studio.feed.read_folders_soon()
 
     async def do_folder_hours(self, _: str) -> None:
         folder = self.selected()
         if folder is None:
+            self.toast("no folder is selected")
             return
 
         def read(typed: str) -> str:
@@ -174,9 +177,9 @@ class FoldersScreen(ListScreen["FolderView"]):
             if text is not None:
                 self.shell.start(self._set_hours(folder["id"], text))
 
-        sentence = f"Such as {hours.EXAMPLE}; empty for always. Running jobs finish."
+        sentence = f"Such as {hours.EXAMPLE}; empty for always. Jobs stop when they end, and resume."
         wrong = f"type hours such as {hours.EXAMPLE}"
-        title = "When may jobs of this folder start?"
+        title = "When may jobs of this folder run?"
         self.app.push_screen(AskText(title, sentence, folder["hours"], read, wrong), answered)
 
     async def _set_hours(self, folder: int, text: str) -> None:
@@ -186,6 +189,7 @@ class FoldersScreen(ListScreen["FolderView"]):
     async def do_folder_remove(self, _: str) -> None:
         folder = self.selected()
         if folder is None:
+            self.toast("no folder is selected")
             return
 
         def answered(yes: bool | None) -> None:

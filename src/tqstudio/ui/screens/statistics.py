@@ -44,7 +44,7 @@ class StatisticsScreen(StudioScreen):
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self.document.focus()
-        if self.views:
+        if self.views or self._problem:
             self.shell.start(self.reread())
 
     async def _reread_shown(self) -> None:

@@ -128,13 +128,16 @@ class WorkersScreen(ListScreen["WorkerView"]):
 
     async def do_worker_switch(self, _: str) -> None:
         worker = self.selected()
-        if worker is not None:
-            takes_jobs = worker["enabled"] and not worker["draining"]
-            await self._act(worker["name"], "disable" if takes_jobs else "enable")
+        if worker is None:
+            self.toast("no worker is selected")
+            return
+        takes_jobs = worker["enabled"] and not worker["draining"]
+        await self._act(worker["name"], "disable" if takes_jobs else "enable")
 
     async def do_worker_drain(self, _: str) -> None:
         worker = self.selected()
         if worker is None:
+            self.toast("no worker is selected")
             return
         if worker["draining"]:
             self.toast(f"{worker['name']} is already draining; e lets it take jobs again")

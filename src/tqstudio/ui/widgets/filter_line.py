@@ -76,8 +76,7 @@ class FilterLine(Input):
 
     def action_leave(self) -> None:
         self._forget()
-        if self.value:
-            self.post_message(self.Typed("", final=True))
+        self.post_message(self.Typed("", final=True))
         self.post_message(self.Left())
 
     def _forget(self) -> None:

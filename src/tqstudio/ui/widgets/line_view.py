@@ -88,7 +88,7 @@ class LineView(Widget):
         palette = self.studio.palette
         lines = []
         for at, part in enumerate(wrap(plain(value), max(8, width - indent - cells - 1 - margin))):
-            line = self.start(width).gap(indent).cell("" if at else name, cells, palette.faint).gap()
+            line = self.start(width).gap(indent).cell("" if at else plain(name), cells, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
         return lines
 

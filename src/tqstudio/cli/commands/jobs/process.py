@@ -13,7 +13,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.commands.jobs.add import chosen, describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.supervisor_session import SupervisorSession, session
+from tqstudio.cli.supervisor_session import SupervisorSession, home_command, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import readable
@@ -99,7 +99,7 @@ def working_session(workers: int | None) -> SupervisorSession:
         raise TqError(
             ErrorCode.REFUSED,
             "--workers cannot be set: a supervisor is already running",
-            "leave --workers out, or stop it first with: tqstudio down",
+            f"leave --workers out, or stop it first with: {home_command('down')}",
         )
     return at
 

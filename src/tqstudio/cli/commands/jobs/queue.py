@@ -130,10 +130,8 @@ def clear(
     if as_json:
         printing.out_json(answer)
         return 0
-    printing.out(
-        f"{fmt.counted(answer['deleted'], 'job')} removed from the list, the ladders stay;"
-        " list them with: tqstudio job list --deleted"
-    )
+    removed = f"{fmt.counted(answer['deleted'], 'job')} removed from the list, the ladders stay"
+    printing.out(removed if manifest else f"{removed}; list them with: tqstudio job list --deleted")
     if answer["removed_segments"]:
         segments = fmt.counted(answer["removed_segments"], "finished segment")
         printing.out(f"{segments} of failed and cancelled jobs deleted permanently")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PAGE = 200
 FOLLOW_S = 0.5
+_KNOWN_CHARACTERS = 2_000
+"""So much of a log is found again in its end, which may have moved on."""
 
 JobId = Annotated[int, typer.Argument(metavar="ID", help="Job number.", show_default=False)]
 AttemptNumber = Annotated[
@@ -338,15 +340,21 @@ def log(
         return 0
     sys.stdout.write(answer["text"])
     sys.stdout.flush()
-    if not follow or not answer["path"]:
-        return 0
-    # The log is a local file, which can be read directly.
-    with open(answer["path"], "rb") as file:
-        file.seek(0, 2)
-        while True:
-            running = at.send(calls.job(job_id))["status"] == "in_progress"
-            sys.stdout.write(file.read().decode("utf-8", "replace"))
-            sys.stdout.flush()
-            if not running:
-                return 0
-            time.sleep(FOLLOW_S)
+    printed, running = answer["text"], follow
+    while running:
+        time.sleep(FOLLOW_S)
+        running = at.send(calls.job(job_id))["status"] == "in_progress"
+        text = at.send(calls.job_log(job_id, answer["attempt"]))["text"]
+        sys.stdout.write(_added(printed, text))
+        sys.stdout.flush()
+        printed = text
+    return 0
+
+
+def _added(before: str, now: str) -> str:
+    """What was appended to a log, of which both are the end."""
+    if now.startswith(before):
+        return now[len(before) :]
+    known = before[-_KNOWN_CHARACTERS:]
+    at = now.rfind(known)
+    return now if at < 0 else now[at + len(known) :]

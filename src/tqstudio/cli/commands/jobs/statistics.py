@@ -32,7 +32,7 @@ def stats(
     """Show throughput, speed, bytes and processor time of the past, by day, batch or worker.
 
     MEDIA, IN and OUT count jobs that are done, WORK and CPU all attempts. SPEED is MEDIA ÷ WORK. OFF is the
-    median error of the estimates; nine of ten were better than 90%.
+    median error of the estimates; in column 90%, nine of ten errors were smaller.
     """
     from_then = None if since is None else parse_since(since)
     view = client().send(calls.statistics(by.value, from_then))

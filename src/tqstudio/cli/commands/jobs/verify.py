@@ -66,16 +66,23 @@ def _masters(path: str) -> Iterator[Path]:
     if path_checks.is_there(given / MASTER_NAME):
         yield given / MASTER_NAME
         return
-    # A glob silently skips an unreadable folder, so raise the error here.
-    os.scandir(given).close()
-    found = sorted(master for master in given.glob(f"*/{MASTER_NAME}") if master.parent.name[0] != ".")
+    found = list(_below(given))
     if not found:
         raise TqError(
             ErrorCode.SOURCE_MISSING,
             f"there is no ladder in {display(os.fsencode(given))}",
-            f"name a folder that contains a {MASTER_NAME}, or a folder of such folders",
+            f"name a folder that contains a {MASTER_NAME}, or one above such folders",
         )
     yield from found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The master playlists in sub-folders, at the depth of any output template."""
+    for entry in sorted(entry for entry in folder.iterdir() if entry.name[0] != "." and entry.is_dir()):
+        if path_checks.is_there(entry / MASTER_NAME):
+            yield entry / MASTER_NAME
+        elif not entry.is_symlink():
+            yield from _below(entry)
 
 
 def _print(report: LadderReport, full: bool) -> None:

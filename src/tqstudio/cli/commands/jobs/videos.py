@@ -98,7 +98,7 @@ def _session(given: str) -> SupervisorSession:
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.library import videos
 
-        if given.isdigit():
+        if given.isdecimal():
             return videos.get(db, int(given)) is not None
         return bool(videos.with_source(db, os.fsencode(absolute(given))))
 
@@ -111,7 +111,7 @@ def _video(at: SupervisorSession, given: str) -> VideoView:
     Raises:
         TqError: NOT_FOUND; BAD_REQUEST, the source has several.
     """
-    if given.isdigit():
+    if given.isdecimal():
         return at.client.send(calls.video(int(given)))
     found = at.client.send(calls.videos_of(encode(absolute(given))))["videos"]
     if len(found) > 1:
@@ -127,5 +127,5 @@ def _video(at: SupervisorSession, given: str) -> VideoView:
 
 
 def _unknown(given: str) -> TqError:
-    shown = given if given.isdigit() else f"of {display(os.fsencode(given))}"
+    shown = given if given.isdecimal() else f"of {display(os.fsencode(given))}"
     return TqError(ErrorCode.NOT_FOUND, f"there is no video {shown}", "list videos with: tqstudio video list")

@@ -44,7 +44,9 @@ DoneDir = Annotated[
 Duplicates = Annotated[
     str | None,
     typer.Option(
-        "--duplicates", metavar="encode|skip|link", help="New files with the content of a published source."
+        "--duplicates",
+        metavar="encode|skip|link",
+        help="What becomes of new files that repeat a published source.",
     ),
 ]
 Template = Annotated[
@@ -57,7 +59,9 @@ Template = Annotated[
 ]
 Audio = Annotated[
     str | None,
-    typer.Option("--audio", metavar="encode|skip", help="Sound without video; else skipped."),
+    typer.Option(
+        "--audio", metavar="encode|skip", help="What becomes of sound without video; default: skip."
+    ),
 ]
 Settle = Annotated[
     float | None,
@@ -253,7 +257,7 @@ def _session(given: str) -> SupervisorSession:
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.library import folders
 
-        if given.isdigit():
+        if given.isdecimal():
             return folders.exists(db, int(given))
         return os.fsencode(absolute(given)) in (folder.path for folder in folders.listing(db))
 
@@ -261,7 +265,7 @@ def _session(given: str) -> SupervisorSession:
 
 
 def _id_of(at: Client, given: str) -> int:
-    if given.isdigit():
+    if given.isdecimal():
         return int(given)
     wanted = encode(absolute(given))
     for folder in at.send(calls.folders())["folders"]:
@@ -273,7 +277,7 @@ def _id_of(at: Client, given: str) -> int:
 def _unknown(given: str) -> TqError:
     message = (
         f"there is no drop folder {given}"
-        if given.isdigit()
+        if given.isdecimal()
         else f"{display(os.fsencode(given))} is not a drop folder"
     )
     return TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio folder list")

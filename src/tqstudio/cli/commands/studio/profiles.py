@@ -15,7 +15,7 @@ from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, display, readable
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, remote
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.plan.profiles import Profile
@@ -31,7 +31,7 @@ def list_profiles(as_json: JsonFlag = False) -> int:
     try:
         profiles = client().send(calls.profiles())["profiles"]
     except TqError as error:
-        if error.code is not ErrorCode.NO_SUPERVISOR:
+        if error.code is not ErrorCode.NO_SUPERVISOR or remote.is_chosen():
             raise
         # Profiles are files, which can be read without a supervisor.
         profiles = _read(current_home())

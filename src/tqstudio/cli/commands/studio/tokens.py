@@ -9,7 +9,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import session
+from tqstudio.cli.supervisor_session import client, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.roles import GRANTABLE
@@ -52,7 +52,7 @@ def _expiry(text: str | None) -> str | None:
 
 def list_tokens(as_json: JsonFlag = False) -> int:
     """List the tokens, without their secrets."""
-    tokens = session().client.send(calls.tokens())["tokens"]
+    tokens = client().send(calls.tokens())["tokens"]
     if as_json:
         printing.out_json({"tokens": tokens})
         return 0

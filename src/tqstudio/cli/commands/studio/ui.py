@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tqstudio.cli.supervisor_session import home_command
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 
@@ -19,8 +20,8 @@ _ANSWER_S = 3.0
 
 
 def has_terminal() -> bool:
-    """Whether stdin and stdout are terminals."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    """Whether stdin, stdout and stderr, on which Textual draws, are terminals."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def open_screen() -> int:
@@ -33,7 +34,7 @@ def open_screen() -> int:
     if not has_terminal():
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            "the terminal UI needs a terminal, which stdin or stdout is not",
+            "the terminal UI needs a terminal, which stdin, stdout or stderr is not",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
     from tqstudio.protocol import launch, remote
@@ -77,11 +78,12 @@ def show(
         at = remote.chosen()
         return at.name if at else ""
 
+    keeps_running = f"the supervisor keeps running; {home_command('down')} stops it"
     return ui.run(
         client,
         home=home,
         notice=notice,
         started=started,
         remote=name,
-        exit_message="" if stops or remote.is_chosen() else ui.EXIT_MESSAGE,
+        exit_message="" if stops or remote.is_chosen() else keeps_running,
     )

@@ -13,6 +13,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.paths import readable
 from tqstudio.protocol import calls, remote
 from tqstudio.words import format as fmt
 
@@ -60,6 +61,9 @@ def list_workers(as_json: JsonFlag = False) -> int:
 def _command(verb: str, about: str) -> Callable[..., int]:
     def command(names: Names, as_json: JsonFlag = False) -> int:
         at = _session(names).client
+        known = {worker["name"] for worker in at.send(calls.workers())["workers"]}
+        if unknown := [name for name in names if name not in known]:
+            raise _unknown(unknown[0])
         views = [at.send(calls.worker_action(name, verb)) for name in names]
         if as_json:
             printing.out_json({"workers": views})
@@ -88,8 +92,12 @@ def _session(names: Sequence[str]) -> SupervisorSession:
 
         return any(workers.by_name(db, name) for name in names)
 
-    message = f"there is no worker {names[0]}"
-    return session_for(known, TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio worker list"))
+    return session_for(known, _unknown(names[0]))
+
+
+def _unknown(name: str) -> TqError:
+    what = f"there is no worker {readable(name)}; nothing was changed"
+    return TqError(ErrorCode.NOT_FOUND, what, "list them with: tqstudio worker list")
 
 
 def run(

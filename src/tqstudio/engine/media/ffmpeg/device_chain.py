@@ -1,4 +1,4 @@
-"""Decodes and scales on a GPU, where pictures need no more than another size.
+"""Decodes and scales on a GPU, where nothing but the size changes.
 
 The filters that place pictures on the grid (`fps`, `tpad`, `setpts`, `trim`) only count frames and pass those
 in GPU memory on: each has the same place and time as with the CPU. Scaled pixels differ slightly, so that

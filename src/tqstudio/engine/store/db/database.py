@@ -8,6 +8,7 @@ the processor, limits the number of commits per second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -151,7 +152,8 @@ class Database:
                 raise self._lost_lead
             self._run_sharing(db, calls)
         except BaseException as error:
-            db.rollback()
+            with contextlib.suppress(DBAPIError):
+                db.rollback()  # fails with the connection, whose transaction the server rolls back
             if _is_cut(error) and not again:
                 # The server was restarted, or a firewall has dropped an idle connection.
                 self._commit(db, calls, again=True)

@@ -85,7 +85,7 @@ class JobScreen(JobActions):
         self.paint()
 
     async def _reread_running(self) -> None:
-        if self.detail is not None and self.detail["status"] == "in_progress" and self.is_current:
+        if self.is_current and (self.detail is None or self.detail["status"] == "in_progress"):
             await self.reread()
 
     def _heard(self, event: EventView) -> None:

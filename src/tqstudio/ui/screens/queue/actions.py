@@ -34,6 +34,7 @@ class QueueActions(JobActions, RowsScreen):
     async def do_mark(self, _: str) -> None:
         row = self.current()
         if row is None:
+            self.toast("no job is selected")
             return
         self.list.marks.toggle(Target.of(row))
         self.list.move_by(1)
@@ -69,8 +70,11 @@ class QueueActions(JobActions, RowsScreen):
         self.toast(f"path of the {'playlist' if generation else 'source'} of job {row['id']} copied")
 
     async def do_add(self, _: str) -> None:
-        if remote := self.studio.model.remote:
-            self.toast(f"to upload files, run: tqstudio --connect {remote} add FILE")
+        if self.studio.model.remote:
+            from tqstudio.protocol import remote
+
+            connect = f" --connect {named}" if (named := remote.named()) else ""
+            self.toast(f"to upload files, run: tqstudio{connect} add FILE")
             return
         from tqstudio.ui.screens.dialogs.ask_path import AskPath
 

@@ -182,6 +182,7 @@ class QueueScreen(QueueActions):
             if message.final:
                 self.toast(str(error), problem=True)
             return
+        self.filter_line.show_error("")
         if message.final:
             self.close_filter()
         self.shell.start(self.ask(query), keys_wait=message.final)
