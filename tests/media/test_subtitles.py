@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,11 +18,13 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.profiles import Profile, RungSpec, override
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec, load, override
+from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.webvtt import Cue
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 
 from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
@@ -341,15 +344,17 @@ def captions_of(content: bytes) -> list[bytes]:
 
 
 def with_captions(ffmpeg: FFmpeg, folder: Path, pairs: Callable[[int], bytes], seconds: int = 4) -> Path:
-    """A clip whose pictures carry pairs of bytes of CEA-608, given by the number of the picture."""
+    """A clip whose pictures carry pairs of bytes of CEA-608, given by the number of the picture, or none."""
     raw, source = folder / "raw.h264", folder / "captions.mkv"
     pictures = f"testsrc2=s=160x90:r=25:d={seconds}"
     run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", pictures, *X264, "-slices", "1", str(raw))
     parts = re.split(rb"(?=\x00\x00\x01[\x01\x21\x41\x61\x65\x25\x45])", raw.read_bytes())
     content = parts[0]
     for number, part in enumerate(parts[1:]):
-        payload = bytes.fromhex("b50031") + b"GA94\x03\xc1\xff\xfc" + pairs(number) + b"\xff"
-        content += b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80" + part
+        if pair := pairs(number):
+            payload = bytes.fromhex("b50031") + b"GA94\x03\xc1\xff\xfc" + pair + b"\xff"
+            content += b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80"
+        content += part
     raw.write_bytes(content)
     run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(source))
     return source
@@ -373,9 +378,10 @@ def shown_at(texts: Mapping[int, str]) -> Callable[[int], bytes]:
     return lambda number: bytes(map(odd, pairs.get(number, (0, 0))))
 
 
+@pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("container", ["mkv", "ts"])
 def test_captions_in_the_pictures_become_a_track_too(
-    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, container: str, tmp_path: Path
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, container: str, linear: bool, tmp_path: Path
 ) -> None:
     source = with_captions(ffmpeg, tmp_path, shown_at({25: "HELLO WORLD", 50: "", 80: "AGAIN"}))
     if container == "ts":
@@ -383,8 +389,12 @@ def test_captions_in_the_pictures_become_a_track_too(
         run_ffmpeg(ffmpeg, "-i", str(source), "-c", "copy", "-output_ts_offset", "7", str(late))
         source = late
     made = encode(source, one, poster=False)
+    if linear:
+        made.spec.mark_linear()
+        made = encode(source, one, poster=False)
     run_to_end(made)
     assert (made.state, made.error, codes_of(made)) == ("done", None, [])
+    assert made.spec.facts.linear == linear
     [(name, state)] = subtitles_of(made).items()
     [planned] = made.spec.subtitles
     assert (name, planned.track.role, state.status) == ("sub-und", "captions", "completed")
@@ -393,6 +403,15 @@ def test_captions_in_the_pictures_become_a_track_too(
     # A picture lasts 40 ms.
     assert [cue.begin for cue in cues] == pytest.approx([25 * 40, 80 * 40], abs=20)
     assert cues[0].end == pytest.approx(50 * 40, abs=20)
+
+
+def test_captions_that_begin_late_are_found(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    source = with_captions(ffmpeg, tmp_path, lambda number: b"\x80\x80" if number > 300 else b"", 13)
+    facts = probe(os.fsencode(source))
+    assert facts.captions
+    assert [each.track.role for each in subtitle_renditions(facts, load("web"))] == ["captions"]
+    once_linear = replace(facts, linear=True)
+    assert subtitle_renditions(once_linear, load("web")) == subtitle_renditions(facts, load("web"))
 
 
 def test_a_track_of_captions_becomes_text(
@@ -408,6 +427,7 @@ def test_a_track_of_captions_becomes_text(
     assert (made.state, made.error, codes_of(made)) == ("done", None, [])
     [state] = subtitles_of(made).values()
     assert [cue.text for cue in cues_of(state)] == ["HELLO"]
+    assert [each.track.role for each in made.spec.subtitles] == ["captions"]
 
 
 def test_captions_without_text_cost_a_warning_only(

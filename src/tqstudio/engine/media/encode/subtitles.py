@@ -10,6 +10,7 @@ from pathlib import Path
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
+from tqstudio.engine.media.plan.subtitles import IN_PICTURES
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
@@ -61,8 +62,10 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear:
             cues = [replace(cue, text=cue.text.replace(r"\h", "\N{NO-BREAK SPACE}")) for cue in cues]
         cues = [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
         segments.mkdir()
-        # Players count the times of a file from the start of the source, wherever its clock is then.
-        from_zero = linear or bool(_track(spec, file.stem).sidecar)
+        # Players count the times of a file from the start of the source, wherever its clock is then. Captions
+        # in the pictures are read with the times of the source, however other runs read it.
+        track = _track(spec, file.stem)
+        from_zero = bool(track.sidecar) or (linear and track.codec != IN_PICTURES)
         check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
         spec.require_ownership()
         spec.require_output()

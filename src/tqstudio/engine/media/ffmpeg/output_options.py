@@ -29,7 +29,9 @@ _VBR_PEAK = 1.5
 _HEVC_TAG = "hvc1"
 # SVT-AV1 numbers its presets; `medium` is its own default for films.
 _SVT_PRESETS = dict(zip(PRESETS, (12, 11, 10, 9, 8, 6, 5, 4, 3), strict=True))
-
+# Reference frames of x264's presets, and what H.264 level 5.2 keeps of pictures: Apple's rule 1.3b.
+_X264_REFERENCES = {"slow": 5, "slower": 8, "veryslow": 16}
+_LEVEL_52_MACROBLOCKS = 184_320
 
 # ffmpeg's name of a GPU that commands open themselves.
 _GPU = "gpu"
@@ -63,6 +65,7 @@ def encoder_options(
             "crf": rung.crf,
             "keyint_min": gop,
             "sc_threshold": 0,
+            **_fewer_references(rung),
         }
     if encoder == "libx265":
         return common | {
@@ -159,3 +162,10 @@ def hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, s
         "map_metadata": -1,
         "map_chapters": -1,
     }
+
+
+def _fewer_references(rung: Rung) -> dict[str, int]:
+    """Reference frames of x264, where its preset has more than H.264 level 5.2 allows at this size."""
+    macroblocks = -(-rung.width // 16) * -(-rung.height // 16)
+    most = _LEVEL_52_MACROBLOCKS // macroblocks
+    return {"refs": most} if most < _X264_REFERENCES.get(rung.preset, 0) else {}

@@ -85,7 +85,8 @@ def _captions(facts: SourceFacts) -> list[SubtitleTrack]:
 
     Not of sources whose timestamps jump: they are decoded without the corrections of the other runs.
     """
-    if not facts.captions or facts.linear:
+    jumps = facts.linear and facts.video.last_s is None
+    if not facts.captions or jumps:
         return []
     language = leading_sound(facts.audio).language if facts.audio else "und"
     return [SubtitleTrack(facts.video.index, IN_PICTURES, language, "", False, text=True, role="captions")]

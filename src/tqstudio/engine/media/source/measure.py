@@ -27,7 +27,7 @@ from av.stream import Stream
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
-from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes
+from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.engine.media.source.streams import late, packets
 from tqstudio.engine.media.source.transport import TransportScan
@@ -93,7 +93,7 @@ def measure(
     pids = {s.id for s in streams}
     scan = TransportScan(path, pids) if facts.container == "mpegts" else None
     scanned: list[Damage] = []
-    reached, breaks_off, played = Fraction(0), False, 0
+    reached, breaks_off, played, captions = Fraction(0), False, 0, False
     try:
         for number, packet in enumerate(packets(container)):
             if number % _CHECK_EVERY == 0:
@@ -116,6 +116,7 @@ def measure(
             faults.add(packet)
             if shapes and is_leading:
                 shapes.add(packet)
+                captions = captions or carries_captions(packet)
             elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
     except av.error.PatchWelcomeError:
@@ -156,6 +157,7 @@ def measure(
             for track in facts.subtitles
         ),
         omitted=(*facts.omitted, *late(container)),
+        captions=captions,
         linear=facts.linear or jumps,
         pause_s=_pause_s(facts, clock, clocks.values()) if jumps else 0,
         damage=(

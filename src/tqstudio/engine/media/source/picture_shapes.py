@@ -57,6 +57,9 @@ _CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
 _TWO_SIDES = "crop_right=0:crop_bottom=0"
 _NO_SIDE = f"crop_left=0:crop_top=0:{_TWO_SIDES}"
 _PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
+# They come before the slices of a picture: registered by ITU-T T.35, or in user data.
+_CAPTION_BYTES = 4096
+_CAPTIONS = re.compile(rb"(?:\xb5\x00\x31|\x00\x00\x01\xb2)GA94\x03", re.DOTALL)
 
 
 class PictureShapes:
@@ -319,3 +322,8 @@ def dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
     """
     rpu: Any = frame.side_data.get("DOVI_RPU_BUFFER")
     return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None
+
+
+def carries_captions(packet: Packet[Stream]) -> bool:
+    """Whether a packet of pictures carries closed captions (ATSC A/53 part 4), in SEI or MPEG-2 user data."""
+    return _CAPTIONS.search(memoryview(packet)[:_CAPTION_BYTES]) is not None

@@ -36,9 +36,6 @@ from tqstudio.paths import display
 
 # Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
-# Captions are in all pictures or in none; some begin with the programme, after a few seconds.
-_CAPTION_PACKETS = 250
-_CAPTIONS = b"GA94\x03"
 _TS_PACKET, _TS_SYNC = 188, 0x47
 # Pictures decoded at most to find one with a timestamp.
 _FIRST_TIME_PICTURES = 120
@@ -150,7 +147,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     edits = streams.edits(lambda: open_source(path), stream)
     video = replace(video, varies=video.varies or turns, edits=edits)
     colour.require_mappable(video, frame.side_data, display(path))
-    return replace(facts, video=video, linear=reordered, captions=_has_captions(path, stream.index))
+    return replace(facts, video=video, linear=reordered)
 
 
 def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:
@@ -201,13 +198,6 @@ def _first_picture(
         if picture.pts is not None and picture.time_base is not None:
             return first, picture.pts * picture.time_base - number / rate, turns
     return first, None, turns
-
-
-def _has_captions(path: bytes, index: int) -> bool:
-    """Whether the first packets of a video stream carry closed captions (ATSC A/53 part 4)."""
-    with open_source(path) as container:
-        first = itertools.islice(streams.packets(container, container.streams[index]), _CAPTION_PACKETS)
-        return any(_CAPTIONS in bytes(packet) for packet in first)
 
 
 def _is_scrambled(path: bytes) -> bool:
@@ -334,9 +324,10 @@ def _audio_track(stream: Any) -> AudioTrack:
 def _subtitle_track(stream: Stream) -> SubtitleTrack:
     context = getattr(stream, "codec_context", None)
     role: Literal["", "forced", "captions"] = ""
+    closed_captions = Disposition.hearing_impaired | Disposition.captions
     if stream.disposition & Disposition.forced:
         role = "forced"
-    elif stream.disposition & (Disposition.hearing_impaired | Disposition.captions):
+    elif stream.disposition & closed_captions or _codec(stream) == "eia_608":
         role = "captions"
     text = context is not None and context.codec.is_decoder and bool(context.codec.text_sub)
     return SubtitleTrack(**_described(stream), text=text, role=role)
