@@ -88,12 +88,12 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
 def test_one_that_has_no_descriptor_left_is_there(
     make_supervisor: MakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Idle connections are closed after 30 s, which would leave one for the second call.
+    # Idle connections are closed after 30 s, which would leave one for the second call: many have to wait.
     monkeypatch.setattr(client, "DEFAULT_TIMEOUT_S", 1.0)
     live = make_supervisor().start()
     _allow(live, 20)
     with ExitStack() as opened:
-        for _ in range(40):
+        for _ in range(90):
             idle = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             idle.connect(str(live.home.socket))
         with pytest.raises(TqError) as caught:

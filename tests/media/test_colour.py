@@ -22,7 +22,7 @@ from tqstudio.engine.media.ffmpeg.command import poster_command, video_command
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.keys import settings_hash
-from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.colour import colour_of
@@ -506,6 +506,14 @@ def test_what_is_lost_is_a_warning(
     found = of_source(replace(facts, video=replace(facts.video, **change)), profiles.load("web"))
     assert [one.code for one in found] == [code for code, _ in warned]
     assert all(one.text.startswith(begin) for one, (_, begin) in zip(found, warned, strict=True))
+
+
+def test_hdr_that_no_rung_of_the_source_keeps_is_a_warning(facts: SourceFacts) -> None:
+    hdr = replace(facts, video=replace(facts.video, color_transfer=16))
+    for size, codes in ((2160, ["HDR_TONE_MAPPED"]), (144, [])):
+        rungs = (RungSpec(size, 900, codec="hevc", hdr=True), RungSpec(144, 500))
+        profile = replace(profiles.load("web"), rungs=rungs)
+        assert [one.code for one in of_source(hdr, profile)] == codes
 
 
 def test_what_changes_the_colours_changes_the_key(facts: SourceFacts) -> None:

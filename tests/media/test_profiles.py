@@ -106,6 +106,7 @@ def test_a_broken_profile_is_not_offered(tmp_path: Path) -> None:
         ("video = 3", "video", "video.crf"),
         ('encoder = "gpu"', "encoder", '"cpu"'),
         ("[poster]\nposition = 2", "poster.position", "0 to 1"),
+        ("[audio]\nsample_rate = 50000", "audio.sample_rate", "44100, 48000"),
         *(
             (f"[audio]\nloudness = {value}", "audio.loudness", '"keep", or LUFS: a number from -31 to -9')
             for value in ("-32", "-8.9", "16", "nan", "true", '"-16"', '"quiet"', "[]")

@@ -60,6 +60,8 @@ def found(path: Path) -> list[tuple[str, str, str, str, str]]:
         ("film.srt", ("subrip", "und", "", "")),
         ("film.de.srt", ("subrip", "de", "", "")),
         ("film.mp4.srt", ("subrip", "und", "", "")),
+        ("film.Sub.srt", ("subrip", "und", "", "Sub")),
+        ("film.fil.srt", ("subrip", "fil", "", "")),
         ("film.MP4.de.srt", ("subrip", "de", "", "")),
         ("film.de.default.srt", ("subrip", "de", "", "")),
         ("film.ger.forced.ass", ("ass", "de", "forced", "")),

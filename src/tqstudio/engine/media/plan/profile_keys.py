@@ -73,6 +73,8 @@ _COLOUR = _key('a colour such as "#ffffff"', lambda v: re.fullmatch("#[0-9a-fA-F
 _BURN = _key(
     '"none", "forced" or a language such as "de"', lambda v: isinstance(v, str) and _burn(v) != UNKNOWN, _burn
 )
+_RATES = 8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000
+_AAC_RATE = _key(f"a rate of AAC: {', '.join(map(str, _RATES))}", lambda v: type(v) is int and v in _RATES)
 _MOST_TEXT = 500
 _TEXT = _key(
     f"a text of at most {_MOST_TEXT} characters", lambda v: isinstance(v, str) and len(v) <= _MOST_TEXT
@@ -123,7 +125,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "audio.bitrate_kbps": ("audio_bitrate_kbps", *_whole(32, 512)),
     "audio.low_kbps": ("audio_low_kbps", *_whole(0, 128)),
     "audio.channels": ("audio_channels", *_whole(1, 8)),
-    "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
+    "audio.sample_rate": ("audio_sample_rate", *_AAC_RATE),
     "audio.tracks": ("audio_tracks", *_one_of("all", "default")),
     "audio.surround": ("audio_surround", *_one_of("none", "aac", "eac3")),
     "audio.loudness": ("audio_loudness", *_loudness()),

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.chapters import MOST, within
-from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack
 from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
 
@@ -56,7 +57,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
             [f"stream {each.index} ({_OMITTED[each.why].format(each.kind)})" for each in facts.omitted]
         )
         found.insert(0, JobWarning(WarningCode.STREAMS_LEFT_OUT, f"left out: {named}"))
-    colours = [] if facts.video.still else _of_colours(facts.video, profile)
+    colours = [] if facts.video.still else _of_colours(facts, profile)
     return [*map(of_damage, facts.damage), *found, *colours]
 
 
@@ -92,9 +93,10 @@ def clock_of(seconds: float) -> str:
     return f"{hours}:{whole % 60:02}"
 
 
-def _of_colours(video: VideoTrack, profile: Profile) -> list[JobWarning]:
-    found = []
-    if colour.colour_of(video).hdr and not any(rung.hdr for rung in profile.rungs):
+def _of_colours(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
+    found, video = [], facts.video
+    keeps_hdr = any(rung.hdr and not rung.skipped for rung in build_ladder(facts, profile))
+    if colour.colour_of(video).hdr and not keeps_hdr:
         kind = "HLG" if colour.colour_of(video).transfer == colour.HLG else "PQ"
         named = f"Dolby Vision {video.dv_profile}" if video.dv_profile else "HDR"
         if video.dv_profile and not colour.needs_vulkan(video):

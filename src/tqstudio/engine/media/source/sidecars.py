@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -28,6 +29,12 @@ _FORCED, _DEFAULT = "forced", "default"
 _HINDI = "hi"
 """After a language it means that the text is for the hearing impaired."""
 _ROLES = {_FORCED, "sdh", "cc", _HINDI}
+# Codes of rare languages too, which these words hardly mean in the name of a file.
+_NO_LANGUAGE = re.compile(
+    "aac|ads|alt|ass|avi|bad|big|com|cut|dir|dts|dub|end|low|max|mid|min|mix|mkv|mov|net|new|old|one|org|pro|raw"
+    "|srt|ssa|sub|tag|the|top|two|txt|www",
+    re.IGNORECASE,
+)
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -153,7 +160,9 @@ def _track(source: bytes, name: bytes, content: bytes) -> SubtitleTrack:
 
 def _is_language(words: list[str]) -> bool:
     """Whether the last word is a language."""
-    return bool(words) and languages.standard(words[-1]) != languages.UNKNOWN
+    if not words or _NO_LANGUAGE.fullmatch(words[-1]):
+        return False
+    return languages.standard(words[-1]) != languages.UNKNOWN
 
 
 def _read(folder: int, name: bytes) -> bytes:

@@ -150,7 +150,8 @@ class LadderWork(Attempt):
 
     def _poster_path(self, content_id: str) -> Path:
         """The path at which the poster is stored for later attempts."""
-        settings = f"{content_id}:{self.profile.poster_position}:{self.profile.poster_height}"
+        of = self.profile
+        settings = f"{content_id}:{of.poster_position}:{of.poster_height}:{of.background}"
         return self.video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
 
