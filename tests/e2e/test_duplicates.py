@@ -72,15 +72,15 @@ def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, f
     [attempt] = second["attempts_log"]
     assert (video_runs(attempt), audio_runs(attempt)) == ([], [])
     assert not [argv for argv in attempt["argv"] if argv[-1].endswith(".vtt")], "no subtitles are made again"
-    mine, twins = _folder(second), _folder(first)
-    assert mine.parent != twins.parent
-    shared = sorted(twins.glob("*/seg_*"))
+    mine, duplicates = _folder(second), _folder(first)
+    assert mine.parent != duplicates.parent
+    shared = sorted(duplicates.glob("*/seg_*"))
     assert {path.suffix for path in shared} == {".m4s", ".vtt"}
     assert len({path.parent.name for path in shared}) == len(NAMES) + 2
     for path in shared:
-        assert (mine / path.relative_to(twins)).samefile(path)
-    for path in (path for path in twins.rglob("*") if path.is_file() and path not in shared):
-        assert not (mine / path.relative_to(twins)).samefile(path), "only segments are shared"
+        assert (mine / path.relative_to(duplicates)).samefile(path)
+    for path in (path for path in duplicates.rglob("*") if path.is_file() and path not in shared):
+        assert not (mine / path.relative_to(duplicates)).samefile(path), "only segments are shared"
     for job in (first, second):
         answer = studio("verify", "--full", str(_folder(job).parent / "master.m3u8"))
         assert answer.code == 0, answer
@@ -93,7 +93,7 @@ def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, f
 
     # Whatever becomes of the first, the second plays.
     studio.do("delete", first["id"])
-    shutil.rmtree(twins.parent)
+    shutil.rmtree(duplicates.parent)
     answer = studio("verify", "--full", str(mine.parent / "master.m3u8"))
     assert answer.code == 0, answer
     again = studio.do("retranscode", second["id"], renditions=["90p"])
@@ -232,7 +232,7 @@ def test_a_worker_that_is_killed_while_it_links(drop: Drop, film: Path) -> None:
     "After two lost workers it is encoded",
     area="publishing",
 )
-def test_a_twin_on_a_disk_that_hangs_is_given_up(drop: Drop, film: Path) -> None:
+def test_a_duplicate_on_a_disk_that_hangs_is_given_up(drop: Drop, film: Path) -> None:
     studio = drop.studio
     drop.put(film, "first.mp4")
     Blocked(_folder(studio.done(drop.job())) / "BLAKE3SUMS")
@@ -265,7 +265,7 @@ def test_a_supervisor_that_is_killed_while_it_publishes_what_was_linked(
     job = drop.job(1)
     studio.died()
     undone = point in ("publish.building", "publish.built")
-    # What was linked needs its twin no more.
+    # What was linked needs its duplicate no more.
     shutil.rmtree(_folder(first).parent)
     studio.up()
     second = studio.done(job)

@@ -423,7 +423,7 @@ def test_a_wall_clock_that_is_set_takes_no_job_away(
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + jump_s * 10**9)
     assert asyncio.run(parts.recovery.scan()) == 0
-    assert asyncio.run(parts.recovery.silent_workers()) == []
+    assert asyncio.run(parts.recovery.offline_workers()) == []
     parts.boot[0] = 60 * SECOND
     assert asyncio.run(parts.recovery.scan()) == 1
     assert not parts.running_jobs.leases.knows(dead)

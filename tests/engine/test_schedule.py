@@ -103,7 +103,7 @@ def test_what_runs_is_asked_to_stop_when_the_hours_of_the_queue_end(
 ) -> None:
     running_jobs, token = RunningJobs(Leases(1, 10**9, 10**9, RunningClock(10**9))), LeaseToken(1, 1, "one")
     running_jobs.begin(token, "cpu-0", 1)
-    need = gates.Need(**dict.fromkeys(gates.Need.__dataclass_fields__) | {"job": 1})
+    need = gates.JobVolumes(**dict.fromkeys(gates.JobVolumes.__dataclass_fields__) | {"job": 1})
     monkeypatch.setattr(gates, "running_needs", lambda _: [need])
     asyncio.run(Schedule(Settings(hours=now_closed()), opened, running_jobs).tick())
     assert running_jobs.jobs[1].asked == "hours"

@@ -12,11 +12,11 @@ from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.volumes import Volume
 from tqstudio.engine.gates import decide
-from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, Place, Use, Volumes, VolumeState
+from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use, Volumes, VolumeState
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.machine.gates import Need
+from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import ErrorCode, Problem
 from tqstudio.home import Home
 
@@ -25,10 +25,14 @@ from .test_retention import House
 MB = 1_000_000
 STARTED = 1000
 SETTINGS = Settings(disk_reserve_bytes=MB, disk_factor=2.0)
-HOME, OUT, OTHER = (Place(Use.HOME, b"/home"), Place(Use.OUTPUT, b"/out"), Place(Use.OUTPUT, b"/other"))
-IN = Place(Use.SOURCE, b"/in")
-NEED = Need(1, 11, OUT.path, MB, "one.mp4", b"/in/one.mp4", None, STARTED + 1)
-RUNNING = Need(2, 12, OUT.path, 4 * MB, "two.mp4", b"/in/two.mp4", None, STARTED + 1)
+HOME, OUT, OTHER = (
+    MeasuredPath(Use.HOME, b"/home"),
+    MeasuredPath(Use.OUTPUT, b"/out"),
+    MeasuredPath(Use.OUTPUT, b"/other"),
+)
+IN = MeasuredPath(Use.SOURCE, b"/in")
+NEED = JobVolumes(1, 11, OUT.path, MB, "one.mp4", b"/in/one.mp4", None, STARTED + 1)
+RUNNING = JobVolumes(2, 12, OUT.path, 4 * MB, "two.mp4", b"/in/two.mp4", None, STARTED + 1)
 
 
 def volumes(out: VolumeState, source: VolumeState | None = None, home: int = DATABASE_ROOM_BYTES) -> Volumes:

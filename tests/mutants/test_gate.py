@@ -34,15 +34,15 @@ _WORKERS = "tests/store/test_workers.py"
 )
 def test_a_clause_is_noticed_by_the_test_that_is_for_it(test: str, killed: str, survives: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "mutants", "--only", "workers.mark_silent", f"{_WORKERS}::{test}"],
+        [sys.executable, "-m", "mutants", "--only", "workers.mark_offline", f"{_WORKERS}::{test}"],
         cwd=_ROOT,
         env={"PYTHONPATH": "tests", "PATH": ""},
         capture_output=True,
         text=True,
     )
     assert "module" in ran.stdout, ran.stdout + ran.stderr
-    assert f"workers.mark_silent: `{survives}`" in ran.stdout
-    assert f"workers.mark_silent: `{killed}`" not in ran.stdout
+    assert f"workers.mark_offline: `{survives}`" in ran.stdout
+    assert f"workers.mark_offline: `{killed}`" not in ran.stdout
     assert ran.returncode == 1
 
 

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tqstudio.engine.gates.machine import Reading
+from tqstudio.engine.gates.load import Reading
 
 from .disks import PLENTY
 

@@ -15,7 +15,7 @@ from tqstudio.engine import maintenance, services, supervisor
 from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import measure
-from tqstudio.engine.gates.machine import PressureGate
+from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.host import children, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.store.db import errors
@@ -418,7 +418,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "Scheduler", _Schedule),
-        (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda _: world.reading)),
+        (maintenance, "LoadGate", lambda *parts: LoadGate(*parts, lambda _: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),

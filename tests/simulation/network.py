@@ -105,7 +105,7 @@ class Network:
             return life.dead or exchange.given_up
 
         try:
-            who = life.studio.identities.of(sender.token)
+            who = life.studio.worker_tokens.of(sender.token)
             if who is None:
                 raise TqError(ErrorCode.UNAUTHORIZED, "this token is not valid")
             message = _MESSAGES[verb].model_validate(body)

@@ -49,7 +49,7 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
     for job in audit.open:
         row = audit.known[job]
         token = LeaseToken(job, row["epoch"], row["instance"])
-        if row["status"] != "in_progress" or world.life.studio.results.is_publishing(token):
+        if row["status"] != "in_progress" or world.life.studio.completion.is_publishing(token):
             continue
         overdue = audit.running_us - audit.lease_until[token.job, token.epoch, token.instance]
         if overdue > _SOON_S * _US:

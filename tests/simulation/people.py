@@ -215,7 +215,7 @@ class People:
         await asyncio.sleep(after_s)
         if not life.running:
             return
-        answer = await life.studio.actions.apply(request)
+        answer = await life.studio.operations.apply(request)
         if request.idempotency_key is None:
             return
         first = self._answers.setdefault(request.idempotency_key, answer)

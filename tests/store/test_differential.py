@@ -585,7 +585,7 @@ def read_ladders(queue: Queue, rng: Random) -> Any:
     return [
         retired,
         generations.get(db, any_id(queue, rng, "generation")),
-        generations.twins(db, any_id(queue, rng, "job")),
+        generations.duplicates(db, any_id(queue, rng, "job")),
         jobs.creator_of(db, any_id(queue, rng, "video")) is not None,
     ]
 
@@ -710,7 +710,7 @@ def watch_processes(queue: Queue, rng: Random) -> Any:
     done: Any = None
     match rng.randrange(4):
         case 0:
-            done = workers.mark_silent(db, [who.id], now=now)
+            done = workers.mark_offline(db, [who.id], now=now)
         case 1:
             workers.ended(db, who.id, instance=rng.choice([None, who.instance]), now=now, why="signal")
         case 2 if rng.random() < 0.2:

@@ -55,9 +55,9 @@ def needed_by_a_job(queue: Queue, row: Removal) -> bool:
     return needed
 
 
-def twin(queue: Queue, row: Removal, out: bytes = b"/elsewhere") -> int:
+def duplicate(queue: Queue, row: Removal, out: bytes = b"/elsewhere") -> int:
     """A video of the same source for another output."""
-    new = videos.NewVideo(row.source, out, "twin", "twin", "twin", 1000, 1, "hash")
+    new = videos.NewVideo(row.source, out, "duplicate", "duplicate", "duplicate", 1000, 1, "hash")
     return videos.create(queue.db, new, now=NOW)
 
 
@@ -92,7 +92,7 @@ def test_which_jobs_need_a_source(queue: Queue, status: JobStatus, needed: bool)
     other = queue.in_status(status)
     assert not needed_by_a_job(queue, row), "it is of another source"
     queue.db.execute(
-        "UPDATE job SET video_id = :video WHERE id = :job", {"video": twin(queue, row), "job": other}
+        "UPDATE job SET video_id = :video WHERE id = :job", {"video": duplicate(queue, row), "job": other}
     )
     assert needed_by_a_job(queue, row) is needed
     assert not removals.begin(queue.db, replace(row, job=0), None, now=NOW)
@@ -112,7 +112,7 @@ def test_a_failed_job_needs_it_unless_a_later_one_replaced_it(
     queue: Queue, status: JobStatus, deleted: bool, needed: bool
 ) -> None:
     row = removal(queue)
-    video = twin(queue, row)
+    video = duplicate(queue, row)
     before, failed, later = queue.in_status(JobStatus.DONE), queue.in_status(JobStatus.FAILED), queue.job()
     assert before < failed < later
     queue.do(later, Operation.CANCEL)
@@ -141,11 +141,11 @@ def test_a_path_that_a_video_has_is_no_target(queue: Queue) -> None:
 
 def test_every_video_follows_a_moved_source(queue: Queue) -> None:
     row, other, elsewhere = removal(queue), queue.video(), queue.video(out=b"/elsewhere-2")
-    video = twin(queue, row)
+    video = duplicate(queue, row)
     removals.hinder(queue.db, row, "for a test", now=NOW)
     taken = videos.NewVideo(b"/done/New.MP4", b"/third", "x", "x", "x", 1, 1, None)
     videos.create(queue.db, taken, now=NOW)
-    left = twin(queue, row, b"/third")
+    left = duplicate(queue, row, b"/third")
     removals.moved(queue.db, row, b"/done/New.MP4", os.stat(__file__), now=NOW)
     for number in (row.video, video):
         found = videos.get(queue.db, number)
@@ -171,7 +171,7 @@ def test_every_video_follows_a_moved_source(queue: Queue) -> None:
 
 def test_a_deleted_source_is_marked_until_it_is_back(queue: Queue) -> None:
     row, other = removal(queue), queue.video()
-    video = twin(queue, row)
+    video = duplicate(queue, row)
     removals.deleted(queue.db, row, now=NOW)
     stored = queue.db.execute("SELECT id, source_deleted_at FROM video").all()
     marks = dict(tuple(each) for each in stored)

@@ -87,8 +87,8 @@ def test_the_time_of_all_runs_counts_and_that_of_no_process_does_not(queue: Queu
     assert speeds.outcome(queue.db, lease.job, lease.epoch) is None
     queue.wait(4)
     assert queue.complete(lease)
-    assert speeds.outcome(queue.db, lease.job, lease.epoch) == speeds.MeasuredSpeed(30.0, 13.0, 4.0)
-    assert speeds.outcome(queue.db, lease.job, lease.epoch - 1) == speeds.MeasuredSpeed(30.0, 13.0, 2.0)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch) == speeds.PredictionOutcome(30.0, 13.0, 4.0)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch - 1) == speeds.PredictionOutcome(30.0, 13.0, 2.0)
     assert speeds.outcome(queue.db, queue.claimed(who).job, lease.epoch) is None
 
 

@@ -68,10 +68,10 @@ def test_silence_is_reported_once_and_a_later_beat_takes_it_back(queue: Queue) -
     silent, other = queue.worker("cpu-0", instance="the same"), queue.worker("cpu-1", instance="the same")
     workers.ensure(queue.db, "cpu-2", "cpu", device=None)
     workers.store_heartbeats(queue.db, [(other.id, other.instance, NOW + SECOND)])
-    assert workers.mark_silent(queue.db, [], now=NOW + 9) == []
-    assert workers.mark_silent(queue.db, [silent.id], now=NOW + 9) == [(silent.id, "cpu-0")]
-    assert workers.mark_silent(queue.db, [silent.id], now=NOW + 10) == [], "it is known by now"
-    assert workers.mark_silent(queue.db, [silent.id, other.id], now=NOW + 11) == [(other.id, "cpu-1")]
+    assert workers.mark_offline(queue.db, [], now=NOW + 9) == []
+    assert workers.mark_offline(queue.db, [silent.id], now=NOW + 9) == [(silent.id, "cpu-0")]
+    assert workers.mark_offline(queue.db, [silent.id], now=NOW + 10) == [], "it is known by now"
+    assert workers.mark_offline(queue.db, [silent.id, other.id], now=NOW + 11) == [(other.id, "cpu-1")]
     for worker, instance, at in (
         (silent.id, "an earlier life", NOW + 99),
         (silent.id, silent.instance, NOW + 9),
@@ -85,16 +85,16 @@ def test_silence_is_reported_once_and_a_later_beat_takes_it_back(queue: Queue) -
 
 def test_those_that_are_silent_are_marked_alone(queue: Queue) -> None:
     first, second, heard = (queue.worker(f"cpu-{number}") for number in range(3))
-    marked = workers.mark_silent(queue.db, [first.id, second.id], now=NOW)
+    marked = workers.mark_offline(queue.db, [first.id, second.id], now=NOW)
     assert sorted(marked) == [(first.id, "cpu-0"), (second.id, "cpu-1")]
-    assert workers.mark_silent(queue.db, [heard.id], now=NOW) == [(heard.id, "cpu-2")]
+    assert workers.mark_offline(queue.db, [heard.id], now=NOW) == [(heard.id, "cpu-2")]
 
 
 def test_a_worker_whose_process_ended_is_not_silent(queue: Queue) -> None:
     who = queue.worker()
     workers.store_heartbeats(queue.db, [(who.id, who.instance, NOW)])
     workers.ended(queue.db, who.id, instance=who.instance, now=NOW, why="killed")
-    assert workers.mark_silent(queue.db, [who.id], now=NOW + SECOND) == []
+    assert workers.mark_offline(queue.db, [who.id], now=NOW + SECOND) == []
 
 
 @pytest.mark.parametrize("registered", [True, False])

@@ -119,7 +119,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "requested": None,
             "dropped": [],
             "kept": {},
-            "twins": [],
+            "duplicates": [],
             "facts": None,
             "content_id": None,
             "log": str(tmp_path / "logs" / f"{epoch}.log"),

@@ -21,10 +21,10 @@ from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
-    from tqstudio.protocol.answers import JobRow, Need
+    from tqstudio.protocol.answers import JobRow, KeepAliveReason
 
 PAGE = 200
-_NEEDS: Mapping[Need, str] = {
+_NEEDS: Mapping[KeepAliveReason, str] = {
     "stay": "it was asked to stay",
     "commands": "another command uses it",
     "jobs": "other jobs are open",
@@ -62,7 +62,7 @@ class SupervisorSession:
         return self
 
     def __exit__(self, *_: object) -> None:
-        needed_by: Need | None = None
+        needed_by: KeepAliveReason | None = None
         try:
             own = self.own_home or all(map(self._is_own, every_job(self.client, ("in_progress", "pending"))))
             needed_by = self.client.send(calls.leave(os.getpid(), ignores_jobs=own))["needed_by"]

@@ -11,7 +11,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.gates.machine import PressureGate
+from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.gates.monitor import TICK_S
 from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host import children, logging_setup
@@ -67,7 +67,7 @@ class Maintenance:
     def __init__(self, studio: Services) -> None:
         self._scheduler, self._studio = Scheduler(), studio
         self._settings, self._db = studio.settings, studio.db
-        self._pressure = PressureGate(studio.settings, studio.db)
+        self._load_gate = LoadGate(studio.settings, studio.db)
         self._schedule = Schedule(studio.settings, studio.db, studio.running_jobs)
         self._began = datetime.now(UTC)
         self._log = structlog.get_logger()
@@ -80,7 +80,7 @@ class Maintenance:
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_STUCK_S, self._studio.stuck_workers.tick)
         self._every(TICK_S, self._studio.volumes.look)
-        self._every(TICK_S, self._pressure.tick, at_once=True)
+        self._every(TICK_S, self._load_gate.tick, at_once=True)
         self._every(TICK_S, self.keep_hours, at_once=True)
         self._every(_SCANS_S, self._studio.intake.request_due_scans)
         self._every(_RETENTION_S, self._studio.publisher.undo_leftovers, at_once=True)
@@ -155,8 +155,8 @@ class Maintenance:
         children.reap_orphans()
         if recovered := await self._studio.recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
-        for name in await self._studio.recovery.silent_workers():
-            self._studio.pool.end_silent(name)
+        for name in await self._studio.recovery.offline_workers():
+            self._studio.pool.end_offline(name)
 
     async def prune(self) -> None:
         """Deletes old events, alerts and idempotent answers, and ends tokens that are no longer stored."""

@@ -37,7 +37,7 @@ from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
-from tqstudio.engine.shutdown import Lifetime, Shutdown
+from tqstudio.engine.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
@@ -57,7 +57,7 @@ class Services:
     """The parts of a supervisor; `supervisor` starts and ends them.
 
     Args:
-        until_idle: as of `Lifetime`.
+        until_idle: as of `IdleShutdown`.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class Services:
         volumes.on_ready = self.dispatch.wake
         self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
         endings = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
-        self.results = results = Completion(
+        self.completion = results = Completion(
             settings, db, workspace, endings, publisher, forecasts, volumes, metrics
         )
         self.recovery = Recovery(home, settings, db, running_jobs, endings, results)
-        self.identities = WorkerTokens()
-        self.tokens = ApiTokens(db, self.identities)
-        self.pool = WorkerPool(home, db, self.identities, ffmpeg.path, self.recovery.lost)
+        self.worker_tokens = WorkerTokens()
+        self.tokens = ApiTokens(db, self.worker_tokens)
+        self.pool = WorkerPool(home, db, self.worker_tokens, ffmpeg.path, self.recovery.lost)
         self.stuck_workers = StuckWorkers(
             settings, db, running_jobs, ranges, workspace, io, results, self.pool
         )
-        self.actions = Operations(db, running_jobs, retention)
-        self.all_jobs = BulkOperations(db, retention)
+        self.operations = Operations(db, running_jobs, retention)
+        self.bulk_operations = BulkOperations(db, retention)
         self.admission = Admission(home, settings, db)
         self.intake = Intake(
             default_settle_s=settings.settle_s,
@@ -139,4 +139,4 @@ class Services:
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(running_jobs, settings.drain_s)
-        self.lifetime = Lifetime(db, broadcast, self.shutdown, until_idle=until_idle)
+        self.lifetime = IdleShutdown(db, broadcast, self.shutdown, until_idle=until_idle)

@@ -15,7 +15,7 @@ from tqstudio.engine.store.library import deliveries
 from tqstudio.engine.store.lists import pages
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
-from tqstudio.protocol.answers import Need
+from tqstudio.protocol.answers import KeepAliveReason
 
 GRACE_S = 5.0
 """After the start, and after a command that was killed: time in which another command may join."""
@@ -95,7 +95,7 @@ class Shutdown:
                     await self._changed.wait()
 
 
-class Lifetime:
+class IdleShutdown:
     """Shuts a supervisor that was started for one run (`up --until-idle`) down when it is needed no longer.
 
     It is needed by open jobs, by ladders that are copied to buckets, and by commands, which are counted by
@@ -130,7 +130,7 @@ class Lifetime:
         with contextlib.suppress(psutil.Error):
             self._users[pid] = psutil.Process(pid)
 
-    async def leave(self, pid: int, *, ignores_jobs: bool) -> Need | None:
+    async def leave(self, pid: int, *, ignores_jobs: bool) -> KeepAliveReason | None:
         """Unregisters a command, and shuts down unless the supervisor is needed; returns by what it is.
 
         Args:
@@ -156,7 +156,7 @@ class Lifetime:
                 self._shutdown.request(ShutdownMode.NOW)
                 return
 
-    async def _needed_by(self) -> Need | None:
+    async def _needed_by(self) -> KeepAliveReason | None:
         counts = await self._db.read(pages.counts_by_status)
         # After the query: a command that joins from here on finds the shutdown begun.
         if self._stays:

@@ -531,12 +531,12 @@ class JoinAnswer(TypedDict):
     draining: bool
 
 
-Need = Literal["stay", "commands", "jobs", "uploads"]
+KeepAliveReason = Literal["stay", "commands", "jobs", "uploads"]
 """What needs a supervisor: a request to stay, other commands, other open jobs, or ladders to upload."""
 
 
 class LeaveAnswer(TypedDict):
-    needed_by: Need | None
+    needed_by: KeepAliveReason | None
     """None: it shuts down."""
 
 

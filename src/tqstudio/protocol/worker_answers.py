@@ -16,7 +16,7 @@ class FileDescriptor(TypedDict):
     path_b64: str
 
 
-class PublishedTwin(TypedDict):
+class PublishedDuplicate(TypedDict):
     """The ladder of another video whose source probably has the same content."""
 
     video: int
@@ -62,7 +62,7 @@ class ClaimedJob(TypedDict):
     """Renditions to leave out, whatever is requested."""
     kept: dict[str, str]
     """Renditions of the current generation: name → settings_hash; equal ones need not be encoded."""
-    twins: list[PublishedTwin]
+    duplicates: list[PublishedDuplicate]
     """Where equal renditions may be linked from, by the rule of the drop folder."""
     source_warnings: list[WarningView]
     """About files that lie beside the source and that the worker does not see."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial, partialmethod
 from subprocess import Popen
@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.command import Provider
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -48,12 +47,6 @@ CLOCK_S = 1.0
 """Interval at which ages and countdowns are updated."""
 
 
-def _palette() -> type[Provider]:
-    from tqstudio.ui.screens.command_palette import Actions
-
-    return Actions
-
-
 def _wrong_settings(home: Home) -> TqError | None:
     from tqstudio.config import load_settings
 
@@ -68,7 +61,6 @@ class StudioApp(App[None]):
     CSS_PATH = "look/style.tcss"
     TITLE = "tqstudio"
     ALLOW_SELECT = False
-    COMMANDS: ClassVar[Any] = {_palette}
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
         # Also in dialogs and fields.
@@ -209,9 +201,6 @@ class StudioApp(App[None]):
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
         self._key_at = monotonic()
-        if self.studio.model.remote and name in BY_NAME and BY_NAME[name].group == "Folder":
-            self.toast(f"drop folders are changed on the machine of {self.studio.model.remote}")
-            return
         for owner in (*self.painter.full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
             if method is not None:
@@ -228,8 +217,9 @@ class StudioApp(App[None]):
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
         starts = error.code is ErrorCode.NO_SUPERVISOR and not self.studio.model.remote
-        hint = "S starts it" if starts else error.hint
-        self.toast(in_one_line(error.code, error.message, hint), problem=True)
+        self.toast(
+            in_one_line(error.code, error.message, "S starts it" if starts else error.hint), problem=True
+        )
 
     async def do_leave(self, _: str) -> None:
         self.exit()
@@ -254,10 +244,8 @@ class StudioApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Textual binds a key of its own to this, which bypasses `perform`."""
-        from textual.command import CommandPalette
-
-        if not too_small(self.size) and not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette(placeholder="search for an action"))
+        if not too_small(self.size):
+            load("command_palette").open_in(self)
 
     async def do_back(self, _: str) -> None:
         if self.studio.model.dismiss_notices():
@@ -401,7 +389,3 @@ class StudioApp(App[None]):
         if colours != self._colours:
             self._colours = colours
             super().refresh_css(animate=animate)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Leave out Textual's own commands; the palette shows the registry and the themes."""
-        return ()

@@ -46,7 +46,7 @@ JSON_ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An error answer."""
 
     status: int
@@ -58,20 +58,20 @@ class Refusal:
         return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
 
 
-def refusal(error: Exception) -> Refusal:
+def refusal(error: Exception) -> ErrorResponse:
     """Convert an exception to its error answer."""
     match error:
         case TqError():
-            return Refusal(STATUS_OF.get(error.code, 400), error.code.value, error.message, error.hint)
+            return ErrorResponse(STATUS_OF.get(error.code, 400), error.code.value, error.message, error.hint)
         case RequestValidationError() | ValidationError():
             return _bad_request(error.errors())
         case OverflowError():
             # Ids and cursors are 64-bit integers in the database; JSON numbers are unbounded.
-            return Refusal(
+            return ErrorResponse(
                 400, ErrorCode.BAD_REQUEST, "a number in the request is too large", "correct the request"
             )
         case _:
-            return Refusal(
+            return ErrorResponse(
                 500,
                 ErrorCode.INTERNAL,
                 f"internal error of the supervisor: {type(error).__name__}",
@@ -79,10 +79,10 @@ def refusal(error: Exception) -> Refusal:
             )
 
 
-def _bad_request(errors: Sequence[Any]) -> Refusal:
+def _bad_request(errors: Sequence[Any]) -> ErrorResponse:
     first: dict[str, Any] = dict(errors[0])
     if first["type"] == "json_invalid":
-        return Refusal(
+        return ErrorResponse(
             400, ErrorCode.BAD_REQUEST, "the body is not valid JSON", "send one JSON object in UTF-8"
         )
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
@@ -94,7 +94,7 @@ def _bad_request(errors: Sequence[Any]) -> Refusal:
     if needs and isinstance(given := first.get("input"), str):
         # Shortened: it may be long.
         text, hint = f"{where} cannot be {reprlib.repr(given)}", needs
-    return Refusal(400, ErrorCode.BAD_REQUEST, text, hint)
+    return ErrorResponse(400, ErrorCode.BAD_REQUEST, text, hint)
 
 
 _SEE_SCHEMA = "see /openapi.json for all endpoints"
@@ -111,10 +111,12 @@ async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
     path = request.url.path
     match error.status_code:
         case 404:
-            refused = Refusal(404, ErrorCode.NOT_FOUND, f"there is no endpoint {path}", _SEE_SCHEMA)
+            refused = ErrorResponse(404, ErrorCode.NOT_FOUND, f"there is no endpoint {path}", _SEE_SCHEMA)
         case 405:
             what = f"{path} does not support {request.method}"
-            refused = Refusal(405, ErrorCode.BAD_REQUEST, what, _SEE_SCHEMA)
+            refused = ErrorResponse(405, ErrorCode.BAD_REQUEST, what, _SEE_SCHEMA)
         case status:
-            refused = Refusal(status, ErrorCode.BAD_REQUEST, f"{path}: {error.detail}", "correct the request")
+            refused = ErrorResponse(
+                status, ErrorCode.BAD_REQUEST, f"{path}: {error.detail}", "correct the request"
+            )
     return JSONResponse(refused.body(), refused.status)

@@ -111,7 +111,7 @@ async def act(
 ) -> dict[str, list[answers.ActionResult]]:
     """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
     if request.profile is None:
-        return {"results": await studio.actions.apply(request, actor=actor)}
+        return {"results": await studio.operations.apply(request, actor=actor)}
     if request.operation is not Operation.RETRANSCODE:
         raise TqError(
             ErrorCode.BAD_REQUEST,
@@ -119,7 +119,7 @@ async def act(
             "leave the profile out; only a retranscode takes one",
         )
     profile = studio.admission.profile(request.profile)
-    return {"results": await studio.actions.apply(request, actor=actor, profile=profile)}
+    return {"results": await studio.operations.apply(request, actor=actor, profile=profile)}
 
 
 def read_detail(
@@ -256,19 +256,19 @@ async def resume(studio: TheStudio, actor: TheActor) -> dict[str, bool]:
 @router.post("/queue/retry")
 async def retry(studio: TheStudio, actor: TheActor, request: QueueRetry) -> answers.RetryAnswer:
     """Retry every failed job, of one batch or of all."""
-    return await studio.all_jobs.retry_failed(request.batch, actor=actor)
+    return await studio.bulk_operations.retry_failed(request.batch, actor=actor)
 
 
 @router.post("/queue/clear")
 async def clear(studio: TheStudio, actor: TheActor, request: QueueClear) -> answers.ClearAnswer:
     """Delete every ended job, and on request what is known of files without open jobs, and the history."""
-    deleted, removed = await studio.all_jobs.clear_ended(actor=actor)
+    deleted, removed = await studio.bulk_operations.clear_ended(actor=actor)
     forgotten = 0
     if request.manifest:
-        forgotten = await studio.all_jobs.forget_files()
+        forgotten = await studio.bulk_operations.forget_files()
         await studio.intake.start_over()
     history = request.history or request.manifest
-    pruned = await studio.all_jobs.forget_history(actor=actor) if history else 0
+    pruned = await studio.bulk_operations.forget_history(actor=actor) if history else 0
     return {"deleted": deleted, "removed_segments": removed, "forgotten": forgotten, "pruned": pruned}
 
 

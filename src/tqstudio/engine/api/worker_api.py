@@ -174,18 +174,18 @@ async def complete(
     body: Annotated[CompleteRequest, _message(CompleteRequest)],
 ) -> OutcomeAnswer:
     token = LeaseToken(job, body.epoch, body.instance)
-    repeated = studio.results.is_publishing(token) or not studio.running_jobs.leases.is_live(token)
-    if worker.name in studio.identities.stored and not repeated:
+    repeated = studio.completion.is_publishing(token) or not studio.running_jobs.leases.is_live(token)
+    if worker.name in studio.worker_tokens.stored and not repeated:
         # It may be on another machine: what it lists must be what has arrived.
         await studio.transfers.require_received(token, body.manifest)
-    return {"job": job, "status": (await studio.results.complete(worker, job, body)).value}
+    return {"job": job, "status": (await studio.completion.complete(worker, job, body)).value}
 
 
 @router.post("/jobs/{job}/fail")
 async def fail(
     studio: TheStudio, worker: TheWorker, job: int, body: Annotated[FailRequest, _message(FailRequest)]
 ) -> OutcomeAnswer:
-    return {"job": job, "status": (await studio.results.fail(worker, job, body)).value}
+    return {"job": job, "status": (await studio.completion.fail(worker, job, body)).value}
 
 
 @router.post("/jobs/{job}/range")
@@ -202,4 +202,4 @@ async def end_range(
 async def release(
     studio: TheStudio, worker: TheWorker, job: int, body: Annotated[ReleaseRequest, _message(ReleaseRequest)]
 ) -> OutcomeAnswer:
-    return {"job": job, "status": (await studio.results.release(worker, job, body)).value}
+    return {"job": job, "status": (await studio.completion.release(worker, job, body)).value}

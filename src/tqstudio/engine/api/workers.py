@@ -71,7 +71,7 @@ async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]
     if studio.pool.has(request.name):
         raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
     row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None)
-    token = studio.identities.issue(row.id, row.name, row.kind)
+    token = studio.worker_tokens.issue(row.id, row.name, row.kind)
     return {"worker": row.id, "name": row.name, "token": token}
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.deletion.shelf import Shelf
+from tqstudio.engine.deletion.deleted_ladders import DeletedLadders
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -56,7 +56,7 @@ class Deletions:
         retention: Retention,
     ) -> None:
         self._home, self._db, self._running_jobs, self._workspace = home, db, running_jobs, workspace
-        self._bounded_io, self._retention, self._shelf = bounded_io, retention, Shelf(workspace)
+        self._bounded_io, self._retention, self._ladders = bounded_io, retention, DeletedLadders(workspace)
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
         self.on_returned: Callable[[], object] = lambda: None
@@ -94,7 +94,7 @@ class Deletions:
             deleted = await self._db.read(deletions.of_video, video)
             gone = deleted is None or deleted.state is DeletionState.REMOVING
             if deleted is not None and deleted.state is DeletionState.ASIDE and row.generation is not None:
-                gone = not await self._run(deleted, lambda: self._shelf.has(row.output_root, video))
+                gone = not await self._run(deleted, lambda: self._ladders.has(row.output_root, video))
             if gone:
                 raise TqError(
                     ErrorCode.REFUSED,
@@ -103,7 +103,7 @@ class Deletions:
                 )
             if deleted is not None and deleted.state is DeletionState.ASIDE:
                 place = Place.below(row.output_root, row.slug)
-                await self._run(deleted, lambda: self._shelf.require_free(place))
+                await self._run(deleted, lambda: self._ladders.require_free(place))
             restored = partial(deletions.restore, number=video, now=now_us(), actor=actor)
             await self._db.write(restored)
             failpoints.reach("undeletion.begun")
@@ -162,17 +162,17 @@ class Deletions:
                     self._waiting.add(video)
                     return
                 self._waiting.discard(video)
-                await self._run(row, lambda: self._shelf.put_aside(root, row.slug, video, current))
+                await self._run(row, lambda: self._ladders.archive(root, row.slug, video, current))
                 failpoints.reach("deletion.moved")
                 await self._retention.jobs_deleted(await self._db.write(deletions.left, video))
             case DeletionState.RETURNING:
-                await self._run(row, lambda: self._shelf.bring_back(root, row.slug, video, current))
+                await self._run(row, lambda: self._ladders.restore(root, row.slug, video, current))
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
                 await self._db.write(partial(deletions.returned, number=video, url=url, now=now_us()))
                 self.on_returned()
             case DeletionState.REMOVING:
-                await self._run(row, lambda: self._shelf.remove(root, video, current))
+                await self._run(row, lambda: self._ladders.remove(root, video, current))
                 failpoints.reach("deletion.removed")
                 await self._db.write(partial(deletions.removed, number=video, now=now_us()))
                 self._workspace.sweep_soon(root)

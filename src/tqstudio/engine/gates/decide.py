@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, still_to_come
-from tqstudio.engine.store.machine.gates import Need
+from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import MEANINGS, ErrorCode, Problem
 from tqstudio.paths import display
 from tqstudio.units import size
@@ -41,7 +41,7 @@ class Use(Enum):
     SOURCE = "source"
 
 
-class Place(NamedTuple):
+class MeasuredPath(NamedTuple):
     """A path whose volume is measured."""
 
     use: Use
@@ -75,13 +75,13 @@ class Volumes:
         started_at: start of this supervisor, µs since 1970 in UTC.
     """
 
-    home: Place
+    home: MeasuredPath
     started_at: int
-    states: Mapping[Place, VolumeState] = field(default_factory=dict)
+    states: Mapping[MeasuredPath, VolumeState] = field(default_factory=dict)
 
-    def know(self, need: Need, running: Sequence[Need]) -> bool:
+    def know(self, need: JobVolumes, running: Sequence[JobVolumes]) -> bool:
         """Whether everything was measured that `fits` needs."""
-        outputs = (Place(Use.OUTPUT, each.output_root) for each in running)
+        outputs = (MeasuredPath(Use.OUTPUT, each.output_root) for each in running)
         return all(place in self.states for place in (self.home, *places(need), *outputs))
 
 
@@ -115,19 +115,24 @@ class Waits:
         return cls(path, ErrorCode.DISK_LOW, why, free=volume.free, needed=needed, total=volume.total)
 
 
-def sources(need: Need) -> list[Place]:
+def sources(need: JobVolumes) -> list[MeasuredPath]:
     """The places where a job reads, the drop folder first."""
     folders = dict.fromkeys((need.folder or os.path.dirname(need.source), os.path.dirname(need.source)))
-    return [Place(Use.SOURCE, folder) for folder in folders]
+    return [MeasuredPath(Use.SOURCE, folder) for folder in folders]
 
 
-def places(need: Need) -> list[Place]:
+def places(need: JobVolumes) -> list[MeasuredPath]:
     """The places where a job reads and writes."""
-    return [*sources(need), Place(Use.OUTPUT, need.output_root)]
+    return [*sources(need), MeasuredPath(Use.OUTPUT, need.output_root)]
 
 
 def fits(
-    need: Need, running: Sequence[Need], volumes: Volumes, settings: Settings, *, margin: float = 0.0
+    need: JobVolumes,
+    running: Sequence[JobVolumes],
+    volumes: Volumes,
+    settings: Settings,
+    *,
+    margin: float = 0.0,
 ) -> Waits | None:
     """What a job waits for; None if it fits beside the running ones. `volumes` must know all of them.
 
@@ -136,7 +141,7 @@ def fits(
     """
     if (silent := waits_alone(need, volumes, is_missing=False)) is not None:
         return silent
-    home, output = volumes.states[volumes.home], volumes.states[Place(Use.OUTPUT, need.output_root)]
+    home, output = volumes.states[volumes.home], volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if home.space is not None and (short := short_at_home(volumes.home.path, home.space, margin)) is not None:
         return short
     if output.problem is not None:
@@ -189,7 +194,7 @@ def low_soon(volumes: Volumes, settings: Settings) -> list[Waits]:
     return found
 
 
-def waits_alone(need: Need, volumes: Volumes, *, is_missing: bool) -> Waits | None:
+def waits_alone(need: JobVolumes, volumes: Volumes, *, is_missing: bool) -> Waits | None:
     """What a job waits for while others may start: a volume that does not answer, a source that is away.
 
     Args:
@@ -225,9 +230,9 @@ def lacks_files(volume: Volume, margin: float = 0.0) -> bool:
     return volume.files is not None and volume.files < FILES_ROOM * (1 + margin)
 
 
-def _to_come(volumes: Volumes, need: Need, settings: Settings, device: int) -> int:
+def _to_come(volumes: Volumes, need: JobVolumes, settings: Settings, device: int) -> int:
     """Bytes that a job will still write to this volume."""
-    state = volumes.states[Place(Use.OUTPUT, need.output_root)]
+    state = volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if state.space is None or state.space.device != device:
         return 0
     return still_to_come(need.size, settings.disk_factor, state.made.get(need.video, 0))

@@ -21,7 +21,7 @@ from pathlib import Path
 from tqstudio.engine.files import mounts
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.volumes import occupied_bytes, volume_of
-from tqstudio.engine.gates.decide import Place, Use, VolumeState, away
+from tqstudio.engine.gates.decide import MeasuredPath, Use, VolumeState, away
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
@@ -45,7 +45,9 @@ class VolumeReader:
         self._mounted = mounts.points()
         self._gone = dict.fromkeys(mounts.expected() - self._mounted)
 
-    async def measure(self, wanted: Mapping[Place, Collection[int]]) -> dict[Place, VolumeState]:
+    async def measure(
+        self, wanted: Mapping[MeasuredPath, Collection[int]]
+    ) -> dict[MeasuredPath, VolumeState]:
         """Measure places; for outputs also the segment stores of these videos."""
         self._note_mounts()
         # A dead mount may have many folders, each of which would block a thread: check its root first.
@@ -55,7 +57,7 @@ class VolumeReader:
         found = await asyncio.gather(*checks, return_exceptions=True)
         silent = {root for root, answer in zip(roots, found, strict=True) if isinstance(answer, NoAnswer)}
 
-        async def one(place: Place, videos: Collection[int]) -> VolumeState:
+        async def one(place: MeasuredPath, videos: Collection[int]) -> VolumeState:
             try:
                 if (point := points[place]) in silent:
                     raise NoAnswer(point)
@@ -67,7 +69,7 @@ class VolumeReader:
         states = await asyncio.gather(*(one(place, videos) for place, videos in wanted.items()))
         return dict(zip(wanted, states, strict=True))
 
-    async def _measure(self, place: Place, videos: Collection[int]) -> VolumeState:
+    async def _measure(self, place: MeasuredPath, videos: Collection[int]) -> VolumeState:
         path = place.path
         if place.use is Use.SOURCE:
             return await self._measure_source(path)

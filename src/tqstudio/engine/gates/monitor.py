@@ -20,7 +20,7 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine.gates import decide, schedule
-from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, Place, Use, Volumes, Waits
+from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use, Volumes, Waits
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.retention import Retention
@@ -31,7 +31,7 @@ from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.volume_waits import Waiting
 from tqstudio.engine.store.machine import gates
-from tqstudio.engine.store.machine.gates import GateRow, Need
+from tqstudio.engine.store.machine.gates import GateRow, JobVolumes
 from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
@@ -81,9 +81,9 @@ class _Plan:
     """What a look measures and decides about."""
 
     gate: GateRow | None
-    next: list[Need]
+    next: list[JobVolumes]
     """Jobs that a claim was refused, or may get next."""
-    running: list[Need]
+    running: list[JobVolumes]
     waiting: list[Waiting]
     decides: bool
     """Whether the gate may be shut or opened."""
@@ -96,7 +96,7 @@ class VolumeMonitor:
         self, home: Home, settings: Settings, db: Database, reader: VolumeReader, retention: Retention
     ) -> None:
         self._settings, self._db, self._reader, self._retention = settings, db, reader, retention
-        self._volumes = Volumes(Place(Use.HOME, os.fsencode(home.root)), now_us())
+        self._volumes = Volumes(MeasuredPath(Use.HOME, os.fsencode(home.root)), now_us())
         self._lock = asyncio.Lock()
         self._begun = 0
         """Looks that began."""
@@ -191,9 +191,9 @@ class VolumeMonitor:
         await self._settle_gate(plan)
 
     async def _measure(self, plan: _Plan) -> None:
-        wanted: dict[Place, set[int]] = {self._volumes.home: set()}
+        wanted: dict[MeasuredPath, set[int]] = {self._volumes.home: set()}
         if plan.gate is not None and plan.gate.path in self._failures:
-            wanted[Place(Use.OUTPUT, plan.gate.path)] = set()
+            wanted[MeasuredPath(Use.OUTPUT, plan.gate.path)] = set()
         places = [place for need in (*plan.next, *plan.running) for place in decide.places(need)]
         for each in plan.waiting:
             # Measuring the output would lock it.
@@ -202,7 +202,7 @@ class VolumeMonitor:
         wanted |= {place: set() for place in places}
         # Only a decision about the gate needs the sizes of all stores; without them a claim may be refused.
         for need in (*plan.next, *plan.running) if plan.decides else ():
-            wanted[Place(Use.OUTPUT, need.output_root)].add(need.video)
+            wanted[MeasuredPath(Use.OUTPUT, need.output_root)].add(need.video)
         self._volumes = replace(self._volumes, states=await self._reader.measure(wanted))
 
     async def _settle_waiting(self, waiting: Sequence[Waiting]) -> None:
@@ -253,7 +253,7 @@ class VolumeMonitor:
         path = None if plan.gate is None else plan.gate.path
         if path is None or (failure := self._failures.get(path)) is None:
             return None
-        state = self._volumes.states[Place(Use.OUTPUT, path)]
+        state = self._volumes.states[MeasuredPath(Use.OUTPUT, path)]
         waits = decide.output_waits(path, state, self._settings, margin)
         enough = failure.waits.free + self._settings.disk_reserve_bytes * _MARGIN
         if now >= failure.due or state.free > enough:
@@ -264,7 +264,7 @@ class VolumeMonitor:
 
     async def block(self, root: bytes, error: TqError, *, actor: str) -> None:
         """Shut the gate for an output that failed during a job. Only errors in `BLOCKING` do that."""
-        place, reason = Place(Use.OUTPUT, root), error.message
+        place, reason = MeasuredPath(Use.OUTPUT, root), error.message
         if (where := display(root)) not in reason:
             reason = f"the disk of {where} {BLOCKING[error.code]}: {reason}"
         async with self._lock:

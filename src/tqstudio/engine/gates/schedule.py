@@ -18,7 +18,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import folder_hours
 from tqstudio.engine.store.machine import gates
-from tqstudio.engine.store.machine.gates import GateRow, Need
+from tqstudio.engine.store.machine.gates import GateRow, JobVolumes
 from tqstudio.errors import MEANINGS, ErrorCode
 from tqstudio.lifecycle import GateKind
 from tqstudio.paths import display
@@ -26,7 +26,7 @@ from tqstudio.paths import display
 _ACTOR = "supervisor"
 
 
-def closed(need: Need) -> Waits | None:
+def closed(need: JobVolumes) -> Waits | None:
     """Why a job may not start outside of the hours of its drop folder; None if it may."""
     if not need.hours or need.folder is None or hours.parse(need.hours).include(_now()):
         return None

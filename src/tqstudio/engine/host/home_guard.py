@@ -20,7 +20,7 @@ import structlog
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.host import home_lock
-from tqstudio.engine.host.home_lock import HomeLock, LockOwner
+from tqstudio.engine.host.home_lock import FileIdentity, HomeLock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -30,11 +30,11 @@ class HomeGuard:
 
     def __init__(self, home: Home, held: HomeLock, bounded_io: BoundedIO, *, has_database: bool) -> None:
         self._home, self._held, self._bounded_io = home, held, bounded_io
-        self._guarded: dict[Path, LockOwner | None] = {home.root: held.folder}
+        self._guarded: dict[Path, FileIdentity | None] = {home.root: held.folder}
         """What must stay what it is. A file that PostgreSQL has replaced may go."""
         if has_database:
             self._guarded[home.database] = home_lock.identity(home.database)
-        self._socket: LockOwner | None = None
+        self._socket: FileIdentity | None = None
         self._log = structlog.get_logger()
 
     def open_socket(self) -> socket.socket:

@@ -18,7 +18,7 @@ CHECK_S = 2.0
 _TRIES = 10
 _PAUSE_S = 0.01
 
-LockOwner = tuple[int, int]
+FileIdentity = tuple[int, int]
 """Device and inode of a file, to detect another one under its name."""
 
 
@@ -49,7 +49,7 @@ class HomeLock:
             )
 
     @property
-    def folder(self) -> LockOwner:
+    def folder(self) -> FileIdentity:
         """Identity of the locked home, even if it was moved; call it while locked."""
         assert self._folder is not None
         found = os.fstat(self._folder)
@@ -96,7 +96,7 @@ class HomeLock:
         self._file = self._folder = None
 
 
-def identity(path: Path) -> LockOwner | None:
+def identity(path: Path) -> FileIdentity | None:
     """Identify the file at a path; None if there is none.
 
     Raises:

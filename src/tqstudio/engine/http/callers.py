@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tqstudio.engine.access.api_tokens import ApiTokens, prefix_of
 from tqstudio.engine.access.principal import ANYONE, OWNER, Principal
-from tqstudio.engine.api.errors import Refusal, refusal
+from tqstudio.engine.api.errors import ErrorResponse, refusal
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.http import relative_paths
@@ -214,7 +214,7 @@ def unauthorized() -> TqError:
     return TqError(ErrorCode.UNAUTHORIZED, MEANINGS[ErrorCode.UNAUTHORIZED].meaning)
 
 
-async def refuse(send: Send, refused: Refusal) -> None:
+async def refuse(send: Send, refused: ErrorResponse) -> None:
     """Answer a request without passing it on."""
     more = [(b"www-authenticate", b"Bearer")] if refused.status == 401 else []
     await answer(send, refused.status, refused.body(), *more)

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tqstudio.engine.api.errors import Refusal
+from tqstudio.engine.api.errors import ErrorResponse
 from tqstudio.errors import ErrorCode
 from tqstudio.protocol.client import peer_of
 
@@ -167,7 +167,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if not (answering and self.cycle.response_started):
-            body = to_json(Refusal(status, ErrorCode.BAD_REQUEST, message, hint).body())
+            body = to_json(ErrorResponse(status, ErrorCode.BAD_REQUEST, message, hint).body())
             head = (
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )

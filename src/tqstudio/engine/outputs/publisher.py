@@ -34,7 +34,7 @@ from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
-from tqstudio.engine.outputs.place import bucket_url
+from tqstudio.engine.outputs.place import bucket_url, place_of
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -156,12 +156,12 @@ class Publisher:
             if not await self._undo(await self._db.read(load, stale), _INTERRUPTED):
                 raise TqError(
                     ErrorCode.PUBLISH_FAILED,
-                    f"the remains of an earlier publish in {_shown(_place_of(video))} cannot be removed",
+                    f"the remains of an earlier publish in {_shown(place_of(video))} cannot be removed",
                 )
         try:
             place, number = await asyncio.to_thread(self._find_room, video, current, number)
         except OSError as error:
-            raise outputs.unwritable(_place_of(video), error) from error
+            raise outputs.unwritable(place_of(video), error) from error
         manifest = request.manifest
         row = PublicationRow(
             job=token.job,
@@ -188,10 +188,10 @@ class Publisher:
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
         if not self._workspace.is_there(video.output_root):
             # The segments were written there, so its disk must be unmounted now.
-            raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is missing")
+            raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(place_of(video))}: it is missing")
         self._workspace.require_unshared(video.output_root)
         owner = f"{self._workspace.uuid} {video.id}"
-        place = outputs.own(_place_of(video), owner, current.number if current else None)
+        place = outputs.own(place_of(video), owner, current.number if current else None)
         return place, outputs.first_free(place, number)
 
     def _put_in_place(self, publication: Publication) -> None:
@@ -270,10 +270,6 @@ class Publisher:
         self._db.require_lead()
         if not _is_overtaken(publication):
             outputs.undo(place, publication.row.number, publication.rows, publication.before)
-
-
-def _place_of(video: VideoRow) -> Place:
-    return Place.below(video.output_root, video.slug)
 
 
 def _shown(place: Place) -> str:

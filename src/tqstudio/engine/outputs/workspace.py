@@ -50,7 +50,7 @@ _UNUSED_S = 10.0
 class _OutputLock:
     """The lock of an output."""
 
-    identity: home_lock.LockOwner
+    identity: home_lock.FileIdentity
     descriptor: int
     requested_at: float
     """When it was last requested; seconds of `time.monotonic`."""
@@ -67,7 +67,7 @@ class Workspace:
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._locking = threading.Lock()
-        self._try_lock: dict[bytes, _OutputLock] = {}
+        self._locks: dict[bytes, _OutputLock] = {}
         self._log = structlog.get_logger()
 
     @property
@@ -125,13 +125,13 @@ class Workspace:
         now, identity, replaced = time.monotonic(), (found.st_dev, found.st_ino), None
         with self._locking:
             # An output may have two paths.
-            ours = next((lock for lock in self._try_lock.values() if lock.identity == identity), None)
+            ours = next((lock for lock in self._locks.values() if lock.identity == identity), None)
             is_taken = ours is not None or _try_lock(descriptor)
             if ours is not None:
                 ours.requested_at = now
             elif is_taken:
-                replaced = self._try_lock.get(output_root)
-                self._try_lock[output_root] = _OutputLock(identity, descriptor, now)
+                replaced = self._locks.get(output_root)
+                self._locks[output_root] = _OutputLock(identity, descriptor, now)
         if ours is not None or not is_taken:
             os.close(descriptor)
         if replaced is not None:
@@ -145,11 +145,11 @@ class Workspace:
 
     def locked(self) -> set[bytes]:
         """The outputs that are locked."""
-        return set(self._try_lock)
+        return set(self._locks)
 
     def unlock_unused(self, output_root: bytes) -> None:
         """Unlock an output without unfinished work, so that its disk can be unmounted."""
-        ours = self._try_lock.get(output_root)
+        ours = self._locks.get(output_root)
         if ours and time.monotonic() - ours.requested_at > _UNUSED_S and not any(self.stores(output_root)):
             self._unlock(output_root)
 
@@ -160,7 +160,7 @@ class Workspace:
 
     def _unlock(self, output_root: bytes) -> None:
         with self._locking:
-            ours = self._try_lock.pop(output_root, None)
+            ours = self._locks.pop(output_root, None)
         if ours is not None:
             os.close(ours.descriptor)
 

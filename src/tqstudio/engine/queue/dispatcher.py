@@ -36,7 +36,7 @@ from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations
-from tqstudio.engine.store.library.generations import GenerationRow, TwinRow
+from tqstudio.engine.store.library.generations import DuplicateRow, GenerationRow
 from tqstudio.engine.store.machine import speeds, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
@@ -44,7 +44,7 @@ from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
 from tqstudio.protocol.requests import ClaimRequest, RangeAbility
-from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob, PublishedTwin
+from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob, PublishedDuplicate
 from tqstudio.source_files import is_audio_name
 
 _MAX_DEFERRED = 50
@@ -267,7 +267,7 @@ class Dispatcher:
             published = _Published(place.generation(generation.number), generation)
         job = self._job(asked, lease.job, lease.epoch, lease.video)
         job["kept"] = kept
-        job["twins"] = [_offered(twin) for twin in generations.twins(db, lease.job)]
+        job["duplicates"] = [_offered(duplicate) for duplicate in generations.duplicates(db, lease.job)]
         return _Claimed(lease, job, published, asked.starts_over)
 
     def _job(self, asked: Assignment, number: int, epoch: int, video: int) -> ClaimedJob:
@@ -290,7 +290,7 @@ class Dispatcher:
             "requested": None if asked.requested is None else list(asked.requested),
             "dropped": list(asked.dropped),
             "kept": {},
-            "twins": [],
+            "duplicates": [],
             "source_warnings": [],
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,
@@ -301,13 +301,13 @@ class Dispatcher:
         }
 
 
-def _offered(twin: TwinRow) -> PublishedTwin:
-    folder = Place.below(twin.output_root, twin.slug).generation(twin.generation.number)
+def _offered(duplicate: DuplicateRow) -> PublishedDuplicate:
+    folder = Place.below(duplicate.output_root, duplicate.slug).generation(duplicate.generation.number)
     return {
-        "video": twin.video,
+        "video": duplicate.video,
         "folder_b64": encode(os.fsencode(folder)),
-        "full_hash": twin.full_hash,
-        "keys": {row.name: (row.settings_hash, row.stream_key) for row in twin.generation.renditions},
+        "full_hash": duplicate.full_hash,
+        "keys": {row.name: (row.settings_hash, row.stream_key) for row in duplicate.generation.renditions},
     }
 
 

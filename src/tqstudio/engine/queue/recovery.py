@@ -184,11 +184,11 @@ class Recovery:
             taken += 1
         return taken
 
-    async def silent_workers(self) -> list[str]:
+    async def offline_workers(self) -> list[str]:
         """Marks workers without a sign of life for `offline_s` as silent; returns the names of new ones."""
         if not (silent := self._running_jobs.silent(self._settings.offline_s)):
             return []
-        marked = await self._db.write(workers.mark_silent, silent, now=now_us())
+        marked = await self._db.write(workers.mark_offline, silent, now=now_us())
         # One may have been heard while this was written.
         still = self._running_jobs.silent(self._settings.offline_s)
         return [name for worker, name in marked if worker in still]

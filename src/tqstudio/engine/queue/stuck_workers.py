@@ -23,7 +23,7 @@ from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import gates
-from tqstudio.engine.store.machine.gates import Need
+from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control
 
@@ -96,7 +96,7 @@ class StuckWorkers:
         why = silence or f"it made no progress for {live.quiet_s:.0f} s"
         self._pool.replace(live.worker, why)
 
-    async def _silence(self, need: Need) -> str | None:
+    async def _silence(self, need: JobVolumes) -> str | None:
         """Returns the error of the disk that does not respond; None if both do.
 
         Reads and writes, because a file system may report its size and still block writes. An unanswered

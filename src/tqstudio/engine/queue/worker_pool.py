@@ -189,7 +189,7 @@ class WorkerPool:
         # Its ffmpeg receives the parent-death signal now and is a zombie shortly after.
         asyncio.get_running_loop().call_later(REAP_AFTER_S, children.reap_orphans)
 
-    def end_silent(self, name: str) -> None:
+    def end_offline(self, name: str) -> None:
         """Kills a local process without heartbeats; `_keep` starts a new one."""
         if (running := self._running.get(name)) is not None:
             self._log.warning("worker is silent", worker=name, pid=running.child.pid)

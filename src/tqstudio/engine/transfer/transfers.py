@@ -30,8 +30,8 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.transfer import store_files
-from tqstudio.engine.transfer.store_files import Part
+from tqstudio.engine.transfer import segment_files
+from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display, encode
@@ -104,7 +104,7 @@ class Transfers:
                 if _version(os.fstat(descriptor)) != version:
                     raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was copied")
                 try:
-                    return store_files.read_all(descriptor, offset, length)
+                    return segment_files.read_all(descriptor, offset, length)
                 except OSError as error:
                     raise source_file.unreadable(path, error) from error
 
@@ -118,18 +118,18 @@ class Transfers:
 
     async def stored(self, token: LeaseToken, path: str, offset: int, length: int) -> bytes:
         """Some bytes of a file in the store."""
-        job, names = await self._job(token), store_files.names_of(path)
+        job, names = await self._job(token), segment_files.names_of(path)
 
         def read() -> bytes:
             with self._hold(job, *names[:-1]) as folder:
-                return store_files.read(folder / names[-1], offset, length)
+                return segment_files.read(folder / names[-1], offset, length)
 
         return await self._write(job, read)
 
     async def store(self, token: LeaseToken, path: str, part: Part, body: bytes) -> None:
-        """Store a part of a file, as `store_files.receive`."""
-        job, names = await self._job(token), store_files.names_of(path)
-        if part.size > store_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
+        """Store a part of a file, as `segment_files.receive`."""
+        job, names = await self._job(token), segment_files.names_of(path)
+        if part.size > segment_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:
             raise TqError(ErrorCode.BAD_REQUEST, f"{path} is larger than declared, or than any segment")
 
         of_range = self._ranges.is_live(token)
@@ -140,17 +140,17 @@ class Transfers:
         def write() -> None:
             with self._hold(job, *names[:-1]) as folder:
                 if of_range and names[-1] == INIT_NAME:
-                    store_files.require_equal(folder / INIT_NAME, part)
+                    segment_files.require_equal(folder / INIT_NAME, part)
                     return
                 # The worker that has the job may have stored it meanwhile, and hashed it.
-                store_files.receive(folder, names[-1], part, body, writer=writer, keep=of_range)
+                segment_files.receive(folder, names[-1], part, body, writer=writer, keep=of_range)
 
         await self._write(job, write)
 
     async def remove(self, token: LeaseToken, paths: list[str]) -> None:
         """Remove files from the store; missing ones are no error."""
         job = await self._job(token)
-        named = [store_files.names_of(path) for path in paths]
+        named = [segment_files.names_of(path) for path in paths]
         if self._ranges.is_live(token):
             # All else belongs to the worker that has the job.
             named = [names for names in named if FRAGMENTS_NAME in names]
@@ -202,12 +202,12 @@ class Transfers:
 
     def _look_up(self, job: _Job) -> tuple[str, list[str]]:
         with self._hold(job) as store:
-            return store_files.origin(store), sorted(store_files.listing(store))
+            return segment_files.origin(store), sorted(segment_files.listing(store))
 
     def _digest(self, job: _Job, path: str) -> tuple[int, str]:
-        names = store_files.names_of(path)
+        names = segment_files.names_of(path)
         with self._hold(job, *names[:-1], make=False) as folder:
-            return store_files.digest(folder / names[-1])
+            return segment_files.digest(folder / names[-1])
 
     def _hold(self, job: _Job, *names: str, make: bool = True) -> AbstractContextManager[Path]:
         """Open a folder of the video's store."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.app import App
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from tqstudio.ui.actions.registry import actions_of, key_sign
 from tqstudio.ui.context import Shell
@@ -44,3 +45,9 @@ class Actions(Provider):
             score = max(matcher.match(text), matcher.match(help) * 0.8)
             if score > 0:
                 yield Hit(score, matcher.highlight(text), do, help=help)
+
+
+def open_in(app: App[None]) -> None:
+    """Show the palette, unless it is shown."""
+    if not isinstance(app.screen, CommandPalette):
+        app.push_screen(CommandPalette([Actions], placeholder="search for an action"))

@@ -138,7 +138,24 @@ class FoldersScreen(ListScreen["FolderView"]):
             return
         await self.shell.show_folder(folder["id"])
 
+    def _is_elsewhere(self) -> bool:
+        """Whether the folders are those of a studio on another machine, which refuses to change them."""
+        if remote := self.studio.model.remote:
+            self.toast(f"drop folders are changed on the machine of {remote}")
+        return bool(remote)
+
+    def _chosen(self) -> FolderView | None:
+        """The folder that a change is about; None if there is none, which is reported."""
+        if self._is_elsewhere():
+            return None
+        folder = self.selected()
+        if folder is None:
+            self.toast("no folder is selected")
+        return folder
+
     async def do_folder_add(self, _: str) -> None:
+        if self._is_elsewhere():
+            return
         sentence = "Videos dropped into it are transcoded."
         self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
 
@@ -156,17 +173,15 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.studio.feed.read_folders_soon()
 
     async def do_folder_switch(self, _: str) -> None:
-        folder = self.selected()
+        folder = self._chosen()
         if folder is None:
-            self.toast("no folder is selected")
             return
         await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
         self.studio.feed.read_folders_soon()
 
     async def do_folder_hours(self, _: str) -> None:
-        folder = self.selected()
+        folder = self._chosen()
         if folder is None:
-            self.toast("no folder is selected")
             return
 
         def read(typed: str) -> str:
@@ -187,9 +202,8 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.studio.feed.read_folders_soon()
 
     async def do_folder_remove(self, _: str) -> None:
-        folder = self.selected()
+        folder = self._chosen()
         if folder is None:
-            self.toast("no folder is selected")
             return
 
         def answered(yes: bool | None) -> None:

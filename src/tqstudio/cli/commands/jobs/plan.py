@@ -55,7 +55,7 @@ def plan(
         "renditions": made,
         "skipped": above,
         "warnings": [{"code": each.code.value, "text": each.text} for each in of_source(facts, chosen)],
-        "most_size": sum(each["most_size"] for each in made),
+        "max_bytes": sum(each["max_bytes"] for each in made),
         "eta": _time(home, set_up, facts, chosen),
     }
     if as_json:
@@ -85,15 +85,15 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
     return made, [rung.name for rung in ladder if rung.skipped]
 
 
-def _row(name: str, kind: str, shape: str, codec: str, most_kbps: int, facts: SourceFacts) -> dict[str, Any]:
-    most_size = round(most_kbps * 125 * facts.duration_s)
+def _row(name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: SourceFacts) -> dict[str, Any]:
+    max_bytes = round(max_kbps * 125 * facts.duration_s)
     return {
         "name": name,
         "kind": kind,
         "shape": shape,
         "codec": codec,
-        "most_kbps": most_kbps,
-        "most_size": most_size,
+        "max_kbps": max_kbps,
+        "max_bytes": max_bytes,
     }
 
 
@@ -139,8 +139,8 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
                 each["name"],
                 each["shape"],
                 each["codec"],
-                f"{each['most_kbps']} kb/s" if each["most_kbps"] else "",
-                units.size(each["most_size"]) if each["most_kbps"] else "",
+                f"{each['max_kbps']} kb/s" if each["max_kbps"] else "",
+                units.size(each["max_bytes"]) if each["max_kbps"] else "",
             )
             for each in view["renditions"]
         ],
@@ -148,7 +148,7 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
     )
     if view["skipped"]:
         printing.out(f"above the source: {', '.join(view['skipped'])}")
-    printing.out(f"space: at most {units.size(view['most_size'])}")
+    printing.out(f"space: at most {units.size(view['max_bytes'])}")
     took = "unknown until a similar job is done" if view["eta"] is None else fmt.with_range(view["eta"])
     printing.out(f"time: {took}")
     for warning in view["warnings"]:

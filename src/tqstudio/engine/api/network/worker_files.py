@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from tqstudio.engine.api.dependencies import TheStudio, TheWorker
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.store.jobs.claims import LeaseToken
-from tqstudio.engine.transfer.store_files import Part
+from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
 from tqstudio.protocol import content_digest

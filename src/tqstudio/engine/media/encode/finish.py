@@ -47,7 +47,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
         return Finish(failures=failures, end_mismatch=mismatch)
     for state in whole:
         try:
-            complete = Complete(state.encoder, passed[state.name], state.warning, state.twin)
+            complete = Complete(state.encoder, passed[state.name], state.warning, state.duplicate)
             SegmentStore(state.directory).mark_complete(complete)
         except OSError as error:
             raise from_output_error(error, f"{state.name}: cannot record the finished stream") from error

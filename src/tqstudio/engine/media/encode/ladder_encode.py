@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tqstudio.engine.media.encode.duplicate import take_over
 from tqstudio.engine.media.encode.rendition_states import RenditionStates
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
 from tqstudio.engine.media.encode.subtitles import changed_sidecars
-from tqstudio.engine.media.encode.twin import take_over
 from tqstudio.engine.media.encode.values import (
+    Duplicate,
     EncodeSpec,
     OwnershipLostError,
     RenditionState,
     RunRecord,
     State,
-    Twin,
 )
 from tqstudio.engine.media.ffmpeg.command import is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
@@ -80,9 +80,9 @@ class LadderEncode:
             self._become_linear()
         self._states.look_up()
 
-    def take_over(self, twin: Twin, check: Callable[[], None]) -> None:
-        """As `twin.take_over`; call it between `look_up` and `start`."""
-        self.notes += take_over(self.spec, self._states, twin, check)
+    def take_over(self, duplicate: Duplicate, check: Callable[[], None]) -> None:
+        """As `duplicate.take_over`; call it between `look_up` and `start`."""
+        self.notes += take_over(self.spec, self._states, duplicate, check)
 
     def start(self) -> None:
         """Start encoding the missing parts. Stored segments are not encoded again."""

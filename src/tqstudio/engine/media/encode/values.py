@@ -137,14 +137,14 @@ class RenditionState:
     """Of audio, once measured."""
     warning: str = ""
     """Why its audio is less loud than the profile asks for; empty if it is not."""
-    twin: int | None = None
-    """Id of the video that it was linked from, see `Twin`."""
+    duplicate: int | None = None
+    """Id of the video that it was linked from, see `Duplicate`."""
     prefix: Prefix = field(default_factory=Prefix)
     """The stored part of an incomplete video when it was last read from the store."""
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
+class Duplicate:
     """A ladder that another video published of a source with the same bytes."""
 
     video: int
@@ -257,7 +257,7 @@ def _look_up(
         weight=weight,
         on_device=on_device,
         warning=complete.warning if complete else "",
-        twin=complete.twin if complete else None,
+        duplicate=complete.duplicate if complete else None,
         prefix=prefix,
     )
 

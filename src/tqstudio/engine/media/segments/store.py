@@ -32,7 +32,7 @@ class Complete:
     check: RenditionCheck
     warning: str = ""
     """Why it is less loud than its profile asks for; empty if it is not."""
-    twin: int | None = None
+    duplicate: int | None = None
     """Id of the video that it was linked from."""
 
 
@@ -121,7 +121,7 @@ class SegmentStore:
             "encoder": complete.encoder,
             "check": complete.check.to_json(),
             "warning": complete.warning,
-            "twin": complete.twin,
+            "duplicate": complete.duplicate,
         }
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
         # A worker that lost its lease may have left fragments that are part of segments now.
@@ -135,7 +135,7 @@ class SegmentStore:
                 record["encoder"],
                 RenditionCheck.from_json(record["check"]),
                 record.get("warning", ""),
-                record.get("twin"),
+                record.get("duplicate"),
             )
             has_init = not complete.check.has_init or self.init_path.stat().st_size > 0
             whole = has_init and all(

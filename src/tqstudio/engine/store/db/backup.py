@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tqstudio import path_checks
+from tqstudio.engine.files import durable
 from tqstudio.engine.store.db import errors, opening
 from tqstudio.engine.store.db.connection import Address, is_there
 from tqstudio.engine.store.dialects.sqlite import open_raw
@@ -77,9 +78,9 @@ def _checked_copy(database: Address, target: Path) -> Iterator[Path]:
             copying.copy(database, copied, live=True)
         if (problem := opening.problem_of(copied)) is not None:
             raise problem.error(database if isinstance(database, Path) else copied)
-        _sync(copied)
+        durable.sync(copied)
         yield copied
-        _sync(target.parent)
+        durable.sync(target.parent)
     except OSError as error:
         code = ErrorCode.DISK_LOW if error.errno in _FULL else ErrorCode.PERMISSION
         shown = display(os.fsencode(target))
@@ -110,11 +111,3 @@ def _taken(target: Path) -> TqError:
         f"{display(os.fsencode(target))} already exists, and a backup never replaces a file",
         "choose another name, or move that file away",
     )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -36,7 +36,7 @@ _NO_CONNECTION = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.ALREADY_RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WriteBlock:
     """Why the database cannot be written, and since when (µs since 1970 in UTC)."""
 
     error: TqError
@@ -65,7 +65,7 @@ class Database:
         self._reader = ConnectionThread("db-reader", self._look)
         self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.refusal: Refusal | None = None
+        self.refusal: WriteBlock | None = None
         self._commits = 0
         """Transactions that may have changed something."""
         self._known: dict[Callable[[Connection], Any], tuple[int, Any]] = {}
@@ -254,7 +254,7 @@ class Database:
         before = self.refusal
         # PostgreSQL that could not be reached may come back as a standby, which cannot be written.
         if before is None or (not self.is_file and before.error.code is not why.code):
-            self.refusal = Refusal(why, now_us() if before is None else before.since)
+            self.refusal = WriteBlock(why, now_us() if before is None else before.since)
             _log.warning("the database cannot be written", code=why.code.value, error=why.message)
 
     def _deliver(self, calls: Sequence[DatabaseCall]) -> None:

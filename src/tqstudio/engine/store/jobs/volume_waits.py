@@ -14,7 +14,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import const, job, video
 from tqstudio.engine.store.dialects.expressions import indexed_by
-from tqstudio.engine.store.machine.gates import NEED, Need
+from tqstudio.engine.store.machine.gates import NEED, JobVolumes
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus
@@ -26,7 +26,7 @@ class Waiting:
 
     until: int
     code: str
-    need: Need
+    need: JobVolumes
 
 
 def begin(db: Connection, number: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
@@ -54,7 +54,7 @@ _WAITING = (
 
 def waiting(db: Connection, *, limit: int) -> list[Waiting]:
     """Returns the jobs that wait, first those whose wait ends first."""
-    return [Waiting(row[0], row[1], Need(*row[2:])) for row in db.execute(_WAITING, {"most": limit})]
+    return [Waiting(row[0], row[1], JobVolumes(*row[2:])) for row in db.execute(_WAITING, {"most": limit})]
 
 
 def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: int, until: int) -> None:

@@ -125,7 +125,7 @@ def current(db: Connection, video: int) -> GenerationRow | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TwinRow:
+class DuplicateRow:
     """The published ladder of another video with the size and samples of a job's source."""
 
     video: int
@@ -161,10 +161,10 @@ _TWINS = (
 )
 
 
-def twins(db: Connection, job: int) -> list[TwinRow]:
+def duplicates(db: Connection, job: int) -> list[DuplicateRow]:
     """Returns the ladders that a job may link from by the rule of its drop folder, newest video first."""
     return [
-        TwinRow(row.id, row.output_root, row.slug, row.full_hash, generation)
+        DuplicateRow(row.id, row.output_root, row.slug, row.full_hash, generation)
         for row in db.execute(_TWINS, {"job": job})
         if (generation := get(db, row.generation_id)) is not None
     ]

@@ -73,7 +73,7 @@ def listing(db: Connection) -> list[GateRow]:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class JobVolumes:
     """What a job reads and writes: `size` is the size of its source in bytes."""
 
     job: int
@@ -95,7 +95,7 @@ def _of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
 
 
 NEED = Rows(
-    Need,
+    JobVolumes,
     video,
     job=job.c.id,
     video="id",
@@ -103,7 +103,7 @@ NEED = Rows(
     added_at="created_at",
     hours=_of_folder(folder.c.hours),
 ).columns
-"""The columns of a `Need`, in order."""
+"""The columns of a `JobVolumes`, in order."""
 _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
 _BY_INSTANCE = indexed_by("ix_job_instance")
 _NEEDS = select(*NEED).join_from(job, video)
@@ -113,15 +113,15 @@ _RUNNING_NEEDS = _NEEDS.with_hint(job, _BY_INSTANCE, "sqlite").where(
 )
 
 
-def need_of(db: Connection, number: int) -> Need | None:
+def need_of(db: Connection, number: int) -> JobVolumes | None:
     """Returns the need of a job; None if it does not exist."""
     row = db.execute(_NEED_OF, {"number": number}).first()
-    return None if row is None else Need(*row)
+    return None if row is None else JobVolumes(*row)
 
 
-def running_needs(db: Connection, *, beside: int = 0) -> list[Need]:
+def running_needs(db: Connection, *, beside: int = 0) -> list[JobVolumes]:
     """Returns the needs of running jobs without that of `beside`."""
-    return [Need(*row) for row in db.execute(_RUNNING_NEEDS, {"beside": beside})]
+    return [JobVolumes(*row) for row in db.execute(_RUNNING_NEEDS, {"beside": beside})]
 
 
 def outputs_in_use(db: Connection) -> set[bytes]:

@@ -45,7 +45,7 @@ def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSpeed:
+class PredictionOutcome:
     """Predicted and actual time of a finished job, in seconds."""
 
     predicted_s: float | None
@@ -90,13 +90,13 @@ def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = F
     db.execute(_ADD_SILENT_WORK if silent else _ADD_WORK, {"number": job, "run": epoch, "now": now})
 
 
-def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
+def outcome(db: Connection, job: int, epoch: int) -> PredictionOutcome | None:
     """Returns predicted and actual time; None unless this run has ended."""
     run = tables.attempt.c
     times = select(*tables.job.c["predicted_s", "actual_s"], (run.ended_at - run.started_at) / 1e6)
     ended = (run.job_id == job, run.epoch == epoch, run.ended_at.is_not(None))
     row = db.execute(times.join_from(tables.job, tables.attempt).where(*ended)).first()
-    return None if row is None else MeasuredSpeed(*row)
+    return None if row is None else PredictionOutcome(*row)
 
 
 LAST = (

@@ -105,7 +105,7 @@ def _rendition(
         "peak_bps": found.peak_bps,
         "settings_hash": state.settings_hash,
         "stream_key": state.stream_key,
-        "linked_from": state.twin,
+        "linked_from": state.duplicate,
         **({} if track is None else _of_track(track)),
     }
 

@@ -18,7 +18,7 @@ from blake3 import blake3
 from tqstudio import paths
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
-from tqstudio.engine.media.encode.values import OwnershipLostError, Twin
+from tqstudio.engine.media.encode.values import Duplicate, OwnershipLostError
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.video_codecs import uses_gpu
 from tqstudio.engine.worker import logging_setup
@@ -126,16 +126,16 @@ class LadderWork(Attempt):
         return Done(listed, digest)
 
     def _take_over(self, encode: LadderEncode, full_hash: Callable[[], str]) -> None:
-        """Link what twins have published of the same bytes, as far as it is missing."""
-        for twin in self.job["twins"]:
+        """Link what duplicates have published of the same bytes, as far as it is missing."""
+        for duplicate in self.job["duplicates"]:
             if all(state.status == "completed" for state in encode.renditions):
                 break
-            if full_hash() != twin["full_hash"]:
-                self.log.line(f"video {twin['video']} has the same samples and other bytes")
+            if full_hash() != duplicate["full_hash"]:
+                self.log.line(f"video {duplicate['video']} has the same samples and other bytes")
                 continue
-            folder = Path(os.fsdecode(paths.decode(twin["folder_b64"])))
+            folder = Path(os.fsdecode(paths.decode(duplicate["folder_b64"])))
             try:
-                encode.take_over(Twin(twin["video"], folder, twin["keys"]), self.lease.check)
+                encode.take_over(Duplicate(duplicate["video"], folder, duplicate["keys"]), self.lease.check)
             except OwnershipLostError as gone:
                 raise StopWork(Lost(str(gone))) from None
 

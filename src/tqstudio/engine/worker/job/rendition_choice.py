@@ -147,7 +147,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
     return row | {
         "status": state.status,
         "reason": _remark(rung, state, gpu),
-        "encoder": None if state.twin else state.encoder,
+        "encoder": None if state.duplicate else state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
         "kept": round(min(100.0, state.kept * 100), 2),
         "segments_done": state.segments_done,
@@ -160,7 +160,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
 
 
 def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
-    if state.twin:
-        return f"linked from video {state.twin}"
+    if state.duplicate:
+        return f"linked from video {state.duplicate}"
     intended = state.encoder if gpu is None or rung.is_sound else encoder_for(rung.codec, gpu, hdr=rung.hdr)
     return None if state.encoder == intended else f"encoded with {state.encoder} instead of {intended}"

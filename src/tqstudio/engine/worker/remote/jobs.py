@@ -229,7 +229,7 @@ class RemoteJobs:
             "source_root_b64": encode(os.fsencode(root)),
             "drop_folder_b64": None,
             "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
-            "twins": [],
+            "duplicates": [],
             "source_warnings": inputs["warnings"],
             "log": str(self.work / "logs" / f"{job['job']}-{os.path.basename(job['log'])}"),
         }

@@ -14,14 +14,16 @@ from pathlib import Path
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode.rendition_states import RenditionStates
-from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, Twin
+from tqstudio.engine.media.encode.values import Duplicate, EncodeSpec, RenditionState
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 
-def take_over(spec: EncodeSpec, board: RenditionStates, twin: Twin, check: Callable[[], None]) -> list[str]:
-    """Complete the missing renditions that a twin has with the same settings.
+def take_over(
+    spec: EncodeSpec, board: RenditionStates, duplicate: Duplicate, check: Callable[[], None]
+) -> list[str]:
+    """Complete the missing renditions that a duplicate has with the same settings.
 
     Args:
         check: called before each file is read; its exceptions abort.
@@ -34,21 +36,21 @@ def take_over(spec: EncodeSpec, board: RenditionStates, twin: Twin, check: Calla
     """
     notes = []
     for state in board.states:
-        settings, key = twin.keys.get(state.name, ("", ""))
+        settings, key = duplicate.keys.get(state.name, ("", ""))
         if state.status == "completed" or settings != state.settings_hash:
             continue
-        # Under the twin's key: these segments may be joined with its own only.
+        # Under the duplicate's key: these segments may be joined with its own only.
         store = SegmentStore(spec.store_root / state.name / key)
         try:
             if store.completed() is None:
-                _link(spec, replace(state, twin=twin.video), twin.folder, store, check)
+                _link(spec, replace(state, duplicate=duplicate.video), duplicate.folder, store, check)
             complete = store.completed()
         except (OSError, TqError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            notes.append(f"{state.name} cannot be linked from video {twin.video}: {why}")
+            notes.append(f"{state.name} cannot be linked from video {duplicate.video}: {why}")
             continue
         if complete is not None:
-            board.update(state.name, directory=store.root, stream_key=key, twin=twin.video)
+            board.update(state.name, directory=store.root, stream_key=key, duplicate=duplicate.video)
             board.complete(state.name, complete.check)
     return notes
 
@@ -65,7 +67,7 @@ def _link(
     # Imported late: it loads PyAV, which most jobs need only once ffmpeg works.
     from tqstudio.engine.media.encode.finish import finish
 
-    scratch = spec.scratch / f"{state.name}-of-{state.twin}"
+    scratch = spec.scratch / f"{state.name}-of-{state.duplicate}"
     scratch.mkdir()
     for listed, digest in digests.read(folder / digests.SUMS_NAME).items():
         of, name = os.path.split(listed)

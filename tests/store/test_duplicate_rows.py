@@ -31,11 +31,11 @@ def linking(queue: Queue, *, rule: str = "link", **more: Any) -> int:
     return queue.job(video=video, **({"from_folder": True} | more))
 
 
-def twins(queue: Queue, job: int) -> list[int]:
-    return [twin.video for twin in generations.twins(queue.db, job)]
+def duplicates(queue: Queue, job: int) -> list[int]:
+    return [duplicate.video for duplicate in generations.duplicates(queue.db, job)]
 
 
-def test_ladders_of_the_same_size_and_samples_are_twins_in_any_output(queue: Queue) -> None:
+def test_ladders_of_the_same_size_and_samples_are_duplicates_in_any_output(queue: Queue) -> None:
     published(queue, size=1001)
     published(queue, quick_hash="other")
     queue.video()
@@ -44,48 +44,48 @@ def test_ladders_of_the_same_size_and_samples_are_twins_in_any_output(queue: Que
     videos.set_slug(queue.db, second, "slug")
     job = linking(queue)
     linking_too = queue.job(video=queue.video(), from_folder=True)
-    found = generations.twins(queue.db, job)
-    assert [twin.video for twin in found] == [second, first]
+    found = generations.duplicates(queue.db, job)
+    assert [duplicate.video for duplicate in found] == [second, first]
     assert (found[0].output_root, found[0].slug, found[0].full_hash) == (b"/elsewhere", "slug", "of all")
     assert found[0].generation == generations.current(queue.db, second)
-    assert twins(queue, linking_too) == [], "it is in no folder"
+    assert duplicates(queue, linking_too) == [], "it is in no folder"
     newer = [published(queue), published(queue)]
-    assert twins(queue, job) == [*newer[::-1], second], "the newest, and not all"
+    assert duplicates(queue, job) == [*newer[::-1], second], "the newest, and not all"
 
 
-def test_a_video_is_no_twin_of_itself(queue: Queue) -> None:
+def test_a_video_is_no_duplicate_of_itself(queue: Queue) -> None:
     job = linking(queue)
     [video] = [row["video_id"] for row in [queue.row(job)]]
     generations.record(queue.db, video, 1, settings_hash="h", poster=None, renditions=[], now=queue.now)
-    assert twins(queue, job) == []
+    assert duplicates(queue, job) == []
 
 
-def test_a_deleted_video_is_no_twin(queue: Queue) -> None:
+def test_a_deleted_video_is_no_duplicate(queue: Queue) -> None:
     there, deleted = published(queue), published(queue)
     queue.db.execute("UPDATE video SET deleted_at = 1 WHERE id = :id", {"id": deleted})
-    assert twins(queue, linking(queue)) == [there]
+    assert duplicates(queue, linking(queue)) == [there]
 
 
 @pytest.mark.parametrize("how", [{"rule": "encode"}, {"rule": "skip"}, {"from_folder": False}])
 def test_only_by_the_rule_of_the_folder_that_queued_it(queue: Queue, how: dict[str, Any]) -> None:
     published(queue)
-    assert twins(queue, linking(queue, **how)) == []
+    assert duplicates(queue, linking(queue, **how)) == []
 
 
 def test_a_job_that_failed_or_crashed_twice_does_without(queue: Queue) -> None:
-    [twin] = [published(queue)]
+    [duplicate] = [published(queue)]
     job = linking(queue, priority=999)
     for _ in range(2):
-        assert twins(queue, job) == [twin]
+        assert duplicates(queue, job) == [duplicate]
         lease = queue.claim()
         assert lease is not None
         queue.lose(lease)
     assert queue.row(job)["crashes"] == 2
-    assert twins(queue, job) == []
+    assert duplicates(queue, job) == []
     lease = queue.claim()
     assert lease is not None
     queue.db.execute("UPDATE job SET crashes = 0")
-    assert twins(queue, job) == [twin]
+    assert duplicates(queue, job) == [duplicate]
     queue.fail(lease, ErrorCode.OUTPUT_INVALID)
     assert queue.row(job)["attempts"] == 1
-    assert twins(queue, job) == []
+    assert duplicates(queue, job) == []

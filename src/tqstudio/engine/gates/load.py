@@ -47,7 +47,7 @@ def measure(settings: Settings) -> Reading:
     )
 
 
-class PressureGate:
+class LoadGate:
     """Holds the queue while the machine is overloaded or needed otherwise. Running jobs continue.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 from harness import MakeSupervisor
 from tqstudio.config import Settings
 from tqstudio.engine.gates import machine
-from tqstudio.engine.gates.machine import PressureGate, Reading
+from tqstudio.engine.gates.load import LoadGate, Reading
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
@@ -65,7 +65,7 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
             Reading(0, int(1.1 * GB)),
         ]
     )
-    gate = PressureGate(LIMITS, opened, lambda _: next(readings))
+    gate = LoadGate(LIMITS, opened, lambda _: next(readings))
     shut = []
     for _ in range(6):
         asyncio.run(gate.tick())
@@ -76,8 +76,8 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
 
 
 def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
-    asyncio.run(PressureGate(LIMITS, opened, lambda _: Reading(9, GB)).tick())
-    asyncio.run(PressureGate(Settings(max_load=0), opened, lambda _: Reading(9, 4 * GB)).tick())
+    asyncio.run(LoadGate(LIMITS, opened, lambda _: Reading(9, GB)).tick())
+    asyncio.run(LoadGate(Settings(max_load=0), opened, lambda _: Reading(9, 4 * GB)).tick())
     assert opened.read_now(gates.listing) == []
 
 

@@ -19,10 +19,10 @@ from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
-_SHELF = "deleted"
+_ARCHIVE = "deleted"
 
 
-class Shelf:
+class DeletedLadders:
     """The ladders of deleted videos."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -30,9 +30,9 @@ class Shelf:
 
     def has(self, output_root: bytes, video: int) -> bool:
         """Whether the ladder of a video is aside."""
-        return (self._workspace.sink(output_root) / _SHELF / str(video)).is_dir()
+        return (self._workspace.sink(output_root) / _ARCHIVE / str(video)).is_dir()
 
-    def put_aside(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
+    def archive(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
         """Move a ladder aside, if the folder is its own.
 
         Args:
@@ -48,14 +48,14 @@ class Shelf:
         with place.hold() as held:
             if not belongs(held, f"{self._workspace.uuid} {video}", current):
                 return
-        with self._hold(output_root, _SHELF, make=True) as shelf, _above(place, above) as parent:
-            if os.path.lexists(shelf / str(video)):
-                self._trash(output_root, shelf / str(video))
-            (parent / name).rename(shelf / str(video))
-            durable.sync_folder(shelf)
+        with self._hold(output_root, _ARCHIVE, make=True) as archive, _above(place, above) as parent:
+            if os.path.lexists(archive / str(video)):
+                self._trash(output_root, archive / str(video))
+            (parent / name).rename(archive / str(video))
+            durable.sync_folder(archive)
             durable.sync_folder(parent)
 
-    def bring_back(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
+    def restore(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
         """Move a ladder back into its place.
 
         Raises:
@@ -67,11 +67,11 @@ class Shelf:
         place = Place.below(output_root, slug)
         self.require_free(place)
         *above, name = slug.split("/")
-        with self._hold(output_root, _SHELF) as shelf, _above(place, above, make=True) as parent:
+        with self._hold(output_root, _ARCHIVE) as archive, _above(place, above, make=True) as parent:
             # An empty folder is replaced.
-            (shelf / str(video)).rename(parent / name)
+            (archive / str(video)).rename(parent / name)
             durable.sync_folder(parent)
-            durable.sync_folder(shelf)
+            durable.sync_folder(archive)
 
     def require_free(self, place: Place) -> None:
         """Check that a ladder can be brought back.
@@ -94,9 +94,9 @@ class Shelf:
             OSError: of the file system; FileNotFoundError if the disk may be unmounted.
         """
         if self._is_there(output_root, current) and self.has(output_root, video):
-            with self._hold(output_root, _SHELF) as shelf:
-                self._trash(output_root, shelf / str(video))
-                durable.sync_folder(shelf)
+            with self._hold(output_root, _ARCHIVE) as archive:
+                self._trash(output_root, archive / str(video))
+                durable.sync_folder(archive)
 
     def _trash(self, output_root: bytes, ladder: Path) -> None:
         with self._hold(output_root, "trash", make=True) as trash:
