@@ -127,7 +127,9 @@ def _rung(
 ) -> Rung:
     encoding = profile.encoding_of(spec)
     short = min(width, height)
-    if short * 100 < spec.short_side * _STANDS_FOR_PERCENT:
+    # A film of 1920×800 is of 1080p: it would be as wide with bars above and below.
+    of_16_9 = max(short, max(width, height) * 9 / 16)
+    if of_16_9 * 100 < spec.short_side * _STANDS_FOR_PERCENT:
         return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding, spec.hdr)
     if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT:
         size = _even(width), _even(height)
