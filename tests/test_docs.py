@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tqstudio.cli.command_tree import verbs
+from tqstudio.cli.command_tree import root_command
 from tqstudio.config import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,7 +69,7 @@ def test_every_page_that_is_linked_exists() -> None:
 
 def _commands() -> dict[str, Any]:
     """Every command that is not hidden, by its words."""
-    root: Any = verbs()
+    root: Any = root_command()
     found = {"": root}
     for name in root.commands:
         command = root.get_command(None, name)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tqstudio.cli.command_tree import verbs
+from tqstudio.cli.command_tree import root_command
 from tqstudio.config import Settings
 from tqstudio.protocol import remote
 from tqstudio.protocol.roles import OPEN
@@ -88,7 +88,7 @@ def _parse(words: list[str]) -> None:
     Raises:
         TyperException: it is wrong.
     """
-    command: Any = verbs()
+    command: Any = root_command()
     context = command.make_context("tqstudio", list(words))
     while rest := [*getattr(context, "_protected_args", ()), *context.args]:
         name, command, rest = command.resolve_command(context, rest)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tqstudio.cli.command_tree import verbs
+from tqstudio.cli.command_tree import root_command
 from tqstudio.errors import MEANINGS, WARNINGS, ErrorClass
 
 _LEFT_OUT = {"--install-completion", "--show-completion", "--json"}
@@ -33,7 +33,7 @@ def commands() -> str:
 
 def tree() -> Iterator[tuple[str, Any]]:
     """(name, command) of every command that is not hidden, "" for the program itself."""
-    root = verbs()
+    root = root_command()
     yield "", root
     for name in root.commands:
         command: Any = root.get_command(None, name)

@@ -13,7 +13,7 @@ import pytest
 
 from harness import Program
 from media.dolby_vision import ipt_source, without_vulkan
-from tqstudio.cli.command_tree import VERBS
+from tqstudio.cli.command_tree import COMMANDS
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.store.db.schema import migrate
 
@@ -147,7 +147,7 @@ def test_wrong_usage_ends_with_2_and_one_sentence(
     assert len(lines[1]) > len("  → ")
 
 
-@pytest.mark.parametrize("group", [name for name, verb in VERBS.items() if isinstance(verb, tuple)])
+@pytest.mark.parametrize("group", [name for name, verb in COMMANDS.items() if isinstance(verb, tuple)])
 def test_a_group_alone_shows_its_verbs(group: str, here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert here(group) == 2
     assert "Commands:" in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_a_group_alone_shows_its_verbs(group: str, here: Here, capsys: pytest.Ca
 
 def _every_verb() -> list[tuple[str, ...]]:
     verbs: list[tuple[str, ...]] = [()]
-    for name, verb in VERBS.items():
+    for name, verb in COMMANDS.items():
         verbs.append((name,))
         if isinstance(verb, tuple):
             verbs += [(name, inner) for inner in verb[1]]

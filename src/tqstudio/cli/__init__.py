@@ -35,11 +35,11 @@ def _run(given: list[str]) -> int:
     import typer
 
     from tqstudio.cli import printing
-    from tqstudio.cli.command_tree import usage_message, verbs
+    from tqstudio.cli.command_tree import root_command, usage_message
     from tqstudio.errors import TqError
 
     try:
-        code = verbs().main(given, prog_name="tqstudio", standalone_mode=False)
+        code = root_command().main(given, prog_name="tqstudio", standalone_mode=False)
         sys.stdout.flush()
         return int(code or 0)
     except TqError as error:

@@ -14,9 +14,9 @@ from typer.core import TyperGroup
 from tqstudio.errors import ErrorCode, TqError
 
 # Name → "module:function" below `commands`, or a group: (its help text, the same table for its commands).
-Verbs = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
+CommandTree = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
 
-VERBS: Verbs = {
+COMMANDS: CommandTree = {
     "demo": "studio.demo:demo",
     "up": "studio.up_down:up",
     "down": "studio.up_down:down",
@@ -154,24 +154,24 @@ DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 class _Group(TyperGroup):
     """Builds a command on first access."""
 
-    verbs: Verbs
+    tree: CommandTree
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in self.verbs and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _build(cmd_name, self.verbs[cmd_name])
+        if cmd_name in self.tree and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _build(cmd_name, self.tree[cmd_name])
         return super().get_command(ctx, cmd_name)
 
 
-def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
-    if isinstance(verb, tuple):
-        about, verbs = verb
-        return _group(name, about, verbs, _help_alone, add_completion=False)
-    module, _, function = verb.partition(":")
+def _build(name: str, command: str | tuple[str, Mapping[str, str]]) -> Any:
+    if isinstance(command, tuple):
+        about, tree = command
+        return _group(name, about, tree, _help_alone, add_completion=False)
+    module, _, function = command.partition(":")
     callback = getattr(import_module(f"tqstudio.cli.commands.{module}"), function)
-    if verb in LOCAL:
+    if command in LOCAL:
         callback = _refused_elsewhere(callback)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    settings = {"ignore_unknown_options": True} if verb in DASHED_ARGUMENTS else {}
+    settings = {"ignore_unknown_options": True} if command in DASHED_ARGUMENTS else {}
     app.command(name, context_settings=settings)(callback)
     return typer.main.get_command(app)
 
@@ -192,13 +192,15 @@ def _refused_elsewhere(command: Callable[..., int]) -> Callable[..., int]:
     return checked
 
 
-def _group(name: str | None, about: str, verbs: Verbs, alone: Callable[..., Any], **more: Any) -> TyperGroup:
+def _group(
+    name: str | None, about: str, tree: CommandTree, alone: Callable[..., Any], **more: Any
+) -> TyperGroup:
     app = typer.Typer(
         name=name, help=about, cls=_Group, rich_markup_mode=None, invoke_without_command=True, **more
     )
     app.callback(help=about)(alone)
     group = cast(_Group, typer.main.get_command(app))
-    group.verbs, group.commands = verbs, cast(Any, dict.fromkeys(verbs))
+    group.tree, group.commands = tree, cast(Any, dict.fromkeys(tree))
     return group
 
 
@@ -248,13 +250,13 @@ def _root(
     return open_screen()
 
 
-def verbs() -> TyperGroup:
+def root_command() -> TyperGroup:
     """Build the root command."""
     about = (
         "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
         " Exit codes: 0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused."
     )
-    return _group("tqstudio", about, VERBS, _root, add_completion=True)
+    return _group("tqstudio", about, COMMANDS, _root, add_completion=True)
 
 
 def usage_message(error: typer.TyperException) -> TqError:
