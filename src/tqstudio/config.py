@@ -113,7 +113,9 @@ class Settings(BaseSettings):
     )
     disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free disk space that jobs leave unused")
     disk_factor: float = Field(
-        1.5, gt=0, description="estimated size of a ladder, as a multiple of its source"
+        1.5,
+        gt=0,
+        description="estimated size of a ladder, as a multiple of its source; its bit rates may allow less",
     )
 
     divide_jobs: bool = Field(

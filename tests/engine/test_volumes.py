@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from media.test_rungs import sized
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.volumes import Volume
@@ -15,6 +17,8 @@ from tqstudio.engine.gates import decide
 from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use, Volumes, VolumeState
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
+from tqstudio.engine.media.plan.profiles import load
+from tqstudio.engine.media.plan.rungs import most_bytes
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import ErrorCode, Problem
@@ -62,6 +66,30 @@ def test_a_job_fits_beside_what_the_running_ones_will_still_write() -> None:
     assert decide.fits(NEED, [RUNNING], volumes(made), SETTINGS) is None, "a byte of it is there"
     elsewhere = replace(RUNNING, output_root=OTHER.path)
     assert decide.fits(NEED, [elsewhere], volumes(free(3 * MB)), SETTINGS) is None
+
+
+def test_a_large_source_needs_no_more_than_the_bit_rates_of_its_ladder_allow() -> None:
+    """A master of 300 GB an hour, whose ladder has at most some GB."""
+    facts, profile = replace(sized(1920, 1080), duration_s=3600.0), load("web")
+    known = replace(
+        NEED, size=300_000 * MB, facts=json.dumps(facts.to_json()), profile=json.dumps(profile.to_json())
+    )
+    most = most_bytes(facts, profile)
+    assert 5_000 * MB < most < 20_000 * MB
+    assert decide.fits(known, [], volumes(free(MB + most)), SETTINGS) is None
+    short = decide.fits(known, [], volumes(free(MB + most - 1)), SETTINGS)
+    assert short is not None
+    assert short.needed == MB + most
+    small = replace(known, size=MB)
+    assert decide.fits(small, [], volumes(free(3 * MB)), SETTINGS) is None, "not more than by its size"
+    for unknown in (
+        {"facts": None},
+        {"facts": "{}"},
+        {"facts": json.dumps(replace(facts, duration_s=0).to_json())},
+    ):
+        waits = decide.fits(replace(known, **unknown), [], volumes(free(MB + most)), SETTINGS)
+        assert waits is not None
+        assert waits.needed == MB + 2 * known.size
 
 
 def test_a_shut_gate_opens_only_with_a_margin() -> None:

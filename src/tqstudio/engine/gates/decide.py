@@ -1,8 +1,8 @@
 """Decides whether a job fits on its volumes, from their measured states alone.
 
 A job fits when its output has free space for its ladder, for the rest of the running jobs on the same volume,
-and for the reserve. A ladder is estimated as `disk_factor` × its source, minus its segments in the store. The
-database's volume needs some space too, and both need free inodes.
+and for the reserve. A ladder is estimated as `disk_factor` × its source, at most what its bit rates allow,
+minus its segments in the store. The database's volume needs some space too, and both need free inodes.
 
 A job waits alone for a volume that does not answer or a source that is away. For anything else the whole
 queue waits, even if a later job would fit: that job would take the space that the first one waits for, and
@@ -11,14 +11,19 @@ large files would never start. The reason names the job, so that a person can pa
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, still_to_come
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import most_bytes
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import MEANINGS, ErrorCode, Problem
 from tqstudio.paths import display
@@ -235,4 +240,13 @@ def _to_come(volumes: Volumes, need: JobVolumes, settings: Settings, device: int
     state = volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if state.space is None or state.space.device != device:
         return 0
-    return still_to_come(need.size, settings.disk_factor, state.made.get(need.video, 0))
+    most = _most_bytes(need.facts, need.profile) if need.facts else 0
+    return still_to_come(need.size, settings.disk_factor, most, state.made.get(need.video, 0))
+
+
+@lru_cache(maxsize=1024)
+def _most_bytes(facts: str, profile: str) -> int:
+    try:
+        return most_bytes(SourceFacts.from_json(json.loads(facts)), Profile.from_json(json.loads(profile)))
+    except (KeyError, TypeError, ValueError):
+        return 0  # of another version

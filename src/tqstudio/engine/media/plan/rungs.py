@@ -21,6 +21,8 @@ SAME_SIZE = "same size as a lower quality"
 # A source of at least this percentage of a rung gets that rung at its own size: 1918×1078 counts as 1080p,
 # because 720p would discard half of its pixels.
 _STANDS_FOR_PERCENT = 95
+# Of fragmented MP4, with the pictures beside the ladder.
+_CONTAINER_FACTOR = 1.05
 # Up to this percentage it keeps its own size: 1920×1088 is not resampled for eight lines.
 _KEEPS_SIZE_PERCENT = 101
 # The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
@@ -105,6 +107,14 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
             )
         )
     return tuple(rungs)
+
+
+def most_bytes(facts: SourceFacts, profile: Profile) -> int:
+    """Bytes of a ladder whose renditions all have their highest bit rates; 0 if the length is unknown."""
+    rungs = [rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_sound]
+    sounds = audio_renditions(facts, profile)
+    kbps = sum(rung.maxrate_kbps for rung in rungs) + sum(sound.bitrate_kbps for sound in sounds)
+    return int(kbps * 125 * _CONTAINER_FACTOR * facts.duration_s)
 
 
 def names(profile: Profile) -> dict[RungSpec, str]:

@@ -88,6 +88,10 @@ class JobVolumes:
     """When the source was first seen, µs since 1970 in UTC."""
     hours: str | None = None
     """When jobs of that folder may run; empty: always."""
+    facts: str | None = None
+    """Of its source, as JSON, once they are known."""
+    profile: str = ""
+    """As JSON."""
 
 
 def _of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
@@ -102,6 +106,7 @@ NEED = Rows(
     folder=_of_folder(folder.c.path),
     added_at="created_at",
     hours=_of_folder(folder.c.hours),
+    profile=job.c.profile_json,
 ).columns
 """The columns of a `JobVolumes`, in order."""
 _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
