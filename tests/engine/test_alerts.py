@@ -25,7 +25,7 @@ from tqstudio.engine.alerts import channels, deliver, kinds
 from tqstudio.engine.alerts.alerts import OVERDUE_S, Alerts
 from tqstudio.engine.alerts.kinds import KINDS, AlertKind
 from tqstudio.engine.files.volumes import Volume
-from tqstudio.engine.gates.decide import Place, Use, Volumes, VolumeState, low_soon
+from tqstudio.engine.gates.decide import MeasuredPath, Use, Volumes, VolumeState, low_soon
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -554,8 +554,8 @@ def test_a_disk_that_is_low_soon(office: Office, receiver: Receiver) -> None:
 
     def disk(free: int, use: Use = Use.OUTPUT) -> Any:
         space = Volume(device=1, free=free, total=9_000_000_000, files=None)
-        place = Place(use, b"/srv/films")
-        return low_soon(Volumes(Place(Use.HOME, b"/h"), 0, {place: VolumeState(space)}), settings)
+        place = MeasuredPath(use, b"/srv/films")
+        return low_soon(Volumes(MeasuredPath(Use.HOME, b"/h"), 0, {place: VolumeState(space)}), settings)
 
     assert not disk(2_000_000_000)
     assert not disk(1, Use.SOURCE)

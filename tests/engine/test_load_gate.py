@@ -10,7 +10,7 @@ import pytest
 
 from harness import MakeSupervisor
 from tqstudio.config import Settings
-from tqstudio.engine.gates import machine
+from tqstudio.engine.gates import load
 from tqstudio.engine.gates.load import LoadGate, Reading
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
@@ -39,17 +39,17 @@ LIMITS = Settings(max_load=2, min_memory_bytes=GB)
     ],
 )
 def test_what_shuts_it_and_what_opens_it(reading: Reading, shut: bool, word: str | None) -> None:
-    found = machine.pressed(LIMITS, reading, shut=shut)
+    found = load.pressed(LIMITS, reading, shut=shut)
     assert found is None if word is None else found is not None and word in found
 
 
 def test_it_is_off_where_a_limit_is_nothing() -> None:
     off = Settings(max_load=0, min_memory_bytes=0)
-    assert machine.pressed(off, Reading(99, 0), shut=False) is None
+    assert load.pressed(off, Reading(99, 0), shut=False) is None
 
 
 def test_this_machine_can_be_read() -> None:
-    reading = machine.measure(LIMITS)
+    reading = load.measure(LIMITS)
     assert reading.load >= 0
     assert reading.memory_bytes > 0
 
