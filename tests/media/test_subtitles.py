@@ -410,6 +410,9 @@ def test_captions_that_begin_late_are_found(ffmpeg: FFmpeg, tmp_path: Path) -> N
     facts = probe(os.fsencode(source))
     assert facts.captions
     assert [each.track.role for each in subtitle_renditions(facts, load("web"))] == ["captions"]
+    assert of_source(facts, load("web")) == []
+    [lost] = of_source(facts, load("archive"))
+    assert lost.text == "closed captions other than CC1 are left out, because libsvtav1 cannot carry them"
     once_linear = replace(facts, linear=True)
     assert subtitle_renditions(once_linear, load("web")) == subtitle_renditions(facts, load("web"))
 

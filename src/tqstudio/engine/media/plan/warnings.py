@@ -45,8 +45,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     subtitles = [track for track in facts.subtitles if track not in converted]
     found += _left_out(WarningCode.SUBTITLES_LEFT_OUT, "subtitle track", subtitles)
     as_text = any(each.in_pictures for each in texts)
-    if facts.captions and not as_text and (lost := _without_captions(profile)):
-        text = f"closed captions are left out, because {lost} cannot carry them"
+    if facts.captions and (lost := _without_captions(profile)):
+        left_out = "closed captions other than CC1" if as_text else "closed captions"
+        text = f"{left_out} are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     parts, grid = facts.chapters or (), make_grid(facts, profile)
     if len(within(parts, grid.zero, grid.length)) < len(parts):
