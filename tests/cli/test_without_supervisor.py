@@ -389,6 +389,10 @@ def test_a_profile_is_created_checked_and_shown(
     assert here("profile", "new", "mine") == 4
     assert here("profile", "new", "../mine") == 2
     assert here("profile", "new", "other", "--from", "nothing") == 2
+    assert "shipped" not in capsys.readouterr().out
+    assert here("profile", "new", "fast") == 0
+    assert "fast.toml was created, in place of the shipped one; edit it" in capsys.readouterr().out
+    (file.parent / "fast.toml").unlink()
     assert os.listdir(file.parent) == ["mine.toml"]
     capsys.readouterr()
     for name in ("mine", str(file)):

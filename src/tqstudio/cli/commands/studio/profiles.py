@@ -77,6 +77,7 @@ def new(
 ) -> int:
     """Create a profile in the home, with every key and what it allows as comments."""
     from tqstudio.engine.media.plan.profile_catalogue import template
+    from tqstudio.engine.media.plan.profiles import SHIPPED_DIR
 
     home = current_home()
     if name in ("", ".", "..") or name != os.path.basename(name) or name.startswith("."):
@@ -93,7 +94,8 @@ def new(
         raise TqError(ErrorCode.REFUSED, f"{shown} exists", "edit it, or choose another name") from None
     except OSError as error:
         raise path_checks.refused(file, error) from None
-    text = f"{shown} was created; edit it, then: tqstudio profile check {name}"
+    replaces = ", in place of the shipped one" if (SHIPPED_DIR / file.name).exists() else ""
+    text = f"{shown} was created{replaces}; edit it, then: tqstudio profile check {name}"
     return printing.answer({"path": shown}, text, as_json)
 
 
