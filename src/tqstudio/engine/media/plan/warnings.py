@@ -46,8 +46,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     found += _left_out(WarningCode.SUBTITLES_LEFT_OUT, "subtitle track", subtitles)
     as_text = any(each.in_pictures for each in texts)
     if facts.captions and (lost := _without_captions(profile)):
-        left_out = "closed captions other than CC1" if as_text else "closed captions"
-        text = f"{left_out} are left out, because {lost} cannot carry them"
+        what = "closed captions other than CC1" if as_text else "closed captions"
+        text = f"{what} are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     parts, grid = facts.chapters or (), make_grid(facts, profile)
     if len(within(parts, grid.zero, grid.length)) < len(parts):
