@@ -34,7 +34,7 @@ def work(line: RawClient, instance: str, jobs: int) -> dict[str, Any]:
             raise RuntimeError("the queue is empty")
         if not claimed:
             # A worker begins with its work folder: without it a disk that is not mounted looks the same.
-            os.makedirs(paths.decode(job["sink"]["path_b64"]), exist_ok=True)
+            os.makedirs(paths.decode(job["work_dir"]["path_b64"]), exist_ok=True)
         claimed.append(job["job"])
         body = {"instance": instance, "epoch": job["epoch"], **_FAILURE}
         at = time.perf_counter()

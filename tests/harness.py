@@ -330,7 +330,7 @@ class Worker:
         """The next job; creates its work folder, as a worker does first."""
         job = self.send("claim", wait_s=wait_s)["job"]
         if job is not None:
-            os.makedirs(paths.decode(job["sink"]["path_b64"]), exist_ok=True)
+            os.makedirs(paths.decode(job["work_dir"]["path_b64"]), exist_ok=True)
         return job
 
 

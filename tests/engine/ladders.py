@@ -22,7 +22,7 @@ from tqstudio.protocol.requests import Manifest
 class Bench:
     """A worker's output folder."""
 
-    sink: Path
+    work_dir: Path
     video: int = 1
     made: list[dict[str, Any]] = field(default_factory=list)
 
@@ -30,7 +30,7 @@ class Bench:
         self, name: str, settings_hash: str, *, segments: int = 3, text: str = "", iframes: bool = False
     ) -> dict[str, Any]:
         """Make a rendition's files; `text` goes into each. Their key frames are listed with `iframes`."""
-        folder = self.sink / "segments" / str(self.video) / name / settings_hash
+        folder = self.work_dir / "segments" / str(self.video) / name / settings_hash
         folder.mkdir(parents=True, exist_ok=True)
         audio = name.startswith("audio")
         (folder / INIT_NAME).write_bytes(tiny_media.init(audio=audio))
@@ -45,7 +45,7 @@ class Bench:
         made: dict[str, Any] = {
             "name": name,
             "kind": "audio" if audio else "video",
-            "folder": str(folder.relative_to(self.sink)),
+            "folder": str(folder.relative_to(self.work_dir)),
             "segments": files,
             "init_size": (folder / INIT_NAME).stat().st_size,
             "codecs": tiny_media.AUDIO_CODEC if audio else tiny_media.VIDEO_CODEC,
@@ -70,7 +70,7 @@ class Bench:
 
 
 def put_in_place(
-    sink: Path,
+    work_dir: Path,
     place: Place,
     number: int,
     manifest: Manifest,
@@ -81,7 +81,7 @@ def put_in_place(
     place.folder.mkdir(parents=True, exist_ok=True)
     rows = rows_of(manifest, kept)
     try:
-        outputs.build(sink, place, number, manifest, rows, kept_from)
+        outputs.build(work_dir, place, number, manifest, rows, kept_from)
         outputs.name_it(place, number)
         outputs.point(place, number, rows)
     except BaseException:

@@ -159,7 +159,7 @@ class House:
         for audio in audio_renditions(FACTS, profile):
             bench.rendition(audio.name, settings_hash(video.quick_hash, profile, audio, FACTS))
         number = self.db.read_now(generations.next_number, video.id)
-        rows = put_in_place(bench.sink, place_of(video), number, bench.manifest())
+        rows = put_in_place(bench.work_dir, place_of(video), number, bench.manifest())
 
         def record(db: Any) -> None:
             videos.set_facts(db, lease.video, FACTS.to_json(), quick_hash=None)

@@ -962,8 +962,8 @@ def test_a_claim_says_all_a_worker_needs(desk: Desk) -> None:
     assert (job["source_size"], job["source_mtime_ns"]) == (12, path.stat().st_mtime_ns)
     assert job["profile"]["name"] == "web"
     assert (job["kept"], job["requested"]) == ({}, None)
-    sink = Path(os.fsdecode(sources.decode(job["sink"]["path_b64"])))
-    assert sink.parent.parent == desk.live.home.output
+    work_dir = Path(os.fsdecode(sources.decode(job["work_dir"]["path_b64"])))
+    assert work_dir.parent.parent == desk.live.home.output
     assert job["log"] == str(desk.live.home.job_logs(job["job"]) / "1.log")
 
 

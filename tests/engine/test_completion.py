@@ -29,7 +29,7 @@ FACTS = _REAL | {"video": _REAL["video"] | {"width": 640, "height": 360, "fps": 
 
 
 def bench_of(job: Any) -> Bench:
-    return Bench(Path(os.fsdecode(paths.decode(job["sink"]["path_b64"]))), job["video"])
+    return Bench(Path(os.fsdecode(paths.decode(job["work_dir"]["path_b64"]))), job["video"])
 
 
 LEFT_OUT = {"code": "RENDITION_LEFT_OUT", "text": "360p was left out: no reason"}
@@ -65,7 +65,7 @@ def test_a_finished_job(desk: Desk) -> None:
     assert (video["generation"]["settings_hash"], video["generation"]["retired_at"]) == ("ladder", None)
     assert [r["name"] for r in video["generation"]["renditions"]] == ["720p", "360p", "audio-en"]
     assert len(m3u8.load(video["generation"]["master"]).playlists) == 2
-    assert not (bench_of(job).sink / "segments" / str(job["video"])).exists(), "the store is emptied"
+    assert not (bench_of(job).work_dir / "segments" / str(job["video"])).exists(), "the store is emptied"
 
 
 def test_the_publish_is_part_of_the_last_step(desk: Desk) -> None:
@@ -95,7 +95,7 @@ def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
     made = bench.rendition("360p", f"torn-{job['video']}")
-    (bench.sink / made["folder"] / segment_name(1)).unlink()
+    (bench.work_dir / made["folder"] / segment_name(1)).unlink()
     assert complete(worker, job, bench) == (200, {"job": job["job"], "status": "pending"})
     row = desk.show(job["job"])
     assert (row["attempts"], row["error"]["code"], row["word"]) == (1, "OUTPUT_INVALID", "retry")
@@ -120,7 +120,7 @@ def test_a_result_that_violates_a_rule_is_a_failure_of_the_job(desk: Desk) -> No
     assert error["code"] == "OUTPUT_INVALID"
     assert "1.26" in error["message"]
     assert desk.live.send(calls.video(job["video"]))["generation"] is None
-    assert (bench.sink / made["folder"]).is_dir(), "what was made is kept"
+    assert (bench.work_dir / made["folder"]).is_dir(), "what was made is kept"
 
 
 def test_a_cancelled_job_can_still_be_overtaken_by_its_end(desk: Desk) -> None:
@@ -340,7 +340,7 @@ def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, becam
         assert (row["error"]["code"], row["attempts"]) == ("SOURCE_CHANGED", 1)
         assert path.name in row["error"]["message"]
         assert [entry.name for entry in folder.iterdir()] == [".owner"]
-        assert (bench.sink / bench.made[0]["folder"]).is_dir(), "what was made may serve the next attempt"
+        assert (bench.work_dir / bench.made[0]["folder"]).is_dir(), "what was made may serve the next attempt"
 
 
 @pytest.mark.fault(
@@ -385,13 +385,13 @@ def test_a_manifest_without_what_it_names_is_not_published(desk: Desk, keep: lis
 def test_unfinished_work_goes_with_its_job(desk: Desk, operation: str) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
-    folder = bench.sink / bench.rendition("360p", f"of-{job['video']}")["folder"]
+    folder = bench.work_dir / bench.rendition("360p", f"of-{job['video']}")["folder"]
     worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
     assert folder.is_dir(), "a retry resumes with it"
     if operation == "delete":
         desk.act("delete", job["job"])
-        assert not (bench.sink / "segments" / str(job["video"])).exists()
-        assert not list((bench.sink / "trash").iterdir())
+        assert not (bench.work_dir / "segments" / str(job["video"])).exists()
+        assert not list((bench.work_dir / "trash").iterdir())
 
 
 def test_a_restart_starts_over(desk: Desk) -> None:
@@ -411,7 +411,7 @@ def test_a_restart_starts_over(desk: Desk) -> None:
 
 def finished_work(bench: Bench) -> Path:
     """The segment store of the bench's video, with something in it."""
-    store = bench.sink / "segments" / str(bench.video)
+    store = bench.work_dir / "segments" / str(bench.video)
     store.mkdir(parents=True, exist_ok=True)
     (store / "finished").write_bytes(b"segment")
     return store

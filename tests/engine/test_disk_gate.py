@@ -166,7 +166,7 @@ def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
     job = desk.add("one.mp4", 4 * MB)
     worker = desk.worker("one")
     claimed = until(worker.claim, "the job")
-    store = bench_of(claimed).sink / "segments" / str(claimed["video"]) / "360p" / "key"
+    store = bench_of(claimed).work_dir / "segments" / str(claimed["video"]) / "360p" / "key"
     store.mkdir(parents=True)
     (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
     worker.send(f"jobs/{job}/release", epoch=claimed["epoch"], reason="shutdown")
@@ -180,7 +180,7 @@ def test_unfinished_work_that_no_job_needs_goes_before_a_job_waits(desk: Desk) -
     failed = desk.add("failed.mp4", 1000)
     worker = desk.worker("one")
     claimed = until(worker.claim, "the job")
-    store = bench_of(claimed).sink / "segments" / str(claimed["video"]) / "360p" / "key"
+    store = bench_of(claimed).work_dir / "segments" / str(claimed["video"]) / "360p" / "key"
     store.mkdir(parents=True)
     (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
     body = {"epoch": claimed["epoch"], "code": "NO_MEDIA", "text": "no"}

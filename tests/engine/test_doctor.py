@@ -106,14 +106,14 @@ def test_a_clock_that_was_set_back(house: House) -> None:
 
 
 def test_folders_that_no_one_needs(house: House) -> None:
-    sink = house.out / ".tqstudio" / str(house.uuid)
+    work_dir = house.out / ".tqstudio" / str(house.uuid)
     ladder = house.out / "a"
-    for needed in (sink / "segments" / "1" / "360p", ladder / "v3", house.out / "own folder" / "v1"):
+    for needed in (work_dir / "segments" / "1" / "360p", ladder / "v3", house.out / "own folder" / "v1"):
         needed.mkdir(parents=True)
     (ladder / ".owner").write_text(f"{house.uuid} 1")
     (ladder / "master.m3u8").write_text("v3/360p/index.m3u8\n")
     assert house.levels() == {}
-    unneeded = [sink / "scratch" / "7-1", sink / "segments" / "4711", ladder / "v9"]
+    unneeded = [work_dir / "scratch" / "7-1", work_dir / "segments" / "4711", ladder / "v9"]
     for folder in unneeded:
         folder.mkdir(parents=True)
         (folder / "file").write_bytes(b"x" * 1000)

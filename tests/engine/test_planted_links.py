@@ -116,7 +116,7 @@ def test_a_link_in_a_video_folder_of_another_user_is_left_alone(
     worker = live.worker("by-hand").register()
     job = until(worker.claim, "there is a job")
     bench = bench_of(job)
-    owner = f"{bench.sink.name} {added['video']}"
+    owner = f"{bench.work_dir.name} {added['video']}"
     plant(act)
     bench.rendition("360p", "one")
     assert complete(worker, job, bench)[1]["status"] == "done"
@@ -192,27 +192,27 @@ def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: D
     """The trash, a store and a scratch directory, each a link to what must stay."""
     workspace = Workspace(opened, "uuid", BoundedIO(), allow_shared=True)
     root = os.fsencode(shared)
-    sink = workspace.sink(root)
-    sink.mkdir(parents=True)
+    work_dir = workspace.work_dir(root)
+    work_dir.mkdir(parents=True)
     inner = secret.parent / "7"
     inner.mkdir()
     (inner / "kept").touch()
     for name in ("trash", "segments", "scratch"):
-        (sink / name).symlink_to(secret.parent)
+        (work_dir / name).symlink_to(secret.parent)
     workspace.sweep(root)
     with pytest.raises(OSError, match="is a link"):
         workspace.set_aside(root, 7)
     workspace.remove_scratch(root, "7")
     assert (inner / "kept").exists()
     assert secret.read_text() == SECRET
-    (sink / "trash").unlink()
+    (work_dir / "trash").unlink()
     for name in ("segments", "scratch"):
-        (sink / name).unlink()
-        (sink / name / "7").mkdir(parents=True)
+        (work_dir / name).unlink()
+        (work_dir / name / "7").mkdir(parents=True)
     assert workspace.set_aside(root, 7)
     workspace.sweep(root)
     workspace.remove_scratch(root, "7")
-    assert [entry.name for entry in sorted(sink.rglob("*"))] == ["scratch", "segments", "trash"]
+    assert [entry.name for entry in sorted(work_dir.rglob("*"))] == ["scratch", "segments", "trash"]
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert [event["code"] for event in events if event["trigger"] == "gate_shut"] == ["disk"]
     assert desk.names() == {".owner", "master.m3u8", "v1"}
     assert desk.plays(1)
-    assert bench.sink.joinpath(bench.made[0]["folder"]).is_dir(), "what was made is kept"
+    assert bench.work_dir.joinpath(bench.made[0]["folder"]).is_dir(), "what was made is kept"
     assert filler.exists(), "what makes room is the work of the job that failed"
     assert desk.finish() == "done"
     assert desk.names() == {".owner", "master.m3u8", "v1", "v2"}
@@ -202,8 +202,10 @@ def test_finished_qualities_are_forgotten_where_that_is_requested(
     worker, job, bench = desk.claim()
     body = {"epoch": job["epoch"], "text": "no"}
     assert worker.send(f"jobs/{job['job']}/fail", code="STALLED", **body)["status"] == "pending"
-    assert not (bench.sink / "segments" / str(job["video"])).exists(), "the next attempt makes everything"
+    assert not (bench.work_dir / "segments" / str(job["video"])).exists(), "the next attempt makes everything"
     worker, job, bench = desk.claim()
     late = {"epoch": job["epoch"] - 1, "code": "STALLED", "text": "no"}
     worker.post(f"jobs/{job['job']}/fail", instance=worker.instance, **late)
-    assert (bench.sink / "segments" / str(job["video"])).exists(), "but only by the word of who has the job"
+    assert (bench.work_dir / "segments" / str(job["video"])).exists(), (
+        "but only by the word of who has the job"
+    )

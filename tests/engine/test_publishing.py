@@ -44,7 +44,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def publish(place: Place, bench: Bench, number: int = 1, **more: Any) -> Rows:
-    return put_in_place(bench.sink, place, number, bench.manifest(**more))
+    return put_in_place(bench.work_dir, place, number, bench.manifest(**more))
 
 
 def first(place: Place, bench: Bench) -> Rows:
@@ -58,7 +58,7 @@ def first(place: Place, bench: Bench) -> Rows:
 def second(place: Place, bench: Bench, kept: Rows) -> Rows:
     """The next generation, with the lowest quality made again."""
     bench.rendition("360p", "two")
-    return put_in_place(bench.sink, place, 2, bench.manifest(), kept, place.generation(1))
+    return put_in_place(bench.work_dir, place, 2, bench.manifest(), kept, place.generation(1))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -163,7 +163,7 @@ def test_qualities_of_an_earlier_version_are_kept_beside_those_with_iframes(
 ) -> None:
     old = first(place, bench)
     bench.rendition("360p", "two", iframes=True)
-    rows = put_in_place(bench.sink, place, 2, bench.manifest(), old, place.generation(1))
+    rows = put_in_place(bench.work_dir, place, 2, bench.manifest(), old, place.generation(1))
     assert outputs.intact(place, 2, rows)
     master = m3u8.load(str(place.master))
     assert [entry.uri for entry in master.iframe_playlists] == [f"v2/360p/{IFRAMES_NAME}"]
@@ -174,7 +174,7 @@ def test_qualities_of_an_earlier_version_are_kept_beside_those_with_iframes(
 def test_segments_are_links_and_what_ffmpeg_may_overwrite_is_not(place: Place, bench: Bench) -> None:
     made = bench.rendition("360p", "one")
     publish(place, bench)
-    store, out = bench.sink / made["folder"], place.generation(1) / "360p"
+    store, out = bench.work_dir / made["folder"], place.generation(1) / "360p"
     assert (store / segment_name(0)).samefile(out / segment_name(0))
     assert not (store / INIT_NAME).samefile(out / INIT_NAME)
     (store / INIT_NAME).write_bytes(b"")
@@ -192,7 +192,7 @@ def test_where_links_are_refused_files_are_copied(
     monkeypatch.setattr(os, "link", refuse)
     made = bench.rendition("360p", "one")
     rows = publish(place, bench)
-    store, out = bench.sink / made["folder"], place.generation(1) / "360p"
+    store, out = bench.work_dir / made["folder"], place.generation(1) / "360p"
     assert (store / segment_name(0)).read_bytes() == (out / segment_name(0)).read_bytes()
     assert not (store / segment_name(0)).samefile(out / segment_name(0))
     assert outputs.intact(place, 1, rows)
@@ -237,7 +237,7 @@ def test_what_is_made_again_wins_over_what_is_kept(place: Place, bench: Bench) -
 def test_a_result_that_is_not_whole_is_not_published(place: Place, bench: Bench, harm: str) -> None:
     first(place, bench)
     before = tree(place.folder)
-    folder = bench.sink / bench.rendition("360p", "two")["folder"]
+    folder = bench.work_dir / bench.rendition("360p", "two")["folder"]
     match harm:
         case "gone":
             (folder / segment_name(1)).unlink()
@@ -270,9 +270,9 @@ def test_a_kept_rendition_that_lost_a_file_is_not_published(place: Place, bench:
 @pytest.mark.parametrize("folder", ["../outside", "/etc", "segments/../../outside", "link"])
 def test_a_folder_outside_the_store_is_refused(place: Place, bench: Bench, folder: str) -> None:
     made = bench.rendition("360p", "one")
-    outside = bench.sink.parent / "outside"
-    shutil.copytree(bench.sink / made["folder"], outside)
-    (bench.sink / "link").symlink_to(outside)
+    outside = bench.work_dir.parent / "outside"
+    shutil.copytree(bench.work_dir / made["folder"], outside)
+    (bench.work_dir / "link").symlink_to(outside)
     made["folder"] = folder
     with pytest.raises(TqError) as caught:
         publish(place, bench)
@@ -284,7 +284,7 @@ def test_a_folder_outside_the_store_is_refused(place: Place, bench: Bench, folde
 def test_a_file_that_is_a_link_is_refused(place: Place, bench: Bench, tmp_path: Path, harm: str) -> None:
     """A link in the store would publish whatever it points to."""
     made = bench.rendition("360p", "one")
-    file = bench.sink / made["folder"] / (segment_name(0) if harm == "segment" else INIT_NAME)
+    file = bench.work_dir / made["folder"] / (segment_name(0) if harm == "segment" else INIT_NAME)
     secret = tmp_path / "secret"
     secret.write_bytes(file.read_bytes())
     file.unlink()
@@ -300,7 +300,7 @@ def test_a_poster_outside_the_store_is_not_taken(
 ) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     bench.rendition("360p", "one")
-    (bench.sink / "link.jpg").symlink_to(tmp_path / "secret")
+    (bench.work_dir / "link.jpg").symlink_to(tmp_path / "secret")
     publish(place, bench, poster=poster)
     assert not (place.generation(1) / POSTER_NAME).exists()
 
@@ -308,10 +308,10 @@ def test_a_poster_outside_the_store_is_not_taken(
 def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
     picture = b"\xff\xd8 picture \xff\xd9"
-    (bench.sink / "poster.jpg").write_bytes(picture)
+    (bench.work_dir / "poster.jpg").write_bytes(picture)
     publish(place, bench, poster="poster.jpg")
     assert (place.generation(1) / POSTER_NAME).read_bytes() == picture
-    put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
+    put_in_place(bench.work_dir, place, 2, bench.manifest(), kept_from=place.generation(1))
     assert (place.generation(2) / POSTER_NAME).read_bytes() == picture, "that of the generation before"
 
 
@@ -325,8 +325,8 @@ def storyboard_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("storyboard*")}
 
 
-def store_board(sink: Path) -> Path:
-    folder = sink / "segments" / "1" / "storyboard-key"
+def store_board(work_dir: Path) -> Path:
+    folder = work_dir / "segments" / "1" / "storyboard-key"
     folder.mkdir(parents=True)
     for name, content in BOARD.items():
         (folder / name).write_bytes(content)
@@ -335,13 +335,13 @@ def store_board(sink: Path) -> Path:
 
 def test_the_storyboard_goes_along_if_it_is_to(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
-    made = str(store_board(bench.sink).relative_to(bench.sink))
+    made = str(store_board(bench.work_dir).relative_to(bench.work_dir))
     publish(place, bench, storyboard=made)
     assert storyboard_of(place.generation(1)) == BOARD
     assert set(BOARD) < set(digests.read(place.generation(1) / digests.SUMS_NAME))
     for number, keep in ((2, True), (3, False)):
         manifest = bench.manifest(keep_storyboard=keep)
-        put_in_place(bench.sink, place, number, manifest, kept_from=place.generation(1))
+        put_in_place(bench.work_dir, place, number, manifest, kept_from=place.generation(1))
         assert storyboard_of(place.generation(number)) == (BOARD if keep else {})
 
 
@@ -350,7 +350,7 @@ def test_a_storyboard_that_is_not_whole_or_ours_is_not_taken(
     place: Place, bench: Bench, tmp_path: Path, harm: str
 ) -> None:
     bench.rendition("360p", "one")
-    folder = store_board(bench.sink)
+    folder = store_board(bench.work_dir)
     sprite = folder / "storyboard-000.jpg"
     if harm == "outside":
         folder.rename(tmp_path / "running_jobs")
@@ -361,7 +361,7 @@ def test_a_storyboard_that_is_not_whole_or_ours_is_not_taken(
         sprite.rename(tmp_path / "sprite")
     if harm == "link":
         sprite.symlink_to(tmp_path / "sprite")
-    publish(place, bench, storyboard=str(folder.relative_to(bench.sink)))
+    publish(place, bench, storyboard=str(folder.relative_to(bench.work_dir)))
     assert storyboard_of(place.generation(1)) == {}
 
 
@@ -380,7 +380,7 @@ def test_chapters_are_named_by_the_master_of_their_generation(place: Place, benc
     assert (place.generation(1) / "chapters.vtt").read_text() == cue
     assert outputs.intact(place, 1, rows)
     before = tree(place.folder)
-    later = put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
+    later = put_in_place(bench.work_dir, place, 2, bench.manifest(), kept_from=place.generation(1))
     assert m3u8.load(str(place.master)).session_data == []
     assert outputs.intact(place, 2, later)
     outputs.undo(place, 2, later, recorded(rows))
@@ -392,7 +392,7 @@ def test_chapters_are_named_by_the_master_of_their_generation(place: Place, benc
 @pytest.mark.fault("The poster is cut short", "It is not published", area="publishing")
 def test_half_a_poster_is_not_taken(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
-    (bench.sink / "poster.jpg").write_bytes(b"\xff\xd8 half a pict")
+    (bench.work_dir / "poster.jpg").write_bytes(b"\xff\xd8 half a pict")
     publish(place, bench, poster="poster.jpg")
     assert not (place.generation(1) / POSTER_NAME).exists()
 
@@ -435,7 +435,7 @@ def test_whatever_step_was_the_last_it_is_undone(place: Place, bench: Bench, ste
     manifest = bench.manifest()
     rows = rows_of(manifest, old)
     if steps > 0:
-        outputs.build(bench.sink, place, 2, manifest, rows, place.generation(1))
+        outputs.build(bench.work_dir, place, 2, manifest, rows, place.generation(1))
     if steps > 1:
         outputs.name_it(place, 2)
     if steps > 2:

@@ -218,7 +218,7 @@ def test_an_idle_worker_gets_a_range(desk: Desk) -> None:
     other = desk.worker()
     part = claim(other)
     assert part["range"] == {"first": 17, "end": 20, "streams": KEYS}
-    same = ("job", "epoch", "video", "source", "sink", "profile", "facts", "dropped")
+    same = ("job", "epoch", "video", "source", "work_dir", "profile", "facts", "dropped")
     assert {key: part[key] for key in same} == {key: job[key] for key in same}
     assert part["log"] != job["log"]
     assert desk.show(job["job"])["predicted_s"] is None

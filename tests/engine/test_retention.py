@@ -64,8 +64,8 @@ class House:
     def __init__(self, db: Database, out: Path) -> None:
         self.db, self.out = db, out
         self.workspace = Workspace(db, "uuid", BoundedIO())
-        self.sink = self.workspace.sink(self.root)
-        self.sink.mkdir(parents=True)
+        self.work_dir = self.workspace.work_dir(self.root)
+        self.work_dir.mkdir(parents=True)
 
     @property
     def root(self) -> bytes:
@@ -147,10 +147,10 @@ class House:
         return job, video
 
     def make(self, video: int) -> None:
-        Bench(self.sink, video).rendition("360p", "some")
+        Bench(self.work_dir, video).rendition("360p", "some")
 
     def has_work(self, video: int) -> bool:
-        return (self.sink / "segments" / str(video)).exists()
+        return (self.work_dir / "segments" / str(video)).exists()
 
     def operate(self, job: int, operation: Operation) -> None:
         assert self.db.write_now(operations.operate, job, operation, now=now_us(), actor="test")
@@ -162,9 +162,9 @@ class House:
         assert row is not None
         place = Place(self.out, row.slug)
         for number, ago in enumerate(ago_s, 1):
-            bench = Bench(self.sink, video)
+            bench = Bench(self.work_dir, video)
             bench.rendition("360p", f"number-{number}")
-            rows = put_in_place(self.sink, place, number, bench.manifest())
+            rows = put_in_place(self.work_dir, place, number, bench.manifest())
             self.db.write_now(
                 generations.record,
                 video,
@@ -277,7 +277,7 @@ def test_unfinished_work_expires(house: House) -> None:
     assert not house.has_work(4711), "no database remembers whose it is"
     assert [house.has_work(video) for video in (new, retried, cancelled)] == [True, True, True]
     assert house.history("work_removed") == [old, 4711]
-    assert not list((house.sink / "trash").iterdir())
+    assert not list((house.work_dir / "trash").iterdir())
 
 
 @pytest.mark.fault(
@@ -364,7 +364,7 @@ def scratches(house: House) -> dict[str, Path]:
     house.job(house.video())
     lease = house.claim()
     names = {"running": f"{lease.job}-{lease.epoch}", "earlier": f"{lease.job}-0", "gone": "4711-2"}
-    folders = {key: house.sink / "scratch" / name for key, name in names.items()}
+    folders = {key: house.work_dir / "scratch" / name for key, name in names.items()}
     for folder in folders.values():
         folder.mkdir(parents=True)
         (folder / "seg_00000.m4s.tmp").write_bytes(b"half")

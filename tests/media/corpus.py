@@ -34,7 +34,7 @@ class Nasty:
 
     name: str
     make: Callable[[Corpus, Path], None]
-    linear: Literal["", "probed", "found"] = ""
+    unseekable: Literal["", "probed", "found"] = ""
     """It can only be decoded from its start: the probe reports it, or the first run finds out."""
     shown: tuple[int, int] = (0, 435)
     """The pictures of the clip that it shows: from, and up to but without."""
@@ -223,14 +223,14 @@ def _ntsc(corpus: Corpus, path: Path) -> None:
 
 
 CORPUS = (
-    Nasty("jump-forward.ts", _jump_forward, linear="probed"),
-    Nasty("jump-back.ts", _jump_back, linear="probed"),
-    Nasty("hole.ts", _hole, linear="probed", lost=80),
+    Nasty("jump-forward.ts", _jump_forward, unseekable="probed"),
+    Nasty("jump-back.ts", _jump_back, unseekable="probed"),
+    Nasty("hole.ts", _hole, unseekable="probed", lost=80),
     Nasty("frozen.mp4", _frozen, lost=315),
-    Nasty("pause.ts", _pause, linear="probed", lost=315),
+    Nasty("pause.ts", _pause, unseekable="probed", lost=315),
     Nasty("edit-list.mp4", _edit_list, shown=(33, 435)),
     Nasty("edits.mp4", _edits),
-    Nasty("negative.mkv", _negative, linear="found"),
+    Nasty("negative.mkv", _negative, unseekable="found"),
     Nasty("late.mkv", _late, late_s=3.7),
     Nasty("open-gop.mkv", _open_gop),
     Nasty("open-gop.mp4", _open_gop),

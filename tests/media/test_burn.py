@@ -141,7 +141,7 @@ def test_a_resumed_run_shows_what_has_been_there_for_long(
         leave(state.directory, 6, 1)
     again = burnt(encode, source, small, "de")
     [video] = [run for run in again.runs if run.label == "video"]
-    assert (video.starts_at_s, "-ss" in video.argv, again.spec.facts.linear) == (13, True, False)
+    assert (video.starts_at_s, "-ss" in video.argv, again.spec.facts.unseekable) == (13, True, False)
     resumed = streams(again)
     for name in resumed:
         assert lit(resumed[name]) == lit(whole[name])
@@ -165,9 +165,9 @@ def test_decoding_from_the_start_keeps_their_times(
 ) -> None:
     """The pictures begin at zero then, and not at 1.4 s as in the source."""
     source = film(ffmpeg, tmp_path / "film.m2ts", sup(BOXES, CANVAS))
-    facts = replace(probe(os.fsencode(source)), linear=True)
+    facts = replace(probe(os.fsencode(source)), unseekable=True)
     made = burnt(encode, source, small, "forced", facts=facts)
-    assert made.spec.facts.linear
+    assert made.spec.facts.unseekable
     assert runs_of(lit(streams(made)["144p"])) == expected(BOXES[1:], 100)
 
 

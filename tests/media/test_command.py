@@ -109,16 +109,16 @@ def test_a_run_has_an_end_whatever_the_source_says() -> None:
 
 
 @pytest.mark.parametrize("g0", [43, -43])
-def test_a_linear_run_decodes_from_the_start_on_a_clock_of_its_own(g0: int) -> None:
-    linear, grid = replace(FACTS, linear=True), replace(GRID, g0=g0)
-    argv = video_command(FFMPEG, b"/media/a.ts", linear, grid, WEB, RUNGS, start=15)
+def test_an_unseekable_source_is_decoded_from_the_start_on_a_clock_of_its_own(g0: int) -> None:
+    unseekable, grid = replace(FACTS, unseekable=True), replace(GRID, g0=g0)
+    argv = video_command(FFMPEG, b"/media/a.ts", unseekable, grid, WEB, RUNGS, start=15)
     assert not {"-copyts", "-ss", "-noaccurate_seek"} & set(argv)
     graph = after(argv, "-filter_complex")
     assert f"setpts=PTS-STARTPTS{g0:+d}" in graph
     assert graph.index("setpts") < graph.index(f"start_pts={g0 + 15 * 60}")
     assert argv.count("-fps_mode") == len(RUNGS)
     rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True, ""), 2)
-    sound = audio_command(FFMPEG, b"/a.ts", linear, grid, WEB, [rendition], {rendition.name: 0.0})
+    sound = audio_command(FFMPEG, b"/a.ts", unseekable, grid, WEB, [rendition], {rendition.name: 0.0})
     assert "-copyts" not in sound
     assert after(sound, "-output_ts_offset") == "10.000000"
 

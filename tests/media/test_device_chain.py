@@ -187,7 +187,7 @@ HDR = {"color_space": 9, "color_primaries": 9, "color_transfer": 16}
         pytest.param(of_video(coded_width=1919), id="an odd width"),
         pytest.param(of_video(coded_height=1079), id="an odd height"),
         pytest.param(of_video(still=True), id="a cover"),
-        pytest.param(replace(FACTS, linear=True), id="jumping timestamps"),
+        pytest.param(replace(FACTS, unseekable=True), id="jumping timestamps"),
         pytest.param(replace(FACTS, captions=True), id="closed captions"),
         pytest.param(replace(FACTS, damage=(Damage("corrupt", 1.0),)), id="damaged"),
         pytest.param(replace(FACTS, measured=False), id="not measured"),
@@ -312,7 +312,7 @@ def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus(ffmpeg, tmp_path_factory.mktemp("corpus"))
 
 
-DIRECT = [nasty for nasty in CORPUS if not nasty.linear]
+DIRECT = [nasty for nasty in CORPUS if not nasty.unseekable]
 
 
 @pytest.mark.parametrize(
@@ -501,12 +501,12 @@ def test_a_source_that_has_to_be_decoded_from_its_start(
     corpus: Corpus, on_gpu: MakeEncode, small: Profile
 ) -> None:
     """As the first runs find out, and the next attempt knows."""
-    [nasty] = [one for one in CORPUS if one.linear == "found"]
+    [nasty] = [one for one in CORPUS if one.unseekable == "found"]
     rungs = (Rung("90p", 160, 90, 200), Rung("54p", 96, 54, 100))
     first = on_gpu(corpus.source(nasty), small, rungs=rungs)
     run_to_end(first)
     assert (first.state, hardware_runs(first)) == ("done", [True, False, False])
-    assert first.spec.facts.linear
+    assert first.spec.facts.unseekable
     for state in video_of(first):
         leave(state.directory, 1)
     again = on_gpu(corpus.source(nasty), small, rungs=rungs)
@@ -518,7 +518,7 @@ def test_the_others_follow_when_one_batch_has_to_be_decoded_from_the_start(
     corpus: Corpus, on_gpu: MakeEncode, small: Profile
 ) -> None:
     """Batches that wait leave the GPU too."""
-    [nasty] = [one for one in CORPUS if one.linear == "found"]
+    [nasty] = [one for one in CORPUS if one.unseekable == "found"]
     rungs = (Rung("90p", 160, 90, 200), Rung("54p-hevc", 96, 54, 100, codec="hevc", crf=30))
     made = on_gpu(corpus.source(nasty), small, rungs=rungs)
     run_to_end(made)

@@ -22,7 +22,7 @@ from .corpus import CORPUS, Corpus, Nasty, pictures
 from .test_resume import RUNGS, streams, video_of
 
 BeginEncode = Callable[[Path], LadderEncode]
-_SEEKABLE = [one for one in CORPUS if not one.linear]
+_SEEKABLE = [one for one in CORPUS if not one.unseekable]
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_a_range_with_another_init_removes_nothing(
 def test_sources_that_are_decoded_from_their_start_are_not_divided(
     corpus: Corpus, encode: MakeEncode, slow: Profile
 ) -> None:
-    jumping = next(one for one in CORPUS if one.linear == "probed")
+    jumping = next(one for one in CORPUS if one.unseekable == "probed")
     own = encode(corpus.source(jumping), slow, rungs=RUNGS, poster=False)
     own.start()
     assert any(task.kind == "video" for task in own.tasks)

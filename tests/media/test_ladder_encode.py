@@ -394,20 +394,24 @@ exec "{ffmpeg.path}" "$@"
     astray.chmod(0o755)
     stray = replace(ffmpeg, path=str(astray))
     second = encode(source, poster=False, ffmpeg=stray)
-    assert not second.spec.facts.linear
+    assert not second.spec.facts.unseekable
     run_to_end(second)
-    assert (second.state, second.error, second.spec.facts.linear) == ("done", None, True)
+    assert (second.state, second.error, second.spec.facts.unseekable) == ("done", None, True)
     # At the key frame, then early, then from the start.
-    assert [(run.resumed_from, run.linear) for run in second.runs] == [(10, False), (10, False), (10, True)]
+    assert [(run.resumed_from, run.unseekable) for run in second.runs] == [
+        (10, False),
+        (10, False),
+        (10, True),
+    ]
     assert inodes(kept) == kept
     for state in video_of(second):
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
     # Known from the start, it is not tried again.
     for state in video_of(second):
         unfinish(state, 10)
-    third = encode(source, poster=False, ffmpeg=stray, facts=replace(second.spec.facts, linear=True))
+    third = encode(source, poster=False, ffmpeg=stray, facts=replace(second.spec.facts, unseekable=True))
     run_to_end(third)
-    assert [(run.resumed_from, run.linear) for run in third.runs] == [(10, True)]
+    assert [(run.resumed_from, run.unseekable) for run in third.runs] == [(10, True)]
 
 
 def test_reading_counts_as_movement_until_the_first_frame(

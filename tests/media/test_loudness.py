@@ -263,7 +263,7 @@ def test_sound_of_a_source_that_is_decoded_from_its_start_is_measured_too(
 ) -> None:
     inputs = [*sound(QUIET_THEN_LOUD, QUIET_THEN_LOUD), *tone(500)]
     source = film(ffmpeg, tmp_path / "film.ts", inputs, "-c:a", "aac")
-    facts = replace(probe(bytes(source)), linear=True)
+    facts = replace(probe(bytes(source)), unseekable=True)
     states = done(encode(source, replace(one, audio_loudness=-16.0), facts=facts))
     for state in states.values():
         assert measured(ffmpeg, published(state, tmp_path))[0] == pytest.approx(-16, abs=0.5)

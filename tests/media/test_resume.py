@@ -85,10 +85,10 @@ def test_killed_in_every_segment(
     """In each once: at its first, its second or its third fragment, by turns."""
     source = corpus.source(nasty)
     whole = encode(source, slow, rungs=RUNGS, poster=False, store_root=tmp_path / "whole")
-    assert whole.spec.facts.linear is (nasty.linear == "probed")
+    assert whole.spec.facts.unseekable is (nasty.unseekable == "probed")
     run_to_end(whole)
     assert (whole.state, whole.error) == ("done", None)
-    assert whole.spec.facts.linear is bool(nasty.linear)
+    assert whole.spec.facts.unseekable is bool(nasty.unseekable)
     expected = {name: pictures(stream) for name, stream in streams(whole).items()}
     _is_the_source(expected["90p"], nasty)
     assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
@@ -109,7 +109,7 @@ def test_killed_in_every_segment(
     assert (last.state, last.error) == ("done", None)
     # Where two streams were joined, packets at the join are damaged: ffmpeg reports them when it reads them.
     assert {warning.code for warning in last.warnings} <= {warning.code for warning in whole.warnings}
-    assert last.spec.facts.linear is bool(nasty.linear), "no seam missed that a seek can find"
+    assert last.spec.facts.unseekable is bool(nasty.unseekable), "no seam missed that a seek can find"
     begun.append(_video_run(last).starts_at_s)
     assert begun == [float(cut * grid.fragment_s) for cut in (0, *cuts)]
     assert killed
@@ -120,10 +120,12 @@ def test_killed_in_every_segment(
         assert abs(sound.check.duration_s - _seconds(expected["90p"], whole)) < 0.3 + nasty.late_s
 
 
-@pytest.mark.parametrize("nasty", [one for one in CORPUS if one.linear == "probed"], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "nasty", [one for one in CORPUS if one.unseekable == "probed"], ids=lambda one: one.name
+)
 def test_the_probe_knows_how_long_a_jumping_source_plays(corpus: Corpus, nasty: Nasty) -> None:
     facts = probe(os.fsencode(corpus.source(nasty)))
-    assert facts.linear
+    assert facts.unseekable
     assert facts.duration_s == facts.video.duration_s == pytest.approx(17.4, abs=0.1)
     assert SourceFacts.from_json(facts.to_json()) == facts
 

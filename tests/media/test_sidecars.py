@@ -284,7 +284,7 @@ def test_times_are_right_in_a_source_that_is_decoded_from_its_start(
     )
     source.with_suffix(".srt").write_text(SRT)
     made = made_with(encode, source, one)
-    assert made.spec.facts.linear
+    assert made.spec.facts.unseekable
     [state] = subtitles_of(made).values()
     assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(TIMES, abs=40)
 

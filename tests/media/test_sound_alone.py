@@ -301,7 +301,7 @@ def test_a_recording_whose_clock_restarts_is_heard_to_its_end(
     source.write_bytes(source.read_bytes() * 2)
     running = encode(source, music)
     run_to_end(running)
-    assert (running.error, running.spec.facts.linear) == (None, True)
+    assert (running.error, running.spec.facts.unseekable) == (None, True)
     for state in running.renditions:
         beeps = published(state).beeps
         assert beeps == pytest.approx([at + part * SECONDS for part in (0, 1) for at in BEEPS], abs=0.05)

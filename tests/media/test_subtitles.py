@@ -378,10 +378,10 @@ def shown_at(texts: Mapping[int, str]) -> Callable[[int], bytes]:
     return lambda number: bytes(map(odd, pairs.get(number, (0, 0))))
 
 
-@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("unseekable", [False, True])
 @pytest.mark.parametrize("container", ["mkv", "ts"])
 def test_captions_in_the_pictures_become_a_track_too(
-    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, container: str, linear: bool, tmp_path: Path
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, container: str, unseekable: bool, tmp_path: Path
 ) -> None:
     source = with_captions(ffmpeg, tmp_path, shown_at({25: "HELLO WORLD", 50: "", 80: "AGAIN"}))
     if container == "ts":
@@ -389,12 +389,12 @@ def test_captions_in_the_pictures_become_a_track_too(
         run_ffmpeg(ffmpeg, "-i", str(source), "-c", "copy", "-output_ts_offset", "7", str(late))
         source = late
     made = encode(source, one, poster=False)
-    if linear:
-        made.spec.mark_linear()
+    if unseekable:
+        made.spec.mark_unseekable()
         made = encode(source, one, poster=False)
     run_to_end(made)
     assert (made.state, made.error, codes_of(made)) == ("done", None, [])
-    assert made.spec.facts.linear == linear
+    assert made.spec.facts.unseekable == unseekable
     [(name, state)] = subtitles_of(made).items()
     [planned] = made.spec.subtitles
     assert (name, planned.track.role, state.status) == ("sub-und", "captions", "completed")
@@ -413,8 +413,8 @@ def test_captions_that_begin_late_are_found(ffmpeg: FFmpeg, tmp_path: Path) -> N
     assert of_source(facts, load("web")) == []
     [lost] = of_source(facts, load("archive"))
     assert lost.text == "closed captions other than CC1 are left out, because libsvtav1 cannot carry them"
-    once_linear = replace(facts, linear=True)
-    assert subtitle_renditions(once_linear, load("web")) == subtitle_renditions(facts, load("web"))
+    once_unseekable = replace(facts, unseekable=True)
+    assert subtitle_renditions(once_unseekable, load("web")) == subtitle_renditions(facts, load("web"))
 
 
 def test_a_track_of_captions_becomes_text(

@@ -157,7 +157,7 @@ class Process:
         self.world.note(self.name, f"got job {answer['job']['job']} epoch {answer['job']['epoch']}")
         job = answer["job"]
         # A worker begins with its work folder: without it a disk that is not mounted is all that is left.
-        os.makedirs(os.fsdecode(paths.decode(job["sink"]["path_b64"])), exist_ok=True)
+        os.makedirs(os.fsdecode(paths.decode(job["work_dir"]["path_b64"])), exist_ok=True)
         return Held(job["job"], job["epoch"], job["video"], job, asked_at + job["lease_s"])
 
     async def _test(self) -> None:
@@ -292,8 +292,8 @@ class Process:
         return missing
 
     def _folder(self, held: Held, name: str) -> str:
-        sink = os.fsdecode(paths.decode(held.description["sink"]["path_b64"]))
-        return f"{sink}/segments/{held.video}/{name}/{self._key(held)}"
+        work_dir = os.fsdecode(paths.decode(held.description["work_dir"]["path_b64"]))
+        return f"{work_dir}/segments/{held.video}/{name}/{self._key(held)}"
 
     def _write(self, file: str) -> None:
         os.makedirs(os.path.dirname(file), exist_ok=True)

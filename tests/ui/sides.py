@@ -246,7 +246,7 @@ class Real(Side):
         if failure is not None:
             self._send(job, "fail", code=failure["code"], text=failure["message"], hint=failure["hint"])
             return
-        bench = Bench(Path(paths.decode(claimed["sink"]["path_b64"]).decode()), claimed["video"])
+        bench = Bench(Path(paths.decode(claimed["work_dir"]["path_b64"]).decode()), claimed["video"])
         bench.rendition("360p", f"of-{job}")
         self._send(job, "complete", manifest=bench.manifest().model_dump(), steps={})
 

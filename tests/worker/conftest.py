@@ -84,12 +84,12 @@ def slow(small: Profile) -> Profile:
 
 
 @pytest.fixture
-def sink(tmp_path: Path) -> Path:
+def work_dir(tmp_path: Path) -> Path:
     return tmp_path / "out" / ".tqstudio" / "store"
 
 
 @pytest.fixture
-def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
+def make_job(tmp_path: Path, small: Profile, work_dir: Path) -> MakeJob:
     """Words a claim: `make_job(path, epoch=2, kept={…})`."""
 
     def make(path: Path | bytes, **changes: Any) -> ClaimedJob:
@@ -114,7 +114,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "full_hash": None,
-            "sink": {"kind": "file", "path_b64": paths.encode(sink)},
+            "work_dir": {"kind": "file", "path_b64": paths.encode(work_dir)},
             "profile": small.to_json(),
             "requested": None,
             "dropped": [],
@@ -185,13 +185,13 @@ def bench(ffmpeg: FFmpeg) -> WorkerConfig:
 
 
 @pytest.fixture
-def nothing_is_left(sink: Path) -> Iterator[None]:
+def nothing_is_left(work_dir: Path) -> Iterator[None]:
     # Other tests of this process may have a supervisor of their own, for all of them.
     theirs = set(psutil.Process().children())
     yield
     left = set(psutil.Process().children()) - theirs
     assert not [child for child in left if child.name() != "cat"]
-    assert not (sink / "scratch").exists() or not list((sink / "scratch").iterdir())
+    assert not (work_dir / "scratch").exists() or not list((work_dir / "scratch").iterdir())
 
 
 def lease_of(job: ClaimedJob) -> Lease:

@@ -84,8 +84,8 @@ def test_a_source_whose_server_is_gone_is_away(
 def test_an_output_that_becomes_read_only_is_no_question_of_permission(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:
-    sink = disk.root / "out" / ".tqstudio" / "store"
-    job = make_job(long_clip, sink=_file(sink))
+    work_dir = disk.root / "out" / ".tqstudio" / "store"
+    job = make_job(long_clip, work_dir=_file(work_dir))
 
     def freeze(report: RecordingReport) -> None:
         if _segments(report):
@@ -114,7 +114,7 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
 def test_an_output_whose_disk_fails_is_gone(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:
-    job = make_job(long_clip, sink=_file(disk.root / "out" / ".tqstudio" / "store"))
+    job = make_job(long_clip, work_dir=_file(disk.root / "out" / ".tqstudio" / "store"))
     cut = []
 
     def fail(report: RecordingReport) -> None:
@@ -127,5 +127,5 @@ def test_an_output_whose_disk_fails_is_gone(
     assert "check the disk" in failed.hint
 
 
-def _file(sink: Path) -> dict[str, str]:
-    return {"kind": "file", "path_b64": paths.encode(sink)}
+def _file(work_dir: Path) -> dict[str, str]:
+    return {"kind": "file", "path_b64": paths.encode(work_dir)}

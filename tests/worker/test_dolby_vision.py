@@ -30,7 +30,7 @@ def source(ffmpeg: FFmpeg, tmp_path: Path) -> Path:
     area="resume",
 )
 def test_without_vulkan_the_job_fails_at_once(
-    source: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_vulkan(monkeypatch)
     outcome = run(make_job(source), bench, RecordingReport())
@@ -38,7 +38,7 @@ def test_without_vulkan_the_job_fails_at_once(
     assert outcome.code is ErrorCode.UNSUPPORTED
     assert outcome.text.startswith(f"{source} is Dolby Vision profile 5")
     assert "mesa-vulkan-drivers" in outcome.hint
-    assert not list(sink.glob("segments/*"))
+    assert not list(work_dir.glob("segments/*"))
 
 
 @pytest.mark.usefixtures("vulkan")

@@ -55,7 +55,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
     private: Path,
     make_job: MakeJob,
     bench: WorkerConfig,
-    sink: Path,
+    work_dir: Path,
     swap: Callable[[Path, Path], None],
 ) -> None:
     film = drop / "inner" / "film.mp4"
@@ -65,7 +65,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
     assert isinstance(failed, Failed)
     assert failed.code is ErrorCode.UNSUPPORTED
     assert "replaced by a symbolic link" in failed.text
-    assert not sink.exists()
+    assert not work_dir.exists()
 
 
 def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: WorkerConfig) -> None:

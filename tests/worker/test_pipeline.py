@@ -28,7 +28,7 @@ FRAGMENTS = 2
 """In a segment of the test profile."""
 
 
-def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path) -> None:
+def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path) -> None:
     report = RecordingReport()
     outcome = run(make_job(clip), bench, report)
     assert isinstance(outcome, Done)
@@ -45,7 +45,7 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfi
         ("audio-und", "audio", None, None),
     ]
     for rendition in manifest.renditions:
-        folder = sink / rendition.folder
+        folder = work_dir / rendition.folder
         assert (folder / "init.mp4").stat().st_size == rendition.init_size
         assert [(folder / s.name).stat().st_size for s in rendition.segments] == [
             s.size for s in rendition.segments
@@ -54,10 +54,10 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfi
     assert manifest.renditions[0].frame_rate == 25
     assert (manifest.renditions[2].channels, manifest.renditions[2].default) == (1, True)
     assert manifest.poster is not None
-    assert (sink / manifest.poster).read_bytes()[:2] == b"\xff\xd8"
+    assert (work_dir / manifest.poster).read_bytes()[:2] == b"\xff\xd8"
     assert (manifest.keep, manifest.warnings) == ([], [])
     assert manifest.storyboard is not None
-    assert (sink / manifest.storyboard / "storyboard.vtt").is_file()
+    assert (work_dir / manifest.storyboard / "storyboard.vtt").is_file()
 
     assert list(report.steps) == [step.value for step in Step]
     assert report.steps["thumbnail"] > 0.001, "the poster's own run, though it is made beside the transcode"
@@ -134,13 +134,13 @@ def test_ffmpeg_is_dead_once_the_pipeline_stops(
 
 
 def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_resumes(
-    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path
 ) -> None:
     first = RecordingReport()
     assert isinstance(run(make_job(clip), bench, first), Done)
     assert (first.seen[-1].resumed_from, first.seen[-1].resumed_at_s) == (0, 0)
     for name in ("144p", "90p"):
-        [directory] = sink.glob(f"segments/3/{name}/*")
+        [directory] = work_dir.glob(f"segments/3/{name}/*")
         leave(directory, 0, 1)
     again, next_job = RecordingReport(), make_job(clip, epoch=2)
     assert isinstance(run(next_job, bench, again), Done)
@@ -151,7 +151,7 @@ def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_resumes(
 
 
 def test_a_paused_job_resumes_at_the_segment(
-    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path
 ) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
@@ -162,14 +162,14 @@ def test_a_paused_job_resumes_at_the_segment(
 
     paused = RecordingReport(pause)
     assert run(job, bench, paused, lease) == Stopped("pause")
-    stored = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
-    kept = {name: len(list(sink.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
+    stored = {path: path.stat().st_ino for path in work_dir.glob("segments/3/*/*/*.m4s")}
+    kept = {name: len(list(work_dir.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
     assert max(kept.values()) > 1
     assert f"144p {kept['144p']} of 30 segments" in Path(job["log"]).read_text()
 
     left = {r.name: r for r in paused.seen[-1].renditions or ()}
     for name, segments in kept.items():
-        fragments = len(list(sink.glob(f"segments/3/{name}/*/fragments/*.m4s")))
+        fragments = len(list(work_dir.glob(f"segments/3/{name}/*/fragments/*.m4s")))
         whole = 100 * (segments * FRAGMENTS + fragments) / (30 * FRAGMENTS)
         assert (left[name].status, left[name].kept) == ("pending", pytest.approx(whole, abs=0.1))
 
@@ -228,9 +228,9 @@ exec "{ffmpeg.path}" "$@"
     stray = dataclasses.replace(bench, ffmpeg=dataclasses.replace(ffmpeg, path=str(astray)))
     assert isinstance(run(next_job, stray, second), Done)
     facts = [state.facts for state in second.seen if state.facts]
-    assert (facts[0]["linear"], facts[-1]["linear"]) == (False, True)
+    assert (facts[0]["unseekable"], facts[-1]["unseekable"]) == (False, True)
     # The next attempt is handed these.
-    assert SourceFacts.from_json(facts[-1]).linear
+    assert SourceFacts.from_json(facts[-1]).unseekable
     assert second.seen[-1].content_id == second.seen[1].content_id
     assert "decoding from the start of the source" in Path(next_job["log"]).read_text()
 
@@ -332,7 +332,7 @@ def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: WorkerConfig) -
     area="resume",
 )
 def test_a_lease_that_ends_within_a_step_takes_nothing_away(
-    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, monkeypatch: pytest.MonkeyPatch
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a sleep in the middle of it: the lease was looked at just before."""
     job = make_job(clip)
@@ -346,19 +346,19 @@ def test_a_lease_that_ends_within_a_step_takes_nothing_away(
 
     monkeypatch.setattr(LadderEncode, "step", late)
     assert isinstance(run(job, bench, RecordingReport(), lease), Lost)
-    assert not list(sink.glob("segments/3/*/*/*.m4s")), "nor is anything stored"
+    assert not list(work_dir.glob("segments/3/*/*/*.m4s")), "nor is anything stored"
 
 
 @pytest.mark.fault("A poster is cut short", "Detected by its end; made again", area="power cuts")
 @pytest.mark.parametrize("torn", [b"", b"\xff\xd8\xff\xe0 half"])
 def test_a_poster_that_a_power_cut_tore_is_made_again(
-    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, torn: bytes
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path, torn: bytes
 ) -> None:
     assert isinstance(run(make_job(clip), bench, RecordingReport()), Done)
-    [poster] = sink.glob("segments/3/poster-*.jpg")
+    [poster] = work_dir.glob("segments/3/poster-*.jpg")
     whole = poster.read_bytes()
     poster.write_bytes(torn)
-    for made in sink.glob("segments/3/144p/*/complete.json"):
+    for made in work_dir.glob("segments/3/144p/*/complete.json"):
         made.unlink()
     again = RecordingReport()
     assert isinstance(run(make_job(clip, epoch=2), bench, again), Done)

@@ -51,7 +51,7 @@ def test_a_source_that_changes_meanwhile(
 @pytest.mark.slow
 @pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
 def test_a_source_that_grows_meanwhile_is_encoded_again(
-    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, tmp_path: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "growing.mkv"
     shutil.copy(long_clip, source)
@@ -67,14 +67,14 @@ def test_a_source_that_grows_meanwhile_is_encoded_again(
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.SOURCE_CHANGED
     assert "growing.mkv" in outcome.text
-    stale = {path.parent for path in sink.glob("segments/3/*/*/*.m4s")}
+    stale = {path.parent for path in work_dir.glob("segments/3/*/*/*.m4s")}
     assert stale
     # The next attempt is handed what is recorded of the old content, and uses none of it.
     known = next(state for state in first.seen if state.facts)
     again = RecordingReport()
     outcome = run(job | {"epoch": 2, "facts": known.facts, "content_id": known.content_id}, bench, again)
     assert isinstance(outcome, Done)
-    assert not {sink / rendition["folder"] for rendition in outcome.manifest["renditions"]} & stale
+    assert not {work_dir / rendition["folder"] for rendition in outcome.manifest["renditions"]} & stale
     fresh = next(state for state in again.seen if state.facts)
     assert fresh.content_id != known.content_id
     assert fresh.facts["size"] == source.stat().st_size
@@ -257,12 +257,12 @@ def test_odd_names(
         state.model_dump_json()
 
 
-def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path) -> None:
+def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path) -> None:
     full = dataclasses.replace(bench, disk_reserve_bytes=1 << 60)
     outcome = run(make_job(clip), full, RecordingReport())
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.DISK_LOW
-    assert str(sink.parent.parent) in outcome.text
+    assert str(work_dir.parent.parent) in outcome.text
     # What is whole already needs no space.
     run(make_job(clip), bench, RecordingReport())
     assert isinstance(run(make_job(clip, epoch=2), full, RecordingReport()), Done)
@@ -319,7 +319,7 @@ def test_a_profile_for_the_cpu_uses_no_gpu(
 
 @pytest.mark.slow
 def test_a_stopped_ffmpeg_is_a_stall(
-    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path
 ) -> None:
     """As one is that waits for a disk which never answers."""
     stopped: list[int] = []
@@ -338,7 +338,7 @@ def test_a_stopped_ffmpeg_is_a_stall(
     log = Path(make_job(long_clip)["log"]).read_text()
     assert re.search(r"\[video\] stalled after \d+\.\d s of CPU: .*enc0:0:libx264 T", log)
     assert not [pid for pid in stopped if psutil.pid_exists(pid)]
-    kept = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
+    kept = {path: path.stat().st_ino for path in work_dir.glob("segments/3/*/*/*.m4s")}
     assert kept
     again = RecordingReport()
     assert isinstance(run(make_job(long_clip, epoch=2), bench, again), Done)

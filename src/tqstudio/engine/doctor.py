@@ -230,12 +230,12 @@ def _orphans(left: list[Path]) -> CheckView:
 def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
     """Finds scratch directories, segment stores and generations that the database does not know."""
     output = Path(os.fsdecode(root))
-    sink = output / FOLDER / uuid
-    for folder in _folders(sink / "scratch"):
+    work_dir = output / FOLDER / uuid
+    for folder in _folders(work_dir / "scratch"):
         scratch = _SCRATCH.fullmatch(folder.name)
         if scratch and not integrity.runs(db, int(scratch[1]), int(scratch[2])):
             yield folder
-    for folder in _folders(sink / "segments"):
+    for folder in _folders(work_dir / "segments"):
         if folder.name.isdigit() and not integrity.has_video(db, int(folder.name)):
             yield folder
     for folder in _ladders(output):

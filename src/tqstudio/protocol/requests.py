@@ -439,7 +439,7 @@ class ManifestRendition(Message):
     name: Annotated[str, StringConstraints(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
     kind: Literal["video", "audio", "subtitles"]
     folder: Annotated[str, StringConstraints(max_length=400)]
-    """Relative to the sink."""
+    """Relative to the work folder."""
     segments: list[ManifestFile] = Field(min_length=1)
     init_size: int = Field(ge=0, lt=2**63)
     """0 without an initialisation segment: subtitles have none."""
@@ -495,9 +495,9 @@ class Manifest(Message):
     keep: list[ShortText] = Field(default_factory=list)
     """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
-    """Relative to the sink."""
+    """Relative to the work folder."""
     storyboard: Annotated[str, StringConstraints(max_length=400)] | None = None
-    """Its folder, relative to the sink."""
+    """Its folder, relative to the work folder."""
     keep_storyboard: bool = False
     """Whether that of the current generation, if it has one, is published again."""
     dash: bool = False

@@ -10,7 +10,7 @@ from tqstudio.protocol.answers import WarningView
 
 
 class FileDescriptor(TypedDict):
-    """A source or sink on a file system both sides see."""
+    """A source or work folder on a file system both sides see."""
 
     kind: Literal["file"]
     path_b64: str
@@ -54,7 +54,7 @@ class ClaimedJob(TypedDict):
     """The drop folder it was found in; links below it are not followed. None for a file that was added."""
     source_size: int
     source_mtime_ns: int
-    sink: FileDescriptor
+    work_dir: FileDescriptor
     """The store's folder on the output's file system, `OUT/.tqstudio/<uuid>`; workers write nowhere else."""
     profile: dict[str, Any]
     requested: list[str] | None

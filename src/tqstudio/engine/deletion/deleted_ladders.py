@@ -30,7 +30,7 @@ class DeletedLadders:
 
     def has(self, output_root: bytes, video: int) -> bool:
         """Whether the ladder of a video is aside."""
-        return (self._workspace.sink(output_root) / _ARCHIVE / str(video)).is_dir()
+        return (self._workspace.work_dir(output_root) / _ARCHIVE / str(video)).is_dir()
 
     def archive(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
         """Move a ladder aside, if the folder is its own.

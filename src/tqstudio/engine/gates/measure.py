@@ -74,7 +74,7 @@ class VolumeReader:
         if place.use is Use.SOURCE:
             return await self._measure_source(path)
         problem = await self._output_problem(path) if place.use is Use.OUTPUT else None
-        store = self._workspace.sink(path) / "segments"
+        store = self._workspace.work_dir(path) / "segments"
 
         def read() -> VolumeState:
             made = {video: occupied_bytes(store / str(video)) for video in videos}
@@ -100,7 +100,7 @@ class VolumeReader:
         if is_there:
             self._unused.pop(root, None)
         elif time.monotonic() >= self._unused.get(root, 0) and await self._is_missed(root):
-            work = shlex.quote(display(os.fsencode(self._workspace.sink(root))))
+            work = shlex.quote(display(os.fsencode(self._workspace.work_dir(root))))
             return Problem(
                 ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(root)} is not mounted: earlier work is missing",
@@ -122,13 +122,13 @@ class VolumeReader:
         """
         self._workspace.require_unshared(root)
         self._workspace.require_lock(root)
-        sink = self._workspace.sink(root)
-        for folder in (sink, *sink.parents):
+        work_dir = self._workspace.work_dir(root)
+        for folder in (work_dir, *work_dir.parents):
             try:
                 flags = os.statvfs(folder).f_flag
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
-            return folder == sink, bool(flags & os.ST_RDONLY)
+            return folder == work_dir, bool(flags & os.ST_RDONLY)
         return False, False
 
     async def _is_missed(self, root: bytes) -> bool:

@@ -44,7 +44,7 @@ def first_free(place: Place, number: int) -> int:
 
 
 def build(
-    sink: Path,
+    work_dir: Path,
     place: Place,
     number: int,
     manifest: Manifest,
@@ -54,7 +54,7 @@ def build(
     """Build a generation under its temporary name, with all files and folders synced.
 
     Args:
-        sink: `OUT/.tqstudio/<uuid>`, to which the manifest's folders are relative.
+        work_dir: `OUT/.tqstudio/<uuid>`, to which the manifest's folders are relative.
         rows: from `rows_of`; renditions that are not in the manifest are taken from `kept_from`.
         kept_from: folder of the current generation, if there is one.
 
@@ -68,14 +68,14 @@ def build(
     target = master.target_of(rows)
     for row in rows:
         rendition = made.get(row.name)
-        source = _in_store(sink, rendition) if rendition else _in_generation(kept_from, row)
+        source = _in_store(work_dir, rendition) if rendition else _in_generation(kept_from, row)
         integrity.require_files(source, row)
         _fill(source, building / row.name, row, master.playlists(row, target))
         failpoints.reach("publish.building")
     # New sound without a cover does not get the picture of what was published before.
     is_new_sound = not manifest.keep and all(each.kind != "video" for each in manifest.renditions)
-    _poster(sink, building, manifest.poster, None if is_new_sound else kept_from)
-    _storyboard(sink, building, manifest, kept_from)
+    _poster(work_dir, building, manifest.poster, None if is_new_sound else kept_from)
+    _storyboard(work_dir, building, manifest, kept_from)
     described = dash.files(building, rows) if manifest.dash else {}
     for name, content in (_chapters(manifest) | described).items():
         durable.write(building / name, content)
@@ -156,10 +156,10 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
     )
 
 
-def _in_store(sink: Path, rendition: ManifestRendition) -> Path:
+def _in_store(work_dir: Path, rendition: ManifestRendition) -> Path:
     """The folder of a new rendition in the segment store."""
-    source = (sink / rendition.folder).resolve()
-    if not source.is_relative_to(sink.resolve()):
+    source = (work_dir / rendition.folder).resolve()
+    if not source.is_relative_to(work_dir.resolve()):
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name} is not in the segment store")
     return source
 
@@ -181,9 +181,11 @@ def _fill(source: Path, target: Path, row: PublishedRow, playlists: Mapping[str,
         durable.write(target / name, content)
 
 
-def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
+def _poster(work_dir: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
     # Only from the store itself: a path that leads elsewhere would publish another file.
-    candidates = [sink / made] if made and (sink / made).resolve().is_relative_to(sink.resolve()) else []
+    candidates = (
+        [work_dir / made] if made and (work_dir / made).resolve().is_relative_to(work_dir.resolve()) else []
+    )
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:
@@ -192,10 +194,10 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
             return
 
 
-def _storyboard(sink: Path, building: Path, manifest: Manifest, kept_from: Path | None) -> None:
+def _storyboard(work_dir: Path, building: Path, manifest: Manifest, kept_from: Path | None) -> None:
     source = kept_from if manifest.keep_storyboard else None
-    if manifest.storyboard and (sink / manifest.storyboard).resolve().is_relative_to(sink.resolve()):
-        source = sink / manifest.storyboard
+    if manifest.storyboard and (work_dir / manifest.storyboard).resolve().is_relative_to(work_dir.resolve()):
+        source = work_dir / manifest.storyboard
     for path in storyboard.files(source) if source is not None else ():
         durable.write(building / path.name, durable.read(path))
 

@@ -196,15 +196,15 @@ class Publisher:
 
     def _put_in_place(self, publication: Publication) -> None:
         with (
-            self._workspace.hold(publication.video.output_root) as sink,
+            self._workspace.hold(publication.video.output_root) as work_dir,
             publication.place.hold() as place,
         ):
-            self._put_into(place, sink, publication)
+            self._put_into(place, work_dir, publication)
 
-    def _put_into(self, place: Place, sink: Path, publication: Publication) -> None:
+    def _put_into(self, place: Place, work_dir: Path, publication: Publication) -> None:
         number, rows = publication.row.number, publication.rows
         outputs.sweep(place)
-        outputs.build(sink, place, number, publication.manifest, rows, publication.kept_from(place))
+        outputs.build(work_dir, place, number, publication.manifest, rows, publication.kept_from(place))
         failpoints.reach("publish.built")
         self._db.require_lead()
         outputs.name_it(place, number)

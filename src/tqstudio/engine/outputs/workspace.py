@@ -64,7 +64,7 @@ class Workspace:
     ) -> None:
         self._db, self._uuid, self._bounded_io = db, store_uuid, bounded_io
         self._allow_shared = allow_shared
-        self._sinks: dict[bytes, Path] = {}
+        self._work_dirs: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._locking = threading.Lock()
         self._locks: dict[bytes, _OutputLock] = {}
@@ -74,13 +74,13 @@ class Workspace:
     def uuid(self) -> str:
         return self._uuid
 
-    def sink(self, output_root: bytes) -> Path:
+    def work_dir(self, output_root: bytes) -> Path:
         """The folder below an output that workers write to."""
         # Cached, because every claim needs it.
-        sink = self._sinks.get(output_root)
-        if sink is None:
-            sink = self._sinks[output_root] = Path(os.fsdecode(output_root)) / FOLDER / self._uuid
-        return sink
+        work_dir = self._work_dirs.get(output_root)
+        if work_dir is None:
+            work_dir = self._work_dirs[output_root] = Path(os.fsdecode(output_root)) / FOLDER / self._uuid
+        return work_dir
 
     def hold(self, output_root: bytes, *names: str) -> AbstractContextManager[Path]:
         """Open that folder, or one in it, for writing; see `dir_fd.hold`."""
@@ -98,7 +98,7 @@ class Workspace:
 
     def is_there(self, output_root: bytes) -> bool:
         """Whether the work folder exists, which it does not if the disk is unmounted."""
-        return self.sink(output_root).is_dir()
+        return self.work_dir(output_root).is_dir()
 
     # Locks against other supervisors
 
@@ -115,8 +115,8 @@ class Workspace:
             if is_blind(os.path.realpath(output_root)):
                 return
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            with self.hold(output_root) as sink:
-                descriptor = os.open(sink / _LOCK, flags, 0o600)
+            with self.hold(output_root) as work_dir:
+                descriptor = os.open(work_dir / _LOCK, flags, 0o600)
         except OSError:
             # It does not exist or is not writable, so it cannot be in use.
             self._unlock(output_root)
@@ -168,7 +168,7 @@ class Workspace:
 
     def stores(self, output_root: bytes) -> Iterator[tuple[int, Path]]:
         """The segment stores below an output: (video, folder)."""
-        yield from _numbered(self.sink(output_root) / "segments")
+        yield from _numbered(self.work_dir(output_root) / "segments")
 
     def set_aside(self, output_root: bytes, video: int) -> bool:
         """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.
@@ -177,11 +177,11 @@ class Workspace:
             OSError: it could not be emptied.
         """
         try:
-            with self.hold(output_root, "segments") as stores, self.hold(output_root) as sink:
+            with self.hold(output_root, "segments") as stores, self.hold(output_root) as work_dir:
                 store = stores / str(video)
                 if not store.exists():
                     return False
-                (sink / "trash").mkdir(exist_ok=True)
+                (work_dir / "trash").mkdir(exist_ok=True)
                 with self.hold(output_root, "trash") as trash:
                     store.rename(trash / uuid.uuid4().hex)
         except FileNotFoundError:
@@ -263,7 +263,7 @@ class Workspace:
     def scratches(self, output_root: bytes, *, idle_s: float) -> Iterator[tuple[int, int, str]]:
         """Scratch directories without changes for `idle_s`: (job, epoch, name)."""
         before = time.time() - idle_s
-        for job, folder in _numbered(self.sink(output_root) / "scratch"):
+        for job, folder in _numbered(self.work_dir(output_root) / "scratch"):
             epoch = folder.name.partition("-")[2].partition("-")[0]
             with contextlib.suppress(FileNotFoundError):
                 if epoch.isdigit() and folder.stat().st_mtime < before:

@@ -285,7 +285,7 @@ class Dispatcher:
             "refuses_sound": asked.refuses_sound and not is_audio_name(os.path.basename(asked.source)),
             "source_size": asked.size,
             "source_mtime_ns": asked.mtime_ns,
-            "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},
+            "work_dir": {"kind": "file", "path_b64": encode(self._workspace.work_dir(asked.output_root))},
             "profile": from_json(asked.profile_json),
             "requested": None if asked.requested is None else list(asked.requested),
             "dropped": list(asked.dropped),

@@ -103,7 +103,7 @@ class StuckWorkers:
         call blocks the place: no job is assigned for it until the call returns.
         """
         checks: list[tuple[bytes, Callable[[], None]]] = [
-            (need.output_root, partial(_write_to, self._workspace.sink(need.output_root))),
+            (need.output_root, partial(_write_to, self._workspace.work_dir(need.output_root))),
             (os.path.dirname(need.source), partial(_read_from, need.source)),
         ]
         answers = await asyncio.gather(

@@ -251,7 +251,7 @@ def _require_even(videos: dict[str, RenditionCheck], sounds: dict[str, Rendition
             if abs(late_s) > _START_TOLERANCE_S:
                 side = "after" if late_s > 0 else "before"
                 raise _invalid(f"{name} begins {abs(late_s):.1f} s {side} the video")
-            if abs(short_s) > tolerance_s(video.duration_s, linear=True):
+            if abs(short_s) > tolerance_s(video.duration_s, unseekable=True):
                 side = "before" if short_s > 0 else "after"
                 raise _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
 

@@ -93,7 +93,7 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
     Raises as `require_readable` if the source cannot be read to its end.
     """
     encoded_s, planned_s = float(frames / grid.fps), float(grid.total_frames / grid.fps)
-    slack_s = 0 if grid.exact else tolerance_s(planned_s, facts.linear)
+    slack_s = 0 if grid.exact else tolerance_s(planned_s, facts.unseekable)
     if abs(encoded_s - planned_s) <= slack_s:
         return
     # ffmpeg reports a read error as the end of the file.
@@ -111,7 +111,7 @@ def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str
     """
     begins_s = check.start_s - TIMELINE_START_S
     ends_s = begins_s + check.duration_s - float(grid.total_frames / grid.fps)
-    slack_s = max(_SOUND_TOLERANCE_S, 0 if grid.exact else tolerance_s(facts.duration_s, facts.linear))
+    slack_s = max(_SOUND_TOLERANCE_S, 0 if grid.exact else tolerance_s(facts.duration_s, facts.unseekable))
     for what, off_s in (("begins", begins_s), ("ends", ends_s)):
         if abs(off_s) > slack_s:
             raise _invalid(name, f"{what} {abs(off_s):.2f} s {'before' if off_s < 0 else 'after'} the video")

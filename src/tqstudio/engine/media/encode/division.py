@@ -50,7 +50,7 @@ def division(encode: LadderEncode) -> Division | None:
     not accurate, a part could begin with the wrong picture.
     """
     spec = encode.spec
-    if spec.facts.linear or spec.facts.video.still or burnt_subtitles(spec.facts, spec.profile):
+    if spec.facts.unseekable or spec.facts.video.still or burnt_subtitles(spec.facts, spec.profile):
         return None
     for task in encode.tasks:
         if task.kind == "video" and task.planned is not None and task.planned.stop is None:

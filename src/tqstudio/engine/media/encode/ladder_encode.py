@@ -50,7 +50,7 @@ class LadderEncode:
         self.last_advance = clock()
         """Clock time of the last progress; the caller detects stalls."""
         self.spec = spec
-        """Its facts may become linear, never back."""
+        """Its facts may become unseekable, never back."""
         self.tasks: list[Task] = []
         """The running ffmpegs."""
         self._clock = clock
@@ -76,8 +76,8 @@ class LadderEncode:
 
     def look_up(self) -> None:
         """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
-        if self.spec.linear_mark.exists():
-            self._become_linear()
+        if self.spec.unseekable_mark.exists():
+            self._become_unseekable()
         self._states.look_up()
 
     def take_over(self, duplicate: Duplicate, check: Callable[[], None]) -> None:
@@ -266,8 +266,8 @@ class LadderEncode:
         """
         if batch.latest is None:
             self._batches.appendleft(replace(batch, latest=task.start - 1))
-        elif not self.spec.facts.linear:
-            self._go_linear(batch)
+        elif not self.spec.facts.unseekable:
+            self._give_up_seeking(batch)
         else:
             text = f"ffmpeg wrote no frame after {self._at(task.start)}"
             self._task_failed(task, TqError(ErrorCode.OUTPUT_EMPTY, text))
@@ -276,17 +276,17 @@ class LadderEncode:
         """The start of a fragment, for messages."""
         return f"{float(fragment * self.spec.grid.fragment_s):.1f} s"
 
-    def _go_linear(self, batch: Batch) -> None:
+    def _give_up_seeking(self, batch: Batch) -> None:
         """Continue a batch by decoding from the start of the source; stored segments are kept."""
         if batch.on_device:
             self._leave_device(batch, "its pictures do not continue the stored ones")
             return
-        self.spec.mark_linear()
-        self._become_linear()
+        self.spec.mark_unseekable()
+        self._become_unseekable()
         self._batches.appendleft(batch)
 
-    def _become_linear(self) -> None:
-        self.spec = replace(self.spec, facts=replace(self.spec.facts, linear=True))
+    def _become_unseekable(self) -> None:
+        self.spec = replace(self.spec, facts=replace(self.spec.facts, unseekable=True))
         self._launcher.spec = self._states.spec = self.spec
         self._batches = deque(replace(batch, on_device=False) for batch in self._batches)
 
@@ -346,11 +346,11 @@ class LadderEncode:
         does, because it does not depend on the timestamps of the source.
         """
         self._end_task(task)
-        if not self.spec.facts.linear and task.batch is not None:
+        if not self.spec.facts.unseekable and task.batch is not None:
             if is_indexed(self.spec.facts) and not task.batch.early:
                 self._batches.appendleft(replace(task.batch, early=True))
             else:
-                self._go_linear(task.batch)
+                self._give_up_seeking(task.batch)
         else:
             self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(seam)))
 

@@ -24,7 +24,7 @@ class RenditionStates:
 
     def __init__(self, spec: EncodeSpec) -> None:
         self.spec = spec
-        """Its facts may become linear."""
+        """Its facts may become unseekable."""
         self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped and not rung.is_sound}
         self._states: dict[str, RenditionState] = {}
         self.warnings: list[JobWarning] = []

@@ -328,8 +328,8 @@ class Launcher:
         ]
         segment = first // spec.grid.fragments_per_segment
         at_s = float(first * spec.grid.fragment_s)
-        linear = spec.facts.linear
-        self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, linear, at_s))
+        unseekable = spec.facts.unseekable
+        self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, unseekable, at_s))
         return Task(kind, run, directory, encoder, outputs, names or tuple(stores), number, batch, planned)
 
     def root_cause(self, error: TqError) -> TqError:

@@ -190,10 +190,10 @@ class SideRuns:
         """Cut the next file of a run into segments and store them; one that fails is left out."""
         name = task.names[task.taken]
         task.taken += 1
-        linear = self._launcher.records[task.number].linear
+        unseekable = self._launcher.records[task.number].unseekable
         file = task.directory / f"{name}.vtt"
         try:
-            check = take_subtitles(self._launcher.spec, file, self._store(name), linear=linear)
+            check = take_subtitles(self._launcher.spec, file, self._store(name), unseekable=unseekable)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise

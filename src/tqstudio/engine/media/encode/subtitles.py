@@ -42,11 +42,11 @@ def changed_sidecars(spec: EncodeSpec, states: Sequence[RenditionState]) -> dict
     return changed
 
 
-def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear: bool) -> RenditionCheck:
+def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseekable: bool) -> RenditionCheck:
     """Cut a WebVTT file of a run into segments, store them, and mark the stream as complete.
 
     Args:
-        linear: whether its run read the source on a clock of its own that starts at zero.
+        unseekable: whether its run read the source on a clock of its own that starts at zero.
 
     Raises:
         TqError: OUTPUT_EMPTY without text, OUTPUT_INVALID if there is too much; of the file system.
@@ -65,7 +65,7 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, linear:
         # Players count the times of a file from the start of the source, wherever its clock is then. Captions
         # in the pictures are read with the times of the source, however other runs read it.
         track = _track(spec, file.stem)
-        from_zero = bool(track.sidecar) or (linear and track.codec != IN_PICTURES)
+        from_zero = bool(track.sidecar) or (unseekable and track.codec != IN_PICTURES)
         check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
         spec.require_ownership()
         spec.require_output()

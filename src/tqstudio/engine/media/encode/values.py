@@ -84,23 +84,23 @@ class EncodeSpec:
             raise OwnershipLostError("another worker may have the job by now")
 
     @property
-    def linear_mark(self) -> Path:
+    def unseekable_mark(self) -> Path:
         """A file beside the segments that marks this source as one to decode from its start.
 
-        It is written before the first linear run, so that a later attempt never continues its output by
+        It is written before the first run that does so, so that a later attempt never continues its output by
         seeking.
         """
-        return self.store_root / f"linear-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
+        return self.store_root / f"unseekable-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
 
-    def mark_linear(self) -> None:
+    def mark_unseekable(self) -> None:
         """Write that file durably."""
-        mark = self.linear_mark
+        mark = self.unseekable_mark
         try:
             durable.make_folder(mark.parent)
             mark.touch()
             durable.sync_folder(mark.parent)
         except OSError as error:
-            raise from_output_error(error, "cannot record that the source needs linear decoding") from error
+            raise from_output_error(error, "cannot record that the source cannot be seeked in") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class RunRecord:
     """The first segment that was incomplete before the run."""
     returncode: int | None
     """None while it runs."""
-    linear: bool = False
+    unseekable: bool = False
     """It decodes from the start of the source to reach its first frame, instead of seeking."""
     starts_at_s: float = 0.0
     """Seconds of video before its first frame."""

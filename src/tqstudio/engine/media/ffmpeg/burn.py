@@ -39,7 +39,7 @@ def with_bitmaps(
 ) -> Any:
     """Lay the bitmaps of `BITMAPS_NAME` over pictures in published colours, up to frame `end` of the grid."""
     # Without -copyts, ffmpeg shifts the first one to zero.
-    clock = {"itsoffset": f"{burnt.track.first_s:.6f}"} if facts.linear else {}
+    clock = {"itsoffset": f"{burnt.track.first_s:.6f}"} if facts.unseekable else {}
     canvas = "{}x{}".format(*burnt.track.canvas)
     opened = compiler.input(
         f"file:{BITMAPS_NAME}",

@@ -85,7 +85,7 @@ def video_command(
     """Build the command that decodes once and writes fragments `start` … `stop` − 1 of all given rungs.
 
     Its output directories, `<rung>/`, must exist, and `BITMAPS_NAME` if subtitles are burnt in. Progress is
-    written to stdout. With `facts.linear` it decodes from the start of the source; frames and timestamps are
+    written to stdout. With `facts.unseekable` it decodes from the start of the source; frames and times are
     the same.
 
     Args:
@@ -102,7 +102,7 @@ def video_command(
     fields = fields_of(facts.video, profile)
     # What becomes of fields depends on the pictures around them.
     early = early or facts.video.interlaced or fields == "film"
-    seek = Fraction(0) if facts.linear or in_head else _seek(facts, grid, start, early)
+    seek = Fraction(0) if facts.unseekable or in_head else _seek(facts, grid, start, early)
     decoder = (device or "") if on_device else ""
     # A GPU needs no threads, but some frames for each of them.
     opened = open_input(
@@ -118,7 +118,7 @@ def video_command(
         stream = _edited(stream, facts.video.edits)
     if facts.video.varies:
         stream = _one_size(stream, facts)
-    if not facts.linear:
+    if not facts.unseekable:
         stream = _on_grid(stream, facts, NTSC if fields == "film" else grid.fps)
     # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
     at_the_end = {"eof_action": "pass"} if grid.exact else {}
@@ -134,9 +134,11 @@ def video_command(
         stream = stream.filter("bwdif", mode=mode, deint="interlaced")
     # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
     begins = in_head or (start == 0 and facts.video.edits)
-    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if begins and not facts.linear else {}
+    early_start = (
+        {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if begins and not facts.unseekable else {}
+    )
     stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
-    if facts.linear:
+    if facts.unseekable:
         # When ffmpeg corrects jumps, times start at zero: shift them to the grid.
         if grid.head:
             stream = stream.filter("setpts", "PTS-STARTPTS")
@@ -260,7 +262,7 @@ def _poster_s(facts: SourceFacts, share: float) -> float:
     """Position of the poster in seconds from the start of the file, at most that of the last picture."""
     last_s = facts.video.last_s
     at_s = facts.duration_s * share
-    return at_s if last_s is None or facts.linear else max(0.0, min(at_s, last_s - facts.start_time_s))
+    return at_s if last_s is None or facts.unseekable else max(0.0, min(at_s, last_s - facts.start_time_s))
 
 
 def _film(stream: Any, facts: SourceFacts, grid: Grid, cycle: int, repeated: int) -> Any:
@@ -273,7 +275,7 @@ def _film(stream: Any, facts: SourceFacts, grid: Grid, cycle: int, repeated: int
     # `decimate` does not pass on when the last picture ends, and keeps all of an incomplete cycle.
     stream = stream.filter("tpad", stop=repeated * taken // left + taken, stop_mode="clone")
     stream = stream.filter("fieldmatch", combmatch="full", combpel=_COMBED_PIXELS)
-    if not facts.linear:
+    if not facts.unseekable:
         stream = stream.filter("trim", start_pts=nearest(facts.video.first_pts_s * NTSC) + cycle * taken)
     # Fields that match no others remain: video between the film.
     stream = stream.filter("bwdif", mode="send_frame", deint="interlaced").filter("decimate", cycle=taken)
@@ -312,7 +314,7 @@ def _one_size(stream: Any, facts: SourceFacts) -> Any:
     # ffmpeg uses the first sample aspect for all pictures.
     aspect = "dar"
     if video.aspects:
-        zero = facts.start_time_s if facts.linear else 0.0
+        zero = facts.start_time_s if facts.unseekable else 0.0
         first, *later = video.aspects
         aspect = f"(iw/ih*{first[1]:.6f})"
         for at, sample_aspect in later[:_MAX_ASPECTS]:

@@ -37,11 +37,11 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
     """
     # Keep source times, so that a run with a later start writes the same timestamps as one from zero. This is
     # not possible if they jump: ffmpeg corrects jumps only in its own time.
-    clock = {} if facts.linear else {"copyts": None}
+    clock = {} if facts.unseekable else {"copyts": None}
     # The filters accept a change of size; if ffmpeg rebuilt them, they would lose their state.
     keep = {"reinit_filter": 0} if facts.video.varies else {}
     # What ffmpeg takes for a change of the clock.
-    pauses = {"dts_delta_threshold": facts.pause_s} if facts.linear and facts.pause_s else {}
+    pauses = {"dts_delta_threshold": facts.pause_s} if facts.unseekable and facts.pause_s else {}
     return compiler.input(
         SOURCE,
         **{**clock, **keep, **pauses, **input_options(threads), **more},
@@ -67,7 +67,7 @@ def start_of(facts: SourceFacts) -> Fraction:
 
 def read_all_streams(facts: SourceFacts) -> list[str]:
     """A null output that reads all streams, so that ffmpeg corrects jumps alike in video and audio runs."""
-    if not facts.linear:
+    if not facts.unseekable:
         return []
     streams = [facts.leading, *(track.index for track in facts.audio if track.index != facts.leading)]
     maps = [word for index in streams for word in ("-map", f"0:{index}")]

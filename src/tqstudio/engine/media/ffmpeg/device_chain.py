@@ -44,7 +44,7 @@ def permits(codecs: str, facts: SourceFacts, profile: Profile, rung: Rung) -> bo
     return (
         video.codec in codecs.split()
         and facts.measured
-        and not (facts.linear or facts.damage or facts.captions or profile.on_damage == "refuse")
+        and not (facts.unseekable or facts.damage or facts.captions or profile.on_damage == "refuse")
         and not (video.interlaced or video.rotation or video.varies or video.inset or video.still)
         and not (video.coded_width % 2 or video.coded_height % 2)
         and profile.fields != "film"

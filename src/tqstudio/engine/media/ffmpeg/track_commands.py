@@ -180,7 +180,7 @@ def _compile(
     names = [f"{_DECODED}{number}" for number in range(len(renditions))]
     # ffmpeg drops what a loopback decoder gives for times before zero.
     start = start_of(facts)
-    early = _samples(1 - start, rate) if start < 0 and not facts.linear else 0
+    early = _samples(1 - start, rate) if start < 0 and not facts.unseekable else 0
     parts = [
         _moved(stream.filter("aformat", channel_layouts=_LAYOUTS[each.channels]), early).output(
             name, **as_pcm
@@ -206,7 +206,7 @@ def _moved(stream: Any, samples: int) -> Any:
 
 def _zero(facts: SourceFacts) -> Fraction:
     """The source time at which timestamps start: without -copyts they start at zero."""
-    return start_of(facts) if facts.linear else Fraction(0)
+    return start_of(facts) if facts.unseekable else Fraction(0)
 
 
 def _limit(facts: SourceFacts, grid: Grid, renditions: Sequence[AudioRendition]) -> dict[str, str]:

@@ -172,7 +172,7 @@ def _grid_of_sound(facts: SourceFacts, profile: Profile) -> Grid:
         total_frames=max(1, math.floor(length * fps)),
         start_time=Fraction(0),
         zero=zero,
-        exact=begins is not None and not facts.linear,
+        exact=begins is not None and not facts.unseekable,
     )
 
 

@@ -85,7 +85,7 @@ def _captions(facts: SourceFacts) -> list[SubtitleTrack]:
 
     Not of sources whose timestamps jump: they are decoded without the corrections of the other runs.
     """
-    jumps = facts.linear and facts.video.last_s is None
+    jumps = facts.unseekable and facts.video.last_s is None
     if not facts.captions or jumps:
         return []
     language = leading_sound(facts.audio).language if facts.audio else "und"

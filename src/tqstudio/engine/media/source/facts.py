@@ -217,7 +217,7 @@ class SourceFacts:
     """In the order of their starts; None if they were only counted, by an earlier version."""
     captions: bool = False
     """The video carries closed captions (CEA-608 or 708)."""
-    linear: bool = False
+    unseekable: bool = False
     """It has to be decoded from its start: its timestamps jump, or seeking is inaccurate."""
     pause_s: int = 0
     """Steps of the clock up to this are pauses of the pictures, in seconds; 0 for ffmpeg's own limit."""

@@ -62,7 +62,7 @@ _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
 _UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 12, 14, 16, 24)}
 # Larger where timestamps jump: ffmpeg then aligns sound and pictures by estimates.
-_LINEAR_TOLERANCE_SHARE = 0.05
+_UNSEEKABLE_TOLERANCE_SHARE = 0.05
 
 
 def measure(
@@ -158,7 +158,7 @@ def measure(
         ),
         omitted=(*facts.omitted, *late(container)),
         captions=captions,
-        linear=facts.linear or jumps,
+        unseekable=facts.unseekable or jumps,
         pause_s=_pause_s(facts, clock, clocks.values()) if jumps else 0,
         damage=(
             *scanned,
@@ -290,9 +290,11 @@ def _pause_s(facts: SourceFacts, leading: StreamClock, clocks: Iterable[StreamCl
     return leading.pause_s or (longest_s + 1 if facts.container == "mpeg" else 0)
 
 
-def tolerance_s(seconds: float, linear: bool) -> float:
+def tolerance_s(seconds: float, unseekable: bool) -> float:
     """Seconds by which the end of a stream may differ from the expected one."""
-    return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
+    return max(
+        _END_TOLERANCE_S, (_UNSEEKABLE_TOLERANCE_SHARE if unseekable else _END_TOLERANCE_SHARE) * seconds
+    )
 
 
 def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Fraction) -> VideoTrack:
@@ -364,7 +366,7 @@ def _missing(path: bytes, facts: SourceFacts, times: PacketTimes, reached: Fract
     declared_s = facts.video.duration_s
     if not declared_s:
         return ()
-    slack_s = tolerance_s(declared_s, linear=False)
+    slack_s = tolerance_s(declared_s, unseekable=False)
     # The first pictures of a recording may not be decodable.
     first_s = float(min(facts.video.first_pts_s, times.first if times.first is not None else math.inf))
     own_end = float(times.end) if times.end is not None else first_s

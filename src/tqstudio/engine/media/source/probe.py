@@ -147,7 +147,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     edits = streams.edits(lambda: open_source(path), stream)
     video = replace(video, varies=video.varies or turns, edits=edits)
     colour.require_mappable(video, frame.side_data, display(path))
-    return replace(facts, video=video, linear=reordered)
+    return replace(facts, video=video, unseekable=reordered)
 
 
 def _cover(path: bytes, container: InputContainer, facts: SourceFacts) -> VideoTrack:

@@ -76,11 +76,11 @@ class Attempt:
     report: Report
     log: AttemptLog
     path: bytes
-    named_sink: Path
-    sink: Path
+    named_work_dir: Path
+    work_dir: Path
     """The same folder, or its path below a descriptor once it is kept open."""
     open_files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """Keeps the source and the sink open."""
+    """Keeps the source and the work folder open."""
     source: ExaminedSource | None = None
     profile: Profile = field(init=False)
     choice: Choice = field(init=False)
@@ -96,7 +96,7 @@ class Attempt:
     @property
     def output(self) -> Path:
         """The output folder."""
-        return output_of(self.named_sink)
+        return output_of(self.named_work_dir)
 
     def examine(self) -> None:
         """Open the source and the output, and choose what to encode.
@@ -118,7 +118,7 @@ class Attempt:
             self.job["kept"],
             dropped=self.job["dropped"],
         )
-        self._open_sink()
+        self._open_work_dir()
 
     def failed(self, error: Exception) -> Failed:
         """Describe an error for the supervisor; the log gets the traceback."""
@@ -147,43 +147,43 @@ class Attempt:
         if error.filename is None:
             return False
         path = Path(os.fsdecode(error.filename))
-        return path.is_relative_to(self.output) or path.is_relative_to(self.sink)
+        return path.is_relative_to(self.output) or path.is_relative_to(self.work_dir)
 
     def _shown_output(self) -> str:
         return f"the output folder {paths.display(os.fsencode(self.output))}"
 
-    def _open_sink(self) -> None:
+    def _open_work_dir(self) -> None:
         """Create the work folder and keep it open, so that no other user can replace it."""
         try:
-            self.sink = self.open_files.enter_context(
+            self.work_dir = self.open_files.enter_context(
                 hold(
                     self.output,
-                    *self.named_sink.relative_to(self.output).parts,
+                    *self.named_work_dir.relative_to(self.output).parts,
                     make=True,
                 )
             )
         except OSError as error:
             raise _unwritable(error, self._shown_output()) from error
 
-    def _require_sink(self) -> None:
+    def _require_work_dir(self) -> None:
         """Check that the output was not moved or unmounted; files could still be written to the open folder.
 
         Raises:
             TqError: as `from_output_error`.
         """
         try:
-            if not os.path.samestat(os.stat(self.named_sink), os.stat(self.sink)):
+            if not os.path.samestat(os.stat(self.named_work_dir), os.stat(self.work_dir)):
                 raise FileNotFoundError(errno.ENOENT, "it was replaced by another folder")
         except OSError as error:
             raise from_output_error(error, f"{self._shown_output()} cannot be used") from error
 
     @property
     def video_store(self) -> Path:
-        return self.sink / "segments" / str(self.job["video"])
+        return self.work_dir / "segments" / str(self.job["video"])
 
     @property
     def _scratch_dir(self) -> Path:
-        return self.sink / "scratch" / f"{self.job['job']}-{self.job['epoch']}"
+        return self.work_dir / "scratch" / f"{self.job['job']}-{self.job['epoch']}"
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator[None]:
@@ -259,14 +259,14 @@ class Attempt:
             nice=config.nice,
             poster=poster,
             storyboard=choice.storyboard,
-            require_output=self._require_sink,
+            require_output=self._require_work_dir,
             is_owner=lambda: not isinstance(self.lease.ended, Lost),
         )
 
 
-def output_of(sink: Path) -> Path:
-    """The output folder that contains this sink."""
-    return sink.parent.parent
+def output_of(work_dir: Path) -> Path:
+    """The output folder that contains this work folder."""
+    return work_dir.parent.parent
 
 
 def _unwritable(error: OSError, out: str) -> TqError:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 def build(
-    sink: Path, choice: Choice, encode: LadderEncode, poster: Path | None, check: Callable[[], None]
+    work_dir: Path, choice: Choice, encode: LadderEncode, poster: Path | None, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Build the manifest of a finished encode.
 
     Args:
-        sink: its folder names are relative to this folder.
+        work_dir: its folder names are relative to this folder.
         encode: its failed optional renditions are left out.
         check: called before each file is hashed; its exceptions abort.
 
@@ -57,13 +57,13 @@ def build(
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
-            _rendition(sink, state, found, tracks.get(state.name), check)
+            _rendition(work_dir, state, found, tracks.get(state.name), check)
             | (_video(found, grid, facts, rungs[state.name]) if state.kind == "video" else {})
             for state, found in completed
         ],
         "keep": sorted(choice.keep),
-        "poster": None if poster is None else str(poster.relative_to(sink)),
-        "storyboard": str(board.folder.relative_to(sink)) if board and board.is_stored else None,
+        "poster": None if poster is None else str(poster.relative_to(work_dir)),
+        "storyboard": str(board.folder.relative_to(work_dir)) if board and board.is_stored else None,
         # Without a quality of which it would be made, the video is the same.
         "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
         "dash": spec.profile.dash,
@@ -87,7 +87,7 @@ def combined(keys: Mapping[str, str]) -> str:
 
 
 def _rendition(
-    sink: Path,
+    work_dir: Path,
     state: RenditionState,
     found: RenditionCheck,
     track: AudioRendition | SubtitleRendition | None,
@@ -96,7 +96,7 @@ def _rendition(
     return {
         "name": state.name,
         "kind": state.kind,
-        "folder": str(state.directory.relative_to(sink)),
+        "folder": str(state.directory.relative_to(work_dir)),
         "segments": [_segment(state.directory, segment, check) for segment in found.segments],
         "init_size": SegmentStore(state.directory).init_path.stat().st_size if found.has_init else 0,
         "codecs": found.codecs,

@@ -47,9 +47,9 @@ def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> 
     Call it from the main thread: ffmpeg is killed when the thread that started it ends.
     """
     path = paths.decode(job["source"]["path_b64"])
-    sink = Path(os.fsdecode(paths.decode(job["sink"]["path_b64"])))
+    work_dir = Path(os.fsdecode(paths.decode(job["work_dir"]["path_b64"])))
     roots = logging_setup.set_roots(
-        paths.decode(job["source_root_b64"]), output_of(sink), os.path.dirname(config.ffmpeg.path)
+        paths.decode(job["source_root_b64"]), output_of(work_dir), os.path.dirname(config.ffmpeg.path)
     )
     with AttemptLog(Path(job["log"]), roots) as log:
         log.line(f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {paths.display(path)}")
@@ -58,7 +58,7 @@ def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> 
             f" tqstudio job command {job['job']} prints the complete commands"
         )
         kind = RangeWork if job.get("range") else LadderWork
-        work = kind(job, config, lease, report, log, path, sink, sink)
+        work = kind(job, config, lease, report, log, path, work_dir, work_dir)
         with work.open_files:
             try:
                 outcome: Outcome = work.run()
@@ -115,7 +115,7 @@ class LadderWork(Attempt):
                     self.report.advance(TRANSCODE_ENDS_AT)
                 with self.step(Step.MASTER_PLAYLIST):
                     made = poster if pictures.is_complete(poster) else None
-                    listed = manifest.build(self.sink, choice, encode, made, self.lease.check)
+                    listed = manifest.build(self.work_dir, choice, encode, made, self.lease.check)
                     self.report.advance(98)
                 with self.step(Step.FINALIZE):
                     digest = full_hash.wait(self.lease, deadline, self.config.stall_s)

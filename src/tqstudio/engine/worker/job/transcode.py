@@ -114,7 +114,7 @@ class Watch:
     """The intended GPU encoder, if any."""
     _pace: Pace = field(default_factory=Pace)
     # What was reported already.
-    _linear: bool = False
+    _unseekable: bool = False
     _runs: int = 0
     _warnings: int = 0
     _notes: int = 0
@@ -141,8 +141,8 @@ class Watch:
                 self.log.line(f"warning: {warning.code}: {warning.text}")
             self._warnings = len(encode.warnings)
             self.report.add(warnings=warning_views(encode.warnings))
-        if encode.spec.facts.linear and not (self._linear or self.source.facts.linear):
-            self._linear = True
+        if encode.spec.facts.unseekable and not (self._unseekable or self.source.facts.unseekable):
+            self._unseekable = True
             self.log.line("seeking in this source is inaccurate: it is decoded from its start")
             self._report_facts()
         if len(encode.damage) > self._damage:
@@ -175,7 +175,7 @@ class Watch:
         for run in runs[self._runs :]:
             if run.starts_at_s:
                 where = f"segment {run.resumed_from}, at {run.starts_at_s:.1f} s"
-                how = ", decoding from the start of the source" if run.linear else ""
+                how = ", decoding from the start of the source" if run.unseekable else ""
                 self.log.line(f"[{run.label}] resumes at {where}{how}")
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]

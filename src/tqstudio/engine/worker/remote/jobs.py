@@ -228,18 +228,18 @@ class RemoteJobs:
             "source": {"kind": "file", "path_b64": encode(os.fsencode(source))},
             "source_root_b64": encode(os.fsencode(root)),
             "drop_folder_b64": None,
-            "sink": {"kind": "file", "path_b64": encode(os.fsencode(self._sink))},
+            "work_dir": {"kind": "file", "path_b64": encode(os.fsencode(self._work_dir))},
             "duplicates": [],
             "source_warnings": inputs["warnings"],
             "log": str(self.work / "logs" / f"{job['job']}-{os.path.basename(job['log'])}"),
         }
 
     @property
-    def _sink(self) -> Path:
+    def _work_dir(self) -> Path:
         return self.work / ".tqstudio" / "remote"
 
     def _store(self, job: ClaimedJob) -> Path:
-        return self._sink / "segments" / str(int(job["video"]))
+        return self._work_dir / "segments" / str(int(job["video"]))
 
     def _source_folder(self, job: ClaimedJob, inputs: JobInputs) -> Path:
         return self.work / "source" / f"{int(job['video'])}-{os.path.basename(inputs['files'][0]['version'])}"
