@@ -24,7 +24,7 @@ from tqstudio.engine.media.source.probe import probe
 from . import corpus as clips
 from .conftest import MakeClip, MakeEncode, leave, run_to_end
 from .corpus import Corpus, Nasty
-from .test_device_chain import DIRECT, hardware_runs, joined, streams, tagged, video_of
+from .test_gpu_decode import DIRECT, hardware_runs, joined, streams, tagged, video_of
 
 pytestmark = pytest.mark.slow
 

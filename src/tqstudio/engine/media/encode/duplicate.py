@@ -21,7 +21,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 
 def take_over(
-    spec: EncodeSpec, board: RenditionStates, duplicate: Duplicate, check: Callable[[], None]
+    spec: EncodeSpec, states: RenditionStates, duplicate: Duplicate, check: Callable[[], None]
 ) -> list[str]:
     """Complete the missing renditions that a duplicate has with the same settings.
 
@@ -35,7 +35,7 @@ def take_over(
         OwnershipLostError: another worker may have the job.
     """
     notes = []
-    for state in board.states:
+    for state in states.states:
         settings, key = duplicate.keys.get(state.name, ("", ""))
         if state.status == "completed" or settings != state.settings_hash:
             continue
@@ -50,8 +50,8 @@ def take_over(
             notes.append(f"{state.name} cannot be linked from video {duplicate.video}: {why}")
             continue
         if complete is not None:
-            board.update(state.name, directory=store.root, stream_key=key, duplicate=duplicate.video)
-            board.complete(state.name, complete.check)
+            states.update(state.name, directory=store.root, stream_key=key, duplicate=duplicate.video)
+            states.complete(state.name, complete.check)
     return notes
 
 

@@ -28,7 +28,7 @@ SIDE_KINDS: tuple[SideKind, ...] = get_args(SideKind)
 class SideRuns:
     """The queue of these runs, of which one runs at a time."""
 
-    def __init__(self, launcher: Launcher, board: RenditionStates) -> None:
+    def __init__(self, launcher: Launcher, states: RenditionStates) -> None:
         self.poster: Path | None = None
         """The poster in the scratch directory, once extracted."""
         self.poster_s = 0.0
@@ -38,7 +38,7 @@ class SideRuns:
         self.storyboard: Storyboard | None = None
         """Set when the video is complete."""
         self._launcher = launcher
-        self._states = board
+        self._states = states
         self._queue: deque[tuple[SideKind, tuple[str, ...]]] = deque()
         """Renditions that share a run; none for a poster."""
         self._posters = deque(PosterPicture)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tqstudio.engine.files import durable
-from tqstudio.engine.media.ffmpeg import device_chain
+from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
@@ -203,7 +203,7 @@ def look_up(
 
 def streams(spec: EncodeSpec, rung: Rung) -> list[RenditionState]:
     """Read the states of all streams that this worker can encode of a video rendition."""
-    permitted = device_chain.permits(spec.decodes, spec.facts, spec.profile, rung)
+    permitted = gpu_decode.permits(spec.decodes, spec.facts, spec.profile, rung)
     intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
     encoders = dict.fromkeys((intended, CODECS[rung.codec].encoder))
     return [
@@ -228,7 +228,7 @@ def _look_up(
     on_device: bool = False,
 ) -> RenditionState:
     key = settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
-    scaled_by = device_chain.interface(spec.device or "") if on_device else ""
+    scaled_by = gpu_decode.interface(spec.device or "") if on_device else ""
     joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns, scaled_by)
     store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()

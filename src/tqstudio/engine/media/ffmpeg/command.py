@@ -11,7 +11,7 @@ from typing import Any
 
 import ffmpeg as compiler
 
-from tqstudio.engine.media.ffmpeg import device_chain
+from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.burn import TOLERANT, with_bitmaps
 from tqstudio.engine.media.ffmpeg.command_line import (
@@ -94,7 +94,7 @@ def video_command(
         stop: None encodes to the end of the source.
         device: of a GPU encoder or of `on_device`, see `hardware.Device`.
         early: seek with a margin even if the source has an index.
-        on_device: decode and scale on the device too, which `device_chain` permits.
+        on_device: decode and scale on the device too, which `gpu_decode` permits.
     """
     first = start * grid.gop
     end = _end_frame(facts, grid, start, stop)
@@ -110,7 +110,7 @@ def video_command(
         facts,
         seek,
         **colour.decoder_of(facts.video),
-        **(device_chain.decoder_options(decoder) if decoder else {}),
+        **(gpu_decode.decoder_options(decoder) if decoder else {}),
         **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
     )
     stream = _pictures(opened, facts)
@@ -166,9 +166,9 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    opens = [] if decoder and device_chain.feeds(encoder, decoder) else open_gpu(encoder, device)
+    opens = [] if decoder and gpu_decode.feeds(encoder, decoder) else open_gpu(encoder, device)
     if decoder:
-        opens += device_chain.open_decoder(decoder)
+        opens += gpu_decode.open_decoder(decoder)
     options = (*opens, *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
     argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
     return argv + read_all_streams(facts)
@@ -178,8 +178,8 @@ def _of_rung(
     stream: Any, facts: SourceFacts, rung: Rung, encoder: str, pixel_format: str, decoder: str
 ) -> Any:
     if decoder:
-        stream = _filtered(stream, device_chain.scaling(facts.video, rung, decoder))
-        filters = device_chain.output_filters(encoder, pixel_format, decoder)
+        stream = _filtered(stream, gpu_decode.scaling(facts.video, rung, decoder))
+        filters = gpu_decode.output_filters(encoder, pixel_format, decoder)
     else:
         stream = stream.filter("scale", rung.width, rung.height)
         filters = input_filters(encoder, pixel_format)

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio import __version__
-from tqstudio.engine.media.ffmpeg import device_chain
+from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.trial_results import Results
 from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, decoding_error, encoding_error
@@ -82,7 +82,7 @@ def discover(
         trials = _Trials(ffmpeg, candidate, compiled, known, stopped, on_failed)
         encoders = next(filter(None, map(trials.encoders, candidate.apis)), [])
         decodes: list[str] = []
-        if decode and device_chain.supported(ffmpeg) and (encoders or candidate.visible):
+        if decode and gpu_decode.supported(ffmpeg) and (encoders or candidate.visible):
             decodes = trials.decodes((encoders or [CPU_ENCODER])[0])
         if encoders or decodes:
             words = " ".join(encoders), candidate.node, candidate.label, " ".join(decodes)

@@ -26,11 +26,11 @@ from av.stream import Stream
 
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.mpegts_scan import TransportScan
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.engine.media.source.streams import late, packets
-from tqstudio.engine.media.source.transport import TransportScan
 
 MAX_FPS = 60
 _MIN_FPS = 5

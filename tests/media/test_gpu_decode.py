@@ -17,7 +17,7 @@ import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
-from tqstudio.engine.media.ffmpeg import device_chain, trial_runs
+from tqstudio.engine.media.ffmpeg import gpu_decode, trial_runs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.command import video_command
 from tqstudio.engine.media.plan import profiles
@@ -130,24 +130,24 @@ def test_the_command_of_each_interface(
     ],
 )
 def test_no_step_shrinks_by_more_than_half(size: tuple[int, int], steps: list[str]) -> None:
-    filters = device_chain.scaling(FACTS.video, Rung("x", *size, 100), "0")
+    filters = gpu_decode.scaling(FACTS.video, Rung("x", *size, 100), "0")
     assert [f"{options['w']}x{options['h']}" for _, options in filters] == steps
 
 
 @pytest.mark.parametrize("device", [NO_GPU, "/dev/dri/renderD999"])
 def test_ffmpeg_knows_all_options(ffmpeg: FFmpeg, device: str) -> None:
     """It fails to open a missing GPU, and in the graph because these filters accept frames of a GPU only."""
-    opened = ffmpeg_says(ffmpeg, *device_chain.open_decoder(device), "-version")
+    opened = ffmpeg_says(ffmpeg, *gpu_decode.open_decoder(device), "-version")
     reasons = r"Cannot load libcuda|invalid device ordinal|No VA display found|No such file or directory"
     assert re.search(reasons, opened)
     words = [
-        word for name, value in device_chain.decoder_options(device).items() for word in (f"-{name}", value)
+        word for name, value in gpu_decode.decoder_options(device).items() for word in (f"-{name}", value)
     ]
     source = ("-f", "lavfi", "-i", "color=s=64x64:d=0.1")
     read = ffmpeg_says(ffmpeg, *map(str, words), *source, "-f", "null", "-")
     assert "Unrecognized" not in read
     assert "decoder" in read
-    (name, options), *_ = device_chain.scaling(FACTS.video, RUNGS[0], device)
+    (name, options), *_ = gpu_decode.scaling(FACTS.video, RUNGS[0], device)
     arguments = ":".join(f"{key}={value}" for key, value in options.items())
     graph = ffmpeg_says(ffmpeg, *source, "-vf", f"{name}={arguments}", "-f", "null", "-")
     assert "Impossible to convert between the formats supported by the filter" in graph
@@ -194,8 +194,8 @@ HDR = {"color_space": 9, "color_primaries": 9, "color_transfer": 16}
     ],
 )
 def test_what_is_left_to_the_cpu(refused: SourceFacts) -> None:
-    assert device_chain.permits("h264 hevc", FACTS, WEB, RUNGS[0])
-    assert not device_chain.permits("h264 hevc", refused, WEB, RUNGS[0])
+    assert gpu_decode.permits("h264 hevc", FACTS, WEB, RUNGS[0])
+    assert not gpu_decode.permits("h264 hevc", refused, WEB, RUNGS[0])
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ def test_what_is_left_to_the_cpu(refused: SourceFacts) -> None:
 )
 def test_profiles_that_are_left_to_the_cpu(changes: dict[str, str]) -> None:
     with_bitmaps = replace(FACTS, subtitles=(BITMAPS,))
-    assert device_chain.permits("h264", with_bitmaps, WEB, RUNGS[0])
-    assert not device_chain.permits("h264", with_bitmaps, replace(WEB, **changes), RUNGS[0])
+    assert gpu_decode.permits("h264", with_bitmaps, WEB, RUNGS[0])
+    assert not gpu_decode.permits("h264", with_bitmaps, replace(WEB, **changes), RUNGS[0])
 
 
 def test_old_versions_of_ffmpeg_are_not_used() -> None:
     versions = ("5.1.9-0+deb12u1", "7.1", "8.0", "9.0.2-17-g2a571b6068", "123456-gabc")
-    supported = [version for version in versions if device_chain.supported(replace(FFMPEG, version=version))]
+    supported = [version for version in versions if gpu_decode.supported(replace(FFMPEG, version=version))]
     assert supported == list(versions[2:])
 
 
