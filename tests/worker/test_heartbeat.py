@@ -130,7 +130,7 @@ def test_the_last_report_is_sent_and_none_after_it(setup: Setup) -> None:
 
 def test_a_main_thread_that_waits_is_reported_and_one_that_runs_is_not(setup: Setup) -> None:
     def reported() -> list[float]:
-        return [ProgressRequest(**body).quiet_s for verb, body in setup.line.sent if verb == "progress"]
+        return [ProgressRequest(**body).blocked_s for verb, body in setup.line.sent if verb == "progress"]
 
     def wait_for_one_that_was_quiet() -> None:
         """On another thread, as this one would run to look."""

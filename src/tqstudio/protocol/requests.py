@@ -420,7 +420,7 @@ class ProgressRequest(Token):
     encoder: ShownText | None = None
     facts: AnyJson | None = None
     content_id: ShortText | None = None
-    quiet_s: Amount = 0
+    blocked_s: Amount = 0
     """Seconds that the worker's main thread has not run; it may be blocked on a disk."""
 
 

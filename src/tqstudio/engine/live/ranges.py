@@ -45,7 +45,7 @@ class Range:
     """When its lease expires."""
     done: int = 0
     """Finished segments."""
-    quiet_s: float = 0.0
+    blocked_s: float = 0.0
     """Seconds for which the worker's main thread was blocked."""
 
     @property
@@ -143,10 +143,10 @@ class Ranges:
         range_ = self._ranges.get(token)
         return range_ is not None and self._clock.now_us() < range_.until and self._is_wanted(range_)
 
-    def progress(self, token: LeaseToken, done: int, quiet_s: float) -> None:
+    def progress(self, token: LeaseToken, done: int, blocked_s: float) -> None:
         """Record the finished segments of a range, and for how long its worker was blocked."""
         if (range_ := self._ranges.get(token)) is not None:
-            range_.done, range_.quiet_s = min(done, range_.end - range_.first), quiet_s
+            range_.done, range_.blocked_s = min(done, range_.end - range_.first), blocked_s
 
     def blocked(self, limit_s: float, ended_s: float) -> list[str]:
         """Names of the workers that were blocked for `limit_s`, or for `ended_s` since their range is not
@@ -154,7 +154,7 @@ class Ranges:
         return [
             each.worker
             for token, each in self._ranges.items()
-            if each.quiet_s >= (limit_s if self.is_live(token) else ended_s)
+            if each.blocked_s >= (limit_s if self.is_live(token) else ended_s)
         ]
 
     def helping_gpus(self) -> int:
@@ -223,7 +223,7 @@ class Ranges:
         self._ranges = {
             token: each
             for token, each in self._ranges.items()
-            if self.is_live(token) or (each.quiet_s and now < each.until)
+            if self.is_live(token) or (each.blocked_s and now < each.until)
         }
         self._speeds = {key: speed for key, speed in self._speeds.items() if key[1] in self._divided}
 

@@ -53,7 +53,7 @@ class LiveJob:
     control: Control = Control.NONE
     hours_over: bool = False
     """Its hours have ended, so its worker has to release it."""
-    quiet_s: float = 0.0
+    blocked_s: float = 0.0
     """Seconds for which the worker's main thread was blocked."""
     prediction: Prediction | None = None
     """The prediction for this run when its encode began."""

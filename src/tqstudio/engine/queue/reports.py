@@ -55,7 +55,7 @@ class Reports:
         """
         token = LeaseToken(job, request.epoch, request.instance)
         done = min((r.segments_done for r in request.renditions or ()), default=0)
-        self._ranges.progress(token, done, request.quiet_s)
+        self._ranges.progress(token, done, request.blocked_s)
         if self._ranges.is_live(token):
             return Control.NONE.value
         if not self._running_jobs.leases.is_live(token):
@@ -85,7 +85,7 @@ class Reports:
             warnings=None
             if request.warnings is None
             else tuple({"code": each.code, "text": each.text} for each in request.warnings),
-            quiet_s=request.quiet_s,
+            blocked_s=request.blocked_s,
             at=now,
         )
         merged = self._running_jobs.report(token, report, significant=_is_significant(held, report))

@@ -72,14 +72,14 @@ class StuckWorkers:
     def _is_suspect(self, live: LiveJob) -> bool:
         if live.token in self._checked:
             return False
-        ignores_control = live.asked != Control.NONE and live.quiet_s >= CONTROL_S
-        return ignores_control or live.quiet_s >= self._limit_s
+        ignores_control = live.asked != Control.NONE and live.blocked_s >= CONTROL_S
+        return ignores_control or live.blocked_s >= self._limit_s
 
     async def _check(self, live: LiveJob) -> None:
         need = await self._db.read(gates.need_of, live.token.job)
         silence = None if need is None else await self._silence(need)
         now = self._running_jobs.jobs.get(live.token.job)
-        if now is None or now.token != live.token or now.quiet_s < live.quiet_s:
+        if now is None or now.token != live.token or now.blocked_s < live.blocked_s:
             return  # it continued meanwhile
         if self._results.is_publishing(live.token):
             return
@@ -91,9 +91,9 @@ class StuckWorkers:
                 if refused.code is ErrorCode.LOST_LEASE:
                     return  # the worker reported the end meanwhile
                 raise
-        elif live.quiet_s < self._limit_s:
+        elif live.blocked_s < self._limit_s:
             return  # a slow disk, perhaps
-        why = silence or f"it made no progress for {live.quiet_s:.0f} s"
+        why = silence or f"it made no progress for {live.blocked_s:.0f} s"
         self._pool.replace(live.worker, why)
 
     async def _silence(self, need: JobVolumes) -> str | None:

@@ -39,7 +39,7 @@ class _Assignment:
     lease: Lease
     report: Report
     reports: bool = True
-    quiet_s: float = 0.0
+    blocked_s: float = 0.0
     """Seconds for which the main thread used no CPU, see `HeartbeatThread._check_main_thread`."""
 
 
@@ -101,7 +101,7 @@ class HeartbeatThread:
     def flush(self) -> None:
         """Send the final progress, before the outcome is reported. The lease is still renewed."""
         if self._current is not None:
-            self._current.quiet_s = 0.0
+            self._current.blocked_s = 0.0
         self.post()
         if self._current is not None:
             self._current.reports = False
@@ -141,8 +141,8 @@ class HeartbeatThread:
             if current is None or not current.reports:
                 return
             lease, request = current.lease, current.report.request()
-            quiet_s = round(current.quiet_s, 3)
-            body = {"instance": self._instance, "epoch": lease.epoch, "quiet_s": quiet_s, **request}
+            blocked_s = round(current.blocked_s, 3)
+            body = {"instance": self._instance, "epoch": lease.epoch, "blocked_s": blocked_s, **request}
             call = calls.progress(lease.job, body)
             try:
                 answer = self._client.send(call, timeout_s=self._timeout_s(current))
@@ -179,8 +179,8 @@ class HeartbeatThread:
         now, ran = since_boot(), time.clock_gettime(self._main_clock)
         if (current := self._current) is not None:
             # Limit the step: while the whole process was suspended, this thread did not run either.
-            quiet_s = current.quiet_s + min(now - self._checked_at, self._heartbeat_s)
-            current.quiet_s = quiet_s if ran == self._main_ran else 0.0
+            blocked_s = current.blocked_s + min(now - self._checked_at, self._heartbeat_s)
+            current.blocked_s = blocked_s if ran == self._main_ran else 0.0
         self._checked_at, self._main_ran = now, ran
 
     def _timeout_s(self, current: _Assignment | None) -> float:
