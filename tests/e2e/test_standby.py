@@ -125,7 +125,7 @@ def test_one_that_stands_by_lends_its_workers_and_sends_commands_to_the_one_that
     assert first.stop() == 0
     until(lambda: leads(second), "the second one leads")
     assert not second.home.leader.exists()
-    until(lambda: statuses(second) == [("cpu-0", "disabled")], "its own worker alone is listed")
+    until(lambda: statuses(second) == [("cpu-0", "idle")], "its own worker alone is listed, and enabled")
     assert "first was stopped" in second("events").out
     assert second("job", "list").out.count("clip.mp4") == 1
     assert second("down").code == 0
