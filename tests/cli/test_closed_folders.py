@@ -54,6 +54,15 @@ def test_a_path_below(words: tuple[str, ...], path: str, closed: Path, tmp_path:
     assert not home.exists()
 
 
+def test_a_closed_folder_in_an_output_does_not_end_its_verification(closed: Path, tmp_path: Path) -> None:
+    """Such as lost+found."""
+    (tmp_path / "film").mkdir()
+    (tmp_path / "film" / "master.m3u8").touch()
+    answer = _shell(tmp_path / "home")("verify", str(tmp_path))
+    assert f"FAIL  {tmp_path}/film/master.m3u8" in answer.out
+    assert f"not checked: {closed}" in answer.err
+
+
 def test_a_home_below(closed: Path) -> None:
     tqstudio = _shell(closed / "home")
     for verb in ("up", "status", "profile list", "backup"):

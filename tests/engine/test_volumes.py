@@ -18,7 +18,7 @@ from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use,
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.media.plan.profiles import load
-from tqstudio.engine.media.plan.rungs import most_bytes
+from tqstudio.engine.media.plan.rungs import max_ladder_bytes
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import ErrorCode, Problem
@@ -74,7 +74,7 @@ def test_a_large_source_needs_no_more_than_the_bit_rates_of_its_ladder_allow() -
     known = replace(
         NEED, size=300_000 * MB, facts=json.dumps(facts.to_json()), profile=json.dumps(profile.to_json())
     )
-    most = most_bytes(facts, profile)
+    most = max_ladder_bytes(facts, profile)
     assert 5_000 * MB < most < 20_000 * MB
     assert decide.fits(known, [], volumes(free(MB + most)), SETTINGS) is None
     short = decide.fits(known, [], volumes(free(MB + most - 1)), SETTINGS)

@@ -198,7 +198,7 @@ async def _disks(studio: Services) -> list[answers.DiskView]:
 
 
 async def _folder_problems(studio: Services) -> list[answers.FolderProblem]:
-    rows = await studio.db.read(folders.listing)
+    rows = await studio.db.reread(folders.listing)
     problems = ((row, problem_of(studio, row)) for row in rows)
     return [{"id": row.id, "path": data(row.path), "problem": found} for row, found in problems if found]
 

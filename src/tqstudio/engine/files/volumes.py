@@ -48,11 +48,11 @@ def occupied_bytes(folder: Path) -> int:
     return total
 
 
-def still_to_come(source_bytes: int, factor: float, most_bytes: int, made_bytes: int) -> int:
+def still_to_come(source_bytes: int, factor: float, max_bytes: int, made_bytes: int) -> int:
     """Estimate the bytes still to be written for the ladder of a source.
 
     Args:
-        most_bytes: what its bit rates allow, see `rungs.most_bytes`; 0 if that is unknown.
+        max_bytes: what its bit rates allow, see `rungs.max_ladder_bytes`; 0 if that is unknown.
     """
     estimate = int(factor * source_bytes)
-    return max(0, min(estimate, most_bytes or estimate) - made_bytes)
+    return max(0, min(estimate, max_bytes or estimate) - made_bytes)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, still_to_come
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import most_bytes
+from tqstudio.engine.media.plan.rungs import max_ladder_bytes
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import MEANINGS, ErrorCode, Problem
@@ -240,13 +240,15 @@ def _to_come(volumes: Volumes, need: JobVolumes, settings: Settings, device: int
     state = volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if state.space is None or state.space.device != device:
         return 0
-    most = _most_bytes(need.facts, need.profile) if need.facts else 0
+    most = _max_bytes(need.facts, need.profile) if need.facts else 0
     return still_to_come(need.size, settings.disk_factor, most, state.made.get(need.video, 0))
 
 
-@lru_cache(maxsize=1024)
-def _most_bytes(facts: str, profile: str) -> int:
+@lru_cache(maxsize=128)
+def _max_bytes(facts: str, profile: str) -> int:
     try:
-        return most_bytes(SourceFacts.from_json(json.loads(facts)), Profile.from_json(json.loads(profile)))
+        return max_ladder_bytes(
+            SourceFacts.from_json(json.loads(facts)), Profile.from_json(json.loads(profile))
+        )
     except (KeyError, TypeError, ValueError):
         return 0  # of another version

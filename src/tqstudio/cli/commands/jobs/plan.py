@@ -86,14 +86,15 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
 
 
 def _row(name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: SourceFacts) -> dict[str, Any]:
-    max_bytes = round(max_kbps * 125 * facts.duration_s)
+    from tqstudio.engine.media.plan.rungs import max_bytes
+
     return {
         "name": name,
         "kind": kind,
         "shape": shape,
         "codec": codec,
         "max_kbps": max_kbps,
-        "max_bytes": max_bytes,
+        "max_bytes": max_bytes(facts, max_kbps),
     }
 
 

@@ -77,12 +77,17 @@ def _masters(path: str) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The master playlists in sub-folders, at the depth of any output template."""
+    """The master playlists in sub-folders, at the depth of any output template; closed ones are reported."""
     for entry in sorted(entry for entry in folder.iterdir() if entry.name[0] != "." and entry.is_dir()):
-        if path_checks.is_there(entry / MASTER_NAME):
-            yield entry / MASTER_NAME
-        elif not entry.is_symlink():
-            yield from _below(entry)
+        try:
+            if path_checks.is_there(entry / MASTER_NAME):
+                yield entry / MASTER_NAME
+            elif not entry.is_symlink():
+                yield from _below(entry)
+        except (PermissionError, TqError) as error:
+            # Such as `lost+found` where the output is a volume of its own.
+            why = error.message if isinstance(error, TqError) else f"{entry}: {error.strerror}"
+            printing.err(f"not checked: {why}")
 
 
 def _print(report: LadderReport, full: bool) -> None:

@@ -109,12 +109,17 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
     return tuple(rungs)
 
 
-def most_bytes(facts: SourceFacts, profile: Profile) -> int:
-    """Bytes of a ladder whose renditions all have their highest bit rates; 0 if the length is unknown."""
+def max_bytes(facts: SourceFacts, max_kbps: float) -> int:
+    """Bytes of a rendition that has its highest bit rate all the time; 0 if the length is unknown."""
+    return round(max_kbps * 125 * _CONTAINER_FACTOR * facts.duration_s)
+
+
+def max_ladder_bytes(facts: SourceFacts, profile: Profile) -> int:
+    """Bytes of a ladder whose renditions all have their highest bit rates."""
     rungs = [rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_sound]
     sounds = audio_renditions(facts, profile)
     kbps = sum(rung.maxrate_kbps for rung in rungs) + sum(sound.bitrate_kbps for sound in sounds)
-    return int(kbps * 125 * _CONTAINER_FACTOR * facts.duration_s)
+    return max_bytes(facts, kbps)
 
 
 def names(profile: Profile) -> dict[RungSpec, str]:

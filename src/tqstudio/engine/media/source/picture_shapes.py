@@ -59,7 +59,8 @@ _NO_SIDE = f"crop_left=0:crop_top=0:{_TWO_SIDES}"
 _PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
 # They come before the slices of a picture: registered by ITU-T T.35, or in user data.
 _CAPTION_BYTES = 4096
-_CAPTIONS = re.compile(rb"(?:\xb5\x00\x31|\x00\x00\x01\xb2)GA94\x03", re.DOTALL)
+_CAPTION_MARK = b"GA94\x03"
+_CAPTIONS = re.compile(rb"(?:\xb5\x00\x31|\x00\x00\x01\xb2)" + _CAPTION_MARK, re.DOTALL)
 
 
 class PictureShapes:
@@ -326,4 +327,6 @@ def dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
 
 def carries_captions(packet: Packet[Stream]) -> bool:
     """Whether a packet of pictures carries closed captions (ATSC A/53 part 4), in SEI or MPEG-2 user data."""
-    return _CAPTIONS.search(memoryview(packet)[:_CAPTION_BYTES]) is not None
+    head = bytes(memoryview(packet)[:_CAPTION_BYTES])
+    # Every packet of a source is looked at: the search for a constant takes a fifth of the time.
+    return _CAPTION_MARK in head and _CAPTIONS.search(head) is not None

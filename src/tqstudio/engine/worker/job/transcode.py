@@ -15,7 +15,7 @@ from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.division import catches_up, division
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
-from tqstudio.engine.media.plan.rungs import most_bytes
+from tqstudio.engine.media.plan.rungs import max_ladder_bytes
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
@@ -43,7 +43,7 @@ def require_space(
     if all(state.status == "completed" for state in encode.renditions):
         return
     free = shutil.disk_usage(output).free
-    most = most_bytes(source.facts, encode.spec.profile)
+    most = max_ladder_bytes(source.facts, encode.spec.profile)
     needed = reserve + still_to_come(source.facts.size, factor, most, occupied_bytes(store))
     if free < needed:
         where = paths.display(os.fsencode(output))
