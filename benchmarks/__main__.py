@@ -27,6 +27,7 @@ NAMES = {
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
     "postgresql": "pages and claims of a queue on PostgreSQL",
+    "wakeup": "how soon a waiting worker has a job",
     "standby": "how soon another supervisor takes over",
     "network": "the TCP listener at rest and for each call, tokens",
     "scrape": "metrics of a million jobs",

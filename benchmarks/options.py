@@ -38,6 +38,8 @@ class Options:
     """At rest, with a hundred drop folders: two of their scans."""
     starts: int = 9
     """Of each command."""
+    wakeups: int = 300
+    """Of a waiting worker, per round and database."""
 
 
 QUICK = Options(
@@ -56,4 +58,5 @@ QUICK = Options(
     burst=200,
     watch_s=2,
     starts=3,
+    wakeups=10,
 )

@@ -319,9 +319,7 @@ def test_segments_that_the_bucket_has_lost_stay_here(
     def lose(asked: Asked) -> None:
         if asked.method == "PUT" and asked.key.endswith("/master.m3u8") and not lost:
             lost.append(next(name for name in storage.names() if name.endswith(".m4s")))
-            url = f"{storage.server}/{BUCKET}/{quote(lost[0])}"
-            with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
-                pass
+            _remove(storage, lost[0])
 
     storage.watch = lose
     job = sparing.add(clip(), output_b64=None)
@@ -331,6 +329,59 @@ def test_segments_that_the_bucket_has_lost_stay_here(
     assert lost[0] in storage.names(), "it was uploaded again"
     assert not _segments(sparing)
     _require_whole(storage)
+
+
+def _remove(storage: ObjectStorage, key: str) -> None:
+    url = f"{storage.server}/{BUCKET}/{quote(key)}"
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
+        pass
+
+
+@pytest.mark.slow
+def test_what_a_bucket_has_lost_is_found_and_uploaded_again(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    job = _published(house, clip)
+    video = house.video_of(job)["id"]
+    assert house("verify", URL).code == 0
+    segments = sorted(name for name in storage.names() if name.endswith(".m4s"))
+    _remove(storage, segments[0])
+    changed = storage.get(segments[1])[0]
+    _put(storage, segments[1], changed[:-1] + bytes([changed[-1] ^ 1]))
+
+    found = house("verify", URL)
+    assert found.code == 1
+    lost = segments[0].removeprefix("vod/320x180-25-4s-2ch/")
+    assert f"{URL}/320x180-25-4s-2ch lacks {lost}, or has others by these names" in found.out
+    assert "tqstudio video upload ID" in found.out
+    assert f"lacks {lost} and 1 more files" in house("verify", "--full", URL).out
+    assert house("verify", str(_copy(house))).code == 0, "the local copy is whole"
+
+    assert f"is uploaded to {URL}/320x180-25-4s-2ch" in house("video", "upload", str(video)).out
+    _delivered(house, job)
+    assert house("verify", "--full", URL).code == 0
+    _require_same(house, storage)
+
+
+@pytest.mark.slow
+def test_a_ladder_that_is_not_here_or_of_no_bucket_is_not_uploaded_again(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    sparing.up()
+    evicted = sparing.video_of(_published(sparing, clip))["id"]
+    elsewhere = sparing.add(clip(seconds=2))
+    sparing.done(elsewhere)
+    for video in (evicted, sparing.video_of(elsewhere)["id"]):
+        refused = sparing("video", "upload", str(video))
+        assert refused.code == 4
+        assert f"video {video} has no ladder here that belongs in a bucket" in refused.err
+    assert "there is no video 99" in sparing("video", "upload", "99").err
+    assert sparing("verify", "--full", URL).code == 0, "the bucket has what was published"
+    segment = next(name for name in storage.names() if name.endswith(".m4s"))
+    _remove(storage, segment)
+    found = sparing("verify", URL)
+    assert (found.code, "lacks v1/" in found.out) == (1, True)
 
 
 @pytest.mark.slow
@@ -521,9 +572,9 @@ def test_commands_show_what_waits_and_check_the_bucket(
 # Sources
 
 
-def _put(storage: ObjectStorage, key: str, path: Path) -> None:
+def _put(storage: ObjectStorage, key: str, content: bytes) -> None:
     url, kind = f"{storage.server}/{BUCKET}/{quote(key)}", {"Content-Type": "video/mp4"}
-    with urllib.request.urlopen(urllib.request.Request(url, path.read_bytes(), kind, method="PUT")):
+    with urllib.request.urlopen(urllib.request.Request(url, content, kind, method="PUT")):
         pass
 
 
@@ -539,7 +590,7 @@ def _fetched(house: Studio, key: str) -> Any:
 @pytest.mark.slow
 def test_a_source_is_fetched_and_encoded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
     house.up()
-    _put(storage, "raw/my film.mp4", clip())
+    _put(storage, "raw/my film.mp4", clip().read_bytes())
     added = house("add", f"s3://{BUCKET}/raw/my film.mp4", "--output", str(house.out), "--json")
     (result,) = added.json()["results"]
     assert result["decision"] == "queued"
@@ -556,7 +607,7 @@ def test_a_fetch_continues_after_trouble_and_a_kill(
     """Of 36 MB, in parts of 16: the first is here when the supervisor is killed."""
     film = tmp_path / "film.mp4"
     film.write_bytes(clip().read_bytes() + bytes(36_000_000))
-    _put(storage, "raw/film.mp4", film)
+    _put(storage, "raw/film.mp4", film.read_bytes())
     house.up()
     parts: list[int] = []
 
@@ -602,12 +653,12 @@ def test_what_cannot_be_fetched_is_refused(
 
     film = tmp_path / "film.mp4"
     film.write_bytes(clip().read_bytes() + bytes(20_000_000))
-    _put(storage, "raw/film.mp4", film)
+    _put(storage, "raw/film.mp4", film.read_bytes())
 
     def replace(asked: Asked) -> None:
         if asked.method == "GET" and asked.key == "raw/film.mp4" and not replaced:
             replaced.append(asked)
-            _put(storage, "raw/film.mp4", clip())
+            _put(storage, "raw/film.mp4", clip().read_bytes())
 
     replaced: list[Asked] = []
     storage.watch = replace

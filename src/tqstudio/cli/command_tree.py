@@ -55,11 +55,12 @@ COMMANDS: CommandTree = {
         },
     ),
     "video": (
-        "List videos, delete them with their ladders, and bring them back.",
+        "List videos, delete them with their ladders, bring them back, upload ladders again.",
         {
             "list": "jobs.videos:list_videos",
             "delete": "jobs.videos:delete",
             "undelete": "jobs.videos:undelete",
+            "upload": "jobs.videos:upload",
         },
     ),
     "events": "studio.events:events",

@@ -153,6 +153,11 @@ def undelete_video(video_id: int) -> Call[answers.VideoView]:
     return Call("POST", f"/v1/videos/{video_id}/undelete")
 
 
+def upload_video(video_id: int) -> Call[answers.VideoView]:
+    """Upload the ladder of a video to its bucket again."""
+    return Call("POST", f"/v1/videos/{video_id}/upload")
+
+
 def _part(name: str) -> str:
     """Quote a name as one segment of a URL path."""
     return quote(name, safe="", errors="surrogateescape")

@@ -130,3 +130,10 @@ async def undelete(studio: TheStudio, actor: TheActor, video: int) -> VideoView:
     """Bring a deleted video back, as long as its files are there."""
     await studio.deletions.undelete(video, actor=actor)
     return await one(studio, video)
+
+
+@router.post("/videos/{video}/upload")
+async def upload(studio: TheStudio, video: int) -> VideoView:
+    """Upload the ladder of a video to its bucket again, whole."""
+    await studio.deliveries.repeat(video)
+    return await one(studio, video)

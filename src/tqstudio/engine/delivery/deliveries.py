@@ -46,6 +46,7 @@ from tqstudio.lifecycle import DeliveryState
 
 _AT_ONCE = 4
 """Files that are uploaded at the same time."""
+_SEGMENT_SUFFIX = ".m4s"
 _SAVE_S = 1.0
 _LOOK_S = 60.0
 """Longest time without a look; hints and times that are due come before."""
@@ -89,6 +90,22 @@ class Deliveries:
             except TqError as error:
                 if must_answer or error.code is not ErrorCode.UPSTREAM:
                     raise
+
+    async def repeat(self, video: int) -> None:
+        """Upload the ladder of a video again, whole; one that waits is tried now.
+
+        Raises:
+            TqError: NOT_FOUND; REFUSED, it belongs to no bucket, is deleted, or the bucket alone has it.
+        """
+        if await self._db.read(videos.get, video) is None:
+            raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
+        if not await self._db.write(deliveries.repeat, video, now=now_us()):
+            raise TqError(
+                ErrorCode.REFUSED,
+                f"video {video} has no ladder here that belongs in a bucket",
+                "if the bucket alone has its segments, retranscode it: tqstudio job retranscode ID",
+            )
+        self.wake()
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -210,7 +227,8 @@ class Deliveries:
         Raises:
             TqError: one is not, and all files are uploaded again.
         """
-        sizes = await asyncio.to_thread(local_copy.segments, place, row.number, ladder.sums)
+        segments = [name for name in ladder.sums if name.endswith(_SEGMENT_SUFFIX)]
+        sizes = await asyncio.to_thread(local_copy.sizes, place, row.number, segments)
         names = list(sizes)
         for start in range(0, len(names), _AT_ONCE):
             portion = names[start : start + _AT_ONCE]

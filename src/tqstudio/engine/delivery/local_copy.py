@@ -16,8 +16,6 @@ from tqstudio.engine.outputs import Place
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import BUCKET_NAME
 
-_SEGMENT_SUFFIX = ".m4s"
-
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
@@ -65,21 +63,17 @@ def content(place: Place, number: int, name: str, digest: str) -> bytes:
     return found
 
 
-def segments(place: Place, number: int, names: Iterable[str]) -> dict[str, int]:
-    """The segments of a generation that are here: name → size in bytes.
-
-    Args:
-        names: of its files.
+def sizes(place: Place, number: int, names: Iterable[str]) -> dict[str, int]:
+    """The files of a generation that are here: name → size in bytes.
 
     Raises:
         OSError: of the file system.
     """
-    sizes = {}
+    found = {}
     for name in names:
         with suppress(FileNotFoundError), _held(place, number, name) as path:
-            if name.endswith(_SEGMENT_SUFFIX):
-                sizes[name] = path.lstat().st_size
-    return sizes
+            found[name] = path.lstat().st_size
+    return found
 
 
 def evict(place: Place, number: int, names: Iterable[str], url: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,16 +40,20 @@ def verify(
 ) -> int:
     """Check published ladders: their playlists, every segment of every quality, and Apple's rules for HLS.
 
-    Nothing is decoded. Exits with 1 if anything is damaged, or a rule that must be kept is not.
+    Nothing is decoded. Of s3://BUCKET/PREFIX the local copies are checked, then whether the bucket has the
+    same files. Exits with 1 if anything is damaged, or a rule that must be kept is not.
     """
-    masters = list(dict.fromkeys(master for path in paths for master in _masters(path)))
+    masters = {master: is_bucket(path) for path in paths for master in _masters(path)}
     from tqstudio.engine.media.check.ladder import verify_ladder
 
     reports = []
-    for master in masters:
-        reports.append(verify_ladder(master, every_byte=full))
+    for master, in_bucket in masters.items():
+        report = verify_ladder(master, every_byte=full)
+        if in_bucket and report.error is None:
+            report = replace(report, error=_of_bucket(master, full))
+        reports.append(report)
         if not as_json:
-            _print(reports[-1], full)
+            _print(report, full, in_bucket)
     ok = all(report.ok for report in reports)
     if as_json:
         printing.out_json({"ok": ok, "ladders": [_view(report) for report in reports]})
@@ -56,6 +61,34 @@ def verify(
         broken = sum(not report.ok for report in reports)
         printing.out(f"{fmt.counted(len(reports), 'ladder')}: {broken or 'none'} damaged")
     return 0 if ok else 1
+
+
+def _of_bucket(master: Path, full: bool) -> TqError | None:
+    """What the bucket lacks of the ladder with this local master playlist.
+
+    Raises:
+        TqError: the bucket does not answer, or refuses access.
+    """
+    from tqstudio.engine.delivery.bucket import Bucket
+    from tqstudio.engine.delivery.comparison import differences
+    from tqstudio.engine.outputs import Place
+
+    home, folder = current_home(), master.parent
+    url = home.bucket_url(os.fsencode(folder))
+    place = Place.below(os.fsencode(folder.parent), folder.name)
+    assert url is not None, "its folder is below that of all local copies"
+    try:
+        wrong = asyncio.run(differences(Bucket(home, url), place, every_byte=full))
+    except OSError as error:
+        raise TqError(ErrorCode.IO_ERROR, f"{error.filename}: {error.strerror}") from None
+    if not wrong:
+        return None
+    more = f" and {len(wrong) - 1} more files" if wrong[1:] else ""
+    return TqError(
+        ErrorCode.OUTPUT_INVALID,
+        f"{readable(url)} lacks {wrong[0]}{more}, or has others by these names",
+        "if nothing of it is being uploaded (tqstudio status), upload it again: tqstudio video upload ID",
+    )
 
 
 def _masters(path: str) -> Iterator[Path]:
@@ -90,11 +123,12 @@ def _below(folder: Path) -> Iterator[Path]:
             printing.err(f"not checked: {why}")
 
 
-def _print(report: LadderReport, full: bool) -> None:
+def _print(report: LadderReport, full: bool, in_bucket: bool) -> None:
     verdict = printing.painted("ok  " if report.ok else "FAIL", "done" if report.ok else "failed")
     printing.out(f"{verdict}  {display(os.fsencode(report.master))}")
     if report.bucket:
-        printing.out(f"      its segments are in {readable(report.bucket)} only: not checked")
+        checked = "" if in_bucket else ": not checked"
+        printing.out(f"      its segments are in {readable(report.bucket)} only{checked}")
     for finding in report.findings:
         if finding.error is None:
             printing.out(f"      {finding.name:10} {_about(finding)}{_compared(finding) if full else ''}")

@@ -1,4 +1,4 @@
-"""Videos: `video list|delete|undelete`."""
+"""Videos: `video list|delete|undelete|upload`."""
 
 from __future__ import annotations
 
@@ -90,6 +90,14 @@ def undelete(video: Video, as_json: JsonFlag = False) -> int:
     at = _session(video)
     view = at.client.send(calls.undelete_video(_video(at, video)["id"]))
     return printing.answer(view, f"video {view['id']} is back", as_json)
+
+
+def upload(video: Video, as_json: JsonFlag = False) -> int:
+    """Upload a ladder to its bucket again, such as when `verify s3://...` misses files there."""
+    at = _session(video)
+    view = at.client.send(calls.upload_video(_video(at, video)["id"]))
+    where = readable(view["delivery"]["url"]) if view["delivery"] else "its bucket"
+    return printing.answer(view, f"video {view['id']} is uploaded to {where}; see: tqstudio status", as_json)
 
 
 def _session(given: str) -> SupervisorSession:

@@ -183,6 +183,20 @@ def renew(db: Connection, number: int, url: str, *, now: int) -> None:
         begin(db, number, published, url, job=None, now=now)
 
 
+def repeat(db: Connection, number: int, *, now: int) -> bool:
+    """Records that the newest copy of a video's ladder is to be uploaded now; all of it, if it was delivered.
+
+    Returns False if there is none, it is being removed, or its segments are in the bucket alone.
+    """
+    newest = select(func.max(delivery.c.number)).where(delivery.c.video_id == number).scalar_subquery()
+    row = (delivery.c.video_id == number, delivery.c.number == newest, delivery.c.evicted_at.is_(None))
+    again = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": now}
+    whole = update(delivery).where(*row, delivery.c.state == DeliveryState.DELIVERED)
+    if db.execute(whole.values(again | {"files_done": 0})).rowcount:
+        return True
+    return bool(db.execute(update(delivery).where(*row, _WAITING).values(again)).rowcount)
+
+
 def unfinished(db: Connection) -> tuple[int, DeliveryRow | None]:
     """Returns how many copies wait to be uploaded or removed, and of them the one that failed most often."""
     waits = delivery.c.next_at.is_not(None)
