@@ -19,6 +19,7 @@ import pytest
 from blake3 import blake3
 
 from harness import Program
+from object_storage import object_storage
 
 from .test_with_supervisor import QUICKER
 
@@ -394,10 +395,17 @@ def test_where_there_is_no_ladder(path: str, expected: str, tmp_path: Path) -> N
     assert answer.err.startswith(f"error: SOURCE_MISSING: {expected}")
 
 
-def test_of_a_bucket_the_local_copy_is_checked(ladder: Path, tmp_path: Path) -> None:
+def test_of_a_bucket_its_objects_are_checked_too(ladder: Path, tmp_path: Path) -> None:
     program = Program(tmp_path / "home")
     copy = program.home.buckets / "s3" / "films" / "vod" / "good"
     shutil.copytree(ladder, copy)
-    answer = program("verify", "s3://films/vod")
-    assert f"ok    {copy}/master.m3u8" in answer.out.splitlines()
+    with object_storage() as storage:
+        storage.configure(program.home)
+        answer = program("verify", "s3://films/vod")
+    assert answer.code == 1
+    assert f"FAIL  {copy}/master.m3u8" in answer.out.splitlines()
+    assert "OUTPUT_INVALID: s3://films/vod/good lacks master.m3u8 and " in answer.out
+    assert program("verify", str(copy)).code == 0
+    unreachable = program("verify", "s3://films/vod")
+    assert (unreachable.code, unreachable.err.startswith("error: UPSTREAM: s3://films/vod/good")) == (1, True)
     assert program("verify", "S3://films").err.startswith("error: BAD_REQUEST: ")
