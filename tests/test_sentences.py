@@ -11,7 +11,7 @@ import pytest
 
 from tqstudio.cli.commands.studio.up_down import remaining_summary
 from tqstudio.engine.api.views import source_summary
-from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.errors import MEANINGS, ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
@@ -316,4 +316,6 @@ def test_what_a_supervisor_leaves(
     left: int, begun: int, paused: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TQSTUDIO_HOME", raising=False)
-    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {expected}"
+    assert (
+        remaining_summary(ShutdownSummary(left, begun, paused)) == f"the supervisor has stopped; {expected}"
+    )

@@ -82,8 +82,8 @@ def put_in_place(
     rows = rows_of(manifest, kept)
     try:
         outputs.build(work_dir, place, number, manifest, rows, kept_from)
-        outputs.name_it(place, number)
-        outputs.point(place, number, rows)
+        outputs.rename_to_final(place, number)
+        outputs.set_current(place, number, rows)
     except BaseException:
         outputs.undo(place, number, rows, None)
         raise

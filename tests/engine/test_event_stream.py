@@ -1,4 +1,4 @@
-"""The event stream over its real socket, and the broadcast behind it."""
+"""The event stream over its real socket, and the event_stream behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from harness import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
+from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, EventStream, message, page, stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -251,7 +251,7 @@ def test_no_supervisor_there() -> None:
     assert caught.value.code is ErrorCode.NO_SUPERVISOR
 
 
-# The broadcast
+# The event_stream
 
 
 def test_one_message() -> None:
@@ -271,11 +271,11 @@ def store(db: Database, count: int) -> list[EventRow]:
     return db.write_now(noted)
 
 
-def messages_of(broadcast: Broadcast, db: Database, seen: int) -> AsyncIterator[bytes]:
+def messages_of(event_stream: EventStream, db: Database, seen: int) -> AsyncIterator[bytes]:
     async def read(seq: int) -> Any:
         return await db.read(page, seq)
 
-    return stream(broadcast, read, seen, greeting=b"", keepalive_s=60)
+    return stream(event_stream, read, seen, greeting=b"", keepalive_s=60)
 
 
 async def some(messages: AsyncIterator[bytes], last: int) -> list[tuple[str, int]]:
@@ -297,38 +297,38 @@ def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
     """However much happens, as many events are held as ever, for one watcher or for many."""
 
     async def main() -> None:
-        broadcast = Broadcast(lambda event: {"seq": event.seq})
-        lagging, following = (messages_of(broadcast, opened, 0) for _ in range(2))
+        event_stream = EventStream(lambda event: {"seq": event.seq})
+        lagging, following = (messages_of(event_stream, opened, 0) for _ in range(2))
         assert await anext(lagging) == await anext(following) == b""
         step = RECENT + PAGE
         for end in (step, 2 * step, 3 * step):
-            broadcast.events(store(opened, step))
+            event_stream.events(store(opened, step))
             assert await some(following, end) == heard(end - step + 1, end)
-        held = broadcast.since(broadcast.last - RECENT)
+        held = event_stream.since(event_stream.last - RECENT)
         assert held is not None
         assert len(held) == RECENT
-        assert broadcast.since(broadcast.last - RECENT - 1) is None
-        assert await some(lagging, broadcast.last) == heard(1, 3 * step)
-        broadcast.events(store(opened, 1))
-        assert await some(lagging, broadcast.last) == heard(broadcast.last, broadcast.last)
+        assert event_stream.since(event_stream.last - RECENT - 1) is None
+        assert await some(lagging, event_stream.last) == heard(1, 3 * step)
+        event_stream.events(store(opened, 1))
+        assert await some(lagging, event_stream.last) == heard(event_stream.last, event_stream.last)
 
     asyncio.run(main())
 
 
 def test_what_is_pruned_meanwhile_is_reported_as_such(opened: Database) -> None:
     async def main() -> None:
-        broadcast = Broadcast(lambda event: {"seq": event.seq})
-        broadcast.events(store(opened, 3 * PAGE))
-        messages = messages_of(broadcast, opened, 0)
+        event_stream = EventStream(lambda event: {"seq": event.seq})
+        event_stream.events(store(opened, 3 * PAGE))
+        messages = messages_of(event_stream, opened, 0)
         assert await anext(messages) == b""
         assert await some(messages, PAGE) == heard(1, PAGE)
         opened.write_now(events.forget, through=2 * PAGE + 10, limit=10_000)
         assert await some(messages, 3 * PAGE) == [("reset", 0), *heard(2 * PAGE + 11, 3 * PAGE)]
         # All that is left is forgotten too; what comes then is sent.
-        broadcast.events(store(opened, 2 * RECENT))
-        opened.write_now(events.forget, through=broadcast.last, limit=10_000)
-        broadcast.events(store(opened, 1))
-        assert (await some(messages, broadcast.last))[-1] == ("event", broadcast.last)
+        event_stream.events(store(opened, 2 * RECENT))
+        opened.write_now(events.forget, through=event_stream.last, limit=10_000)
+        event_stream.events(store(opened, 1))
+        assert (await some(messages, event_stream.last))[-1] == ("event", event_stream.last)
 
     asyncio.run(main())
 
@@ -337,21 +337,21 @@ def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
     """It costs no more than so many snapshots, and is sent every event before it ends."""
 
     async def main() -> None:
-        broadcast = Broadcast(lambda event: {"seq": event.seq})
-        slow = messages_of(broadcast, opened, 0)
+        event_stream = EventStream(lambda event: {"seq": event.seq})
+        slow = messages_of(event_stream, opened, 0)
         assert await anext(slow) == b""
-        broadcast.events(store(opened, 10))
+        event_stream.events(store(opened, 10))
         for _ in range(BACKLOG):
-            broadcast.snapshot("progress", {})
-        assert broadcast.watched
-        broadcast.snapshot("progress", {})
-        assert not broadcast.watched
+            event_stream.snapshot("progress", {})
+        assert event_stream.watched
+        event_stream.snapshot("progress", {})
+        assert not event_stream.watched
         assert await some(slow, 10) == heard(1, 10)
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
-        quick = messages_of(broadcast, opened, 10)
+        quick = messages_of(event_stream, opened, 10)
         assert await anext(quick) == b""
-        broadcast.snapshot("progress", {})
+        event_stream.snapshot("progress", {})
         assert await anext(quick) == message("progress", {})
 
     asyncio.run(main())
@@ -359,13 +359,13 @@ def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
 
 def test_after_the_end_a_stream_is_over_once_all_is_sent(opened: Database) -> None:
     async def main() -> None:
-        broadcast = Broadcast(lambda event: {"seq": event.seq})
-        early = messages_of(broadcast, opened, 0)
+        event_stream = EventStream(lambda event: {"seq": event.seq})
+        early = messages_of(event_stream, opened, 0)
         assert await anext(early) == b""
-        broadcast.events(store(opened, 2))
-        broadcast.stop()
-        late = messages_of(broadcast, opened, 1)
-        assert not broadcast.watched
+        event_stream.events(store(opened, 2))
+        event_stream.stop()
+        late = messages_of(event_stream, opened, 1)
+        assert not event_stream.watched
         assert [text async for text in early] == [b"".join(message("event", {"seq": n}, n) for n in (1, 2))]
         assert [text async for text in late] == [b"", message("event", {"seq": 2}, 2)]
 

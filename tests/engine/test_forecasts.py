@@ -27,7 +27,7 @@ def finish(
     opened: Database, forecasts: Forecasts, work: Workload, seconds: float, *, divided: bool = False
 ) -> float | None:
     """Predict a run and have it take so long; answers what was predicted."""
-    prediction = forecasts.estimates.predict(work)
+    prediction = forecasts.speed_model.predict(work)
     predicted_s = prediction.seconds if is_measurable(work) and not divided else None
     token = opened.write_now(_run, seconds + 1, predicted_s)
     steps = {"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}
@@ -75,13 +75,13 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
     normal = workload(facts(), FAST, "libx264")
     assert finish(opened, forecasts, normal, 30.0) is None
     assert finish(opened, forecasts, normal, 31.0) is not None
-    before = forecasts.estimates.error, forecasts.estimates.predict(normal)
+    before = forecasts.speed_model.error, forecasts.speed_model.predict(normal)
     for source, taken in TINY.values():
         assert finish(opened, forecasts, workload(source, FAST, "libx264"), taken) is not None
-    assert forecasts.estimates.judged == 1
-    assert (forecasts.estimates.error, forecasts.estimates.predict(normal)) == before
+    assert forecasts.speed_model.judged == 1
+    assert (forecasts.speed_model.error, forecasts.speed_model.predict(normal)) == before
     asyncio.run(forecasts.load())
-    assert forecasts.estimates.predict(normal) == before[1], "nor does the next supervisor know of them"
+    assert forecasts.speed_model.predict(normal) == before[1], "nor does the next supervisor know of them"
 
 
 def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
@@ -90,13 +90,13 @@ def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened:
     finish(opened, forecasts, work, 30.0)
     prediction = finish(opened, forecasts, work, 30.0)
     assert prediction == pytest.approx(31.0)
-    assert forecasts.estimates.error == pytest.approx(0)
+    assert forecasts.speed_model.error == pytest.approx(0)
 
 
 def test_a_job_of_several_workers_teaches_nothing(opened: Database) -> None:
     forecasts = Forecasts(opened, RunningJobs(Leases(1, 1, 1, RunningClock(1))))
     work = workload(facts(), FAST, "libx264")
     finish(opened, forecasts, work, 30.0)
-    before = forecasts.estimates.judged, forecasts.estimates.predict(work)
+    before = forecasts.speed_model.judged, forecasts.speed_model.predict(work)
     finish(opened, forecasts, work, 15.0, divided=True)
-    assert (forecasts.estimates.judged, forecasts.estimates.predict(work)) == before
+    assert (forecasts.speed_model.judged, forecasts.speed_model.predict(work)) == before

@@ -522,7 +522,7 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
             "at once: it does not wait for work"
         )
         assert view(live, worker.name)["status"] == "idle"
-        assert worker.send("tested", problem="no driver") == {"heard": True}
+        assert worker.send("tested", problem="no driver") == {"accepted": True}
         shown = view(live, worker.name)
         assert (shown["status"], shown["enabled"]) == ("disabled", False)
         assert "3 different jobs in a row and a test encode: no driver" in shown["quarantine"]

@@ -102,6 +102,6 @@ def test_network_file_systems_are_left_alone(
     ours: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = root(tmp_path)
-    monkeypatch.setattr(workspace, "is_blind", lambda _path: True)
+    monkeypatch.setattr(workspace, "misses_inotify", lambda _path: True)
     ours.require_lock(output)
     assert not (tmp_path / "out" / ".tqstudio" / "uuid" / "lock").exists()

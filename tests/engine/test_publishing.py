@@ -437,9 +437,9 @@ def test_whatever_step_was_the_last_it_is_undone(place: Place, bench: Bench, ste
     if steps > 0:
         outputs.build(bench.work_dir, place, 2, manifest, rows, place.generation(1))
     if steps > 1:
-        outputs.name_it(place, 2)
+        outputs.rename_to_final(place, 2)
     if steps > 2:
-        outputs.point(place, 2, rows)
+        outputs.set_current(place, 2, rows)
     for _ in range(2):
         outputs.undo(place, 2, rows, recorded(old))
         assert tree(place.folder) == before

@@ -220,7 +220,7 @@ def test_one_that_still_plays_is_not_removed(house: House) -> None:
     _, place = house.published(9000, 8000)
     current = house.db.read_now(generations.get, 1)
     assert current is not None
-    outputs.point(place, 1, current.renditions)
+    outputs.set_current(place, 1, current.renditions)
     asyncio.run(house.retention(keep_old_s=0).remove_retired())
     assert outputs.intact(place, 1, current.renditions)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.live.speed_model import OVERHEAD, Estimates, is_measurable, work_of
+from tqstudio.engine.live.speed_model import OVERHEAD, SpeedModel, is_measurable, work_of
 from tqstudio.engine.live.workload import Workload, source_class, workload
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import NO_PICTURE, AudioTrack, SourceFacts, VideoTrack
@@ -65,10 +65,10 @@ def test_the_work_of_sound_is_its_samples() -> None:
     assert {piece.megapixels for piece in whole.pieces} == {3600 * 48_000 / 1e6}
     left = workload(hour, FAST, "libx264", done={"64k": 1.0})
     assert [piece.key for piece in left.encode] == ["sound 160k", "sound 128k"]
-    estimates = Estimates()
-    assert estimates.predict(whole).seconds is None
-    estimates.learn(whole, 60.0, 1.0)
-    assert estimates.predict(whole).seconds == pytest.approx(61, rel=0.05)
+    model = SpeedModel()
+    assert model.predict(whole).seconds is None
+    model.learn(whole, 60.0, 1.0)
+    assert model.predict(whole).seconds == pytest.approx(61, rel=0.05)
 
 
 def test_the_work_is_what_is_missing() -> None:
@@ -99,23 +99,23 @@ def test_sources_are_measured_by_class() -> None:
 
 
 def test_nothing_is_predicted_before_something_comparable_was_measured() -> None:
-    estimates = Estimates()
+    model = SpeedModel()
     work = workload(facts(), FAST, "libx264")
-    assert estimates.predict(work).seconds is None
-    estimates.learn(work, 30, 2)
-    assert estimates.predict(work).seconds == pytest.approx(32)
+    assert model.predict(work).seconds is None
+    model.learn(work, 30, 2)
+    assert model.predict(work).seconds == pytest.approx(32)
     longer = workload(facts(seconds=120), FAST, "libx264")
-    assert estimates.predict(longer).seconds == pytest.approx(61.5), "ffmpeg starts once"
+    assert model.predict(longer).seconds == pytest.approx(61.5), "ffmpeg starts once"
     other = workload(facts(), WEB, "libx264")
-    assert estimates.predict(other).seconds is not None, "the same encoder was measured"
-    assert estimates.predict(workload(facts(), FAST, "h264_nvenc")).seconds is None
+    assert model.predict(other).seconds is not None, "the same encoder was measured"
+    assert model.predict(workload(facts(), FAST, "h264_nvenc")).seconds is None
 
 
 def test_what_was_measured_is_kept_for_the_next_supervisor() -> None:
     work = workload(facts(), FAST, "libx264")
-    first = Estimates()
+    first = SpeedModel()
     learnt = first.learn(work, 30, 2)
-    assert Estimates(learnt).predict(work).seconds == first.predict(work).seconds
+    assert SpeedModel(learnt).predict(work).seconds == first.predict(work).seconds
 
 
 def _true_seconds(work: Workload, rng: random.Random) -> float:
@@ -127,40 +127,40 @@ def _true_seconds(work: Workload, rng: random.Random) -> float:
 
 def test_different_ladders_of_one_machine_are_predicted_after_a_while() -> None:
     rng = random.Random(7)
-    estimates = Estimates()
+    model = SpeedModel()
     errors = []
     for _ in range(60):
         source = facts(seconds=rng.uniform(20, 600))
         wanted = rng.choice([None, {"720p"}, {"360p"}, {"480p", "360p"}])
         work = workload(source, FAST, "libx264", requested=wanted)
         taken = _true_seconds(work, rng)
-        prediction = estimates.predict(work).seconds
+        prediction = model.predict(work).seconds
         if prediction is not None:
             errors.append(abs(prediction - taken) / taken)
-            estimates.record_outcome(prediction, taken)
-        estimates.learn(work, taken, 0)
+            model.record_outcome(prediction, taken)
+        model.learn(work, taken, 0)
     assert median(errors[30:]) < 0.1
-    assert estimates.error is not None
-    assert estimates.error < 0.15
+    assert model.error is not None
+    assert model.error < 0.15
 
 
 def test_a_machine_that_became_slower_is_noticed() -> None:
     work = workload(facts(), FAST, "libx264")
-    estimates = Estimates()
+    model = SpeedModel()
     for _ in range(20):
-        estimates.learn(work, 30, 0)
+        model.learn(work, 30, 0)
     for _ in range(12):
-        estimates.learn(work, 60, 0)
-    assert estimates.encode_s(work) == pytest.approx(60, rel=0.1)
+        model.learn(work, 60, 0)
+    assert model.encode_s(work) == pytest.approx(60, rel=0.1)
 
 
 def test_one_strange_run_does_not_spoil_everything() -> None:
     work = workload(facts(), FAST, "libx264")
-    estimates = Estimates()
+    model = SpeedModel()
     for _ in range(9):
-        estimates.learn(work, 30, 0)
-    estimates.learn(work, 40_000, 0)
-    seconds = estimates.encode_s(work)
+        model.learn(work, 30, 0)
+    model.learn(work, 40_000, 0)
+    seconds = model.encode_s(work)
     assert seconds is not None
     assert seconds < 60
 
@@ -175,52 +175,52 @@ TINY = {
 @pytest.mark.parametrize("measured", [False, True], ids=["first", "later"])
 def test_runs_with_next_to_nothing_to_do_teach_nothing(measured: bool) -> None:
     normal = workload(facts(), FAST, "libx264")
-    estimates, untroubled = Estimates(), Estimates()
+    model, untroubled = SpeedModel(), SpeedModel()
     if measured:
-        estimates.learn(normal, 30, 2)
+        model.learn(normal, 30, 2)
         untroubled.learn(normal, 30, 2)
     for source, taken in TINY.values():
-        assert estimates.learn(workload(source, FAST, "libx264"), taken, 9) == []
-    assert estimates.predict(normal) == untroubled.predict(normal)
-    estimates.learn(normal, 31, 2)
+        assert model.learn(workload(source, FAST, "libx264"), taken, 9) == []
+    assert model.predict(normal) == untroubled.predict(normal)
+    model.learn(normal, 31, 2)
     untroubled.learn(normal, 31, 2)
-    assert estimates.predict(normal) == untroubled.predict(normal)
+    assert model.predict(normal) == untroubled.predict(normal)
 
 
 def test_the_little_that_a_resumed_run_had_left_teaches_nothing() -> None:
     left = workload(facts(), FAST, "libx264", done=dict.fromkeys(("720p", "480p", "360p"), 0.995))
-    estimates = Estimates()
-    assert estimates.learn(left, 3, 2) == []
-    assert estimates.learn(workload(facts(), FAST, "libx264", kept={"720p", "480p", "360p"}), 0, 2) == []
+    model = SpeedModel()
+    assert model.learn(left, 3, 2) == []
+    assert model.learn(workload(facts(), FAST, "libx264", kept={"720p", "480p", "360p"}), 0, 2) == []
 
 
 def test_a_run_that_is_over_at_once_teaches_only_what_is_done_beside_it() -> None:
-    learnt = Estimates().learn(workload(facts(seconds=5), FAST, "libx264"), 1.9, 0.5)
+    learnt = SpeedModel().learn(workload(facts(seconds=5), FAST, "libx264"), 1.9, 0.5)
     assert [(speed.key, speed.value) for speed in learnt] == [(OVERHEAD, 0.5)]
 
 
 def test_a_short_run_replaces_no_estimate() -> None:
     """On a busy machine one of 2 s took four times as long as its work says."""
     long, short = workload(facts(seconds=600), FAST, "libx264"), workload(facts(seconds=4), FAST, "libx264")
-    estimates = Estimates()
-    estimates.learn(long, 300, 2)
-    before = estimates.encode_s(long)
+    model = SpeedModel()
+    model.learn(long, 300, 2)
+    before = model.encode_s(long)
     assert before is not None
     assert is_measurable(short)
     for _ in range(3):
-        estimates.learn(short, 8, 2)
-    assert estimates.encode_s(long) == pytest.approx(before, rel=0.3)
-    estimates.learn(long, 600, 2)
-    assert estimates.encode_s(long) == pytest.approx(450, rel=0.15), "one of ten minutes does"
+        model.learn(short, 8, 2)
+    assert model.encode_s(long) == pytest.approx(before, rel=0.3)
+    model.learn(long, 600, 2)
+    assert model.encode_s(long) == pytest.approx(450, rel=0.15), "one of ten minutes does"
 
 
 def test_the_range_is_wide_where_little_was_measured() -> None:
     def width(*encoded_s: float, codec: str = "h264") -> float:
-        estimates = Estimates()
+        model = SpeedModel()
         for seconds in encoded_s:
-            estimates.learn(workload(facts(seconds=2 * seconds), FAST, "libx264"), seconds, 0)
-        prediction = estimates.predict(workload(facts(codec=codec), FAST, "libx264"))
-        low, high = estimates.range_s(100, prediction.doubt)
+            model.learn(workload(facts(seconds=2 * seconds), FAST, "libx264"), seconds, 0)
+        prediction = model.predict(workload(facts(codec=codec), FAST, "libx264"))
+        low, high = model.range_s(100, prediction.variance)
         return high / low
 
     assert width(2) > width(20) > width(200) > 1.1
@@ -231,7 +231,7 @@ def test_the_range_is_wide_where_little_was_measured() -> None:
 
 def test_the_range_is_as_wide_as_the_errors_were() -> None:
     def width(outcomes: list[tuple[float, float]]) -> float:
-        low, high = Estimates(outcomes=outcomes).range_s(100)
+        low, high = SpeedModel(outcomes=outcomes).range_s(100)
         return high / low
 
     assert width([(100.0, 105.0)] * 20) < width([]) < width([(100.0, 250.0)] * 20)
@@ -239,18 +239,18 @@ def test_the_range_is_as_wide_as_the_errors_were() -> None:
     late, early = [(100.0, 250.0)] * 5 + [(100.0, 100.0)] * 20, [(100.0, 100.0)] * 20 + [(100.0, 250.0)] * 5
     assert width(late) > width(early), "what was last counts most"
     assert width([(2.0, 8.0)] + [(100.0, 105.0)] * 9) < width([(200.0, 800.0)] + [(100.0, 105.0)] * 9)
-    known = Estimates(outcomes=[(110.0, 100.0), (120.0, 100.0), (130.0, 100.0)])
+    known = SpeedModel(outcomes=[(110.0, 100.0), (120.0, 100.0), (130.0, 100.0)])
     assert (known.error, known.judged) == (pytest.approx(0.2), 3)
-    assert Estimates(outcomes=[(100.0, 100.0)] * 1000).range_s(100)[1] >= 105, "no estimate is exact"
+    assert SpeedModel(outcomes=[(100.0, 100.0)] * 1000).range_s(100)[1] >= 105, "no estimate is exact"
 
 
 @given(
     st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=60), st.floats(0, 1e6), st.floats(0, 4)
 )
 def test_the_estimate_lies_in_its_range(
-    outcomes: list[tuple[float, float]], eta_s: float, doubt: float
+    outcomes: list[tuple[float, float]], eta_s: float, variance: float
 ) -> None:
-    low, high = Estimates(outcomes=outcomes).range_s(eta_s, doubt)
+    low, high = SpeedModel(outcomes=outcomes).range_s(eta_s, variance)
     assert 0 <= low <= eta_s <= high
 
 
@@ -282,7 +282,7 @@ def _replay(machine: str, short: float, seed: int, into: Replay, jobs: int = 60)
     Args:
         short: the share of clips of a few seconds.
     """
-    rng, estimates = random.Random(seed), Estimates()
+    rng, model = random.Random(seed), SpeedModel()
     works, taken = [], []
     for load in islice(_load(machine, rng), jobs):
         seconds = rng.uniform(2, 6) if rng.random() < short else rng.uniform(20, 900)
@@ -292,20 +292,20 @@ def _replay(machine: str, short: float, seed: int, into: Replay, jobs: int = 60)
         taken.append((_true_seconds(works[-1], rng) * unlike * load + 0.5 * load, 1.5 * load))
     predicted = 0
     for at, (work, (encode_s, rest_s)) in enumerate(zip(works, taken, strict=True)):
-        left = [estimates.predict(each) for each in works[at:]]
-        ranges = [estimates.range_s(each.seconds, each.doubt) for each in left if each.seconds is not None]
+        left = [model.predict(each) for each in works[at:]]
+        ranges = [model.range_s(each.seconds, each.variance) for each in left if each.seconds is not None]
         if len(ranges) == len(left):
             (low, high), actual = ranges[0], encode_s + rest_s
             if is_measurable(work):
                 into.jobs.append(low <= actual <= high)
                 into.widths.append(high / low)
-                estimates.record_outcome(left[0].seconds, actual)
+                model.record_outcome(left[0].seconds, actual)
             whole = sum(map(sum, taken[at:]))
             held = sum(low for low, _ in ranges) <= whole <= sum(high for _, high in ranges)
             into.queue.append(held)
             into.early += [held] if predicted < 4 else []
             predicted += 1
-        estimates.learn(work, encode_s, rest_s)
+        model.learn(work, encode_s, rest_s)
 
 
 @pytest.mark.parametrize("short", [0.0, 0.6], ids=["long jobs", "many of a few seconds"])

@@ -71,7 +71,7 @@ def test_the_innermost_latest_mount_decides(tmp_path: Path) -> None:
     }
     kinds = {path: mounts.file_system(path, mounts=str(table)) for path in expected}
     assert kinds == expected
-    blind = {path for path in expected if mounts.is_blind(path, mounts=str(table))}
+    blind = {path for path in expected if mounts.misses_inotify(path, mounts=str(table))}
     assert blind == {b"/mnt/nas", b"/mnt/nas/a/b", b"/mnt/two words/x", b"/mnt/local/x"}
 
 
@@ -95,7 +95,7 @@ def test_a_folder_of_the_system_is_known_by_any_path(tmp_path: Path) -> None:
 
 def test_without_a_table_nothing_is_blind(tmp_path: Path) -> None:
     assert mounts.file_system(b"/srv", mounts=str(tmp_path / "none")) == ""
-    assert not mounts.is_blind(b"/srv", mounts=str(tmp_path / "none"))
+    assert not mounts.misses_inotify(b"/srv", mounts=str(tmp_path / "none"))
     assert not mounts.system_devices(mounts=str(tmp_path / "none"))
 
 

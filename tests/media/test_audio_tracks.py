@@ -17,7 +17,7 @@ from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
-from tqstudio.engine.media.plan.track_names import MOST_TRACKS
+from tqstudio.engine.media.plan.track_names import MAX_TRACKS
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 from tqstudio.engine.media.source.probe import probe
@@ -383,7 +383,7 @@ def test_names_are_unique_and_tracks_are_limited(ffmpeg: FFmpeg, one: Profile, t
     ]
     many: SourceFacts = replace(facts, audio=tuple(tracks))
     chosen = audio_renditions(many, replace(one, audio_surround="aac"))
-    assert len({each.name for each in chosen}) == len(chosen) == 2 * MOST_TRACKS
+    assert len({each.name for each in chosen}) == len(chosen) == 2 * MAX_TRACKS
     assert [each.default for each in chosen].count(True) == 1
     [left_out] = of_source(many, one)
     assert left_out.code is WarningCode.AUDIO_LEFT_OUT

@@ -18,7 +18,7 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.chapters import files, is_valid
-from tqstudio.engine.media.source.chapters import MOST, within
+from tqstudio.engine.media.source.chapters import MAX_CHAPTERS, within
 from tqstudio.engine.media.source.facts import Chapter, SourceFacts
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import WarningCode
@@ -122,12 +122,12 @@ def test_a_chapter_without_an_end_lasts_until_the_next() -> None:
     assert [(each.start_s, each.end_s) for each in placed] == [(0, 1), (1, 2.5), (2.5, 4)]
 
 
-@pytest.mark.parametrize("count", [1, MOST + 1])
+@pytest.mark.parametrize("count", [1, MAX_CHAPTERS + 1])
 def test_chapters_that_are_left_out_are_reported(facts: SourceFacts, small: Profile, count: int) -> None:
     there = [Chapter(n / 1000, 4, "", "und") for n in range(count)]
     inside = replace(facts, chapters=tuple(there))
     assert [each.code for each in of_source(inside, small)] == (
-        [] if count <= MOST else [WarningCode.CHAPTERS_LEFT_OUT]
+        [] if count <= MAX_CHAPTERS else [WarningCode.CHAPTERS_LEFT_OUT]
     )
     outside = replace(facts, chapters=(*there, Chapter(99, 100, "", "und")))
     assert [each.code for each in of_source(outside, small)] == [WarningCode.CHAPTERS_LEFT_OUT]

@@ -115,10 +115,14 @@ def test_what_is_no_readable_file_is_reported_by_its_name(source: Path, tmp_path
 
 
 def test_files_that_are_not_read_are_named(source: Path) -> None:
-    for name in ("film.idx", "film.sub", *(f"film.{number:02}.srt" for number in range(sidecars.MOST + 4))):
+    for name in (
+        "film.idx",
+        "film.sub",
+        *(f"film.{number:02}.srt" for number in range(sidecars.MAX_SIDECARS + 4)),
+    ):
         (source.parent / name).write_text(SRT)
     looked = sidecars.find(os.fsencode(source))
-    assert len(looked.tracks) == sidecars.MOST
+    assert len(looked.tracks) == sidecars.MAX_SIDECARS
     [warning] = looked.warnings
     assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
     assert "film.64.srt, film.65.srt, film.66.srt, film.67.srt and 2 more" in warning.text

@@ -47,7 +47,7 @@ _WHILE_IT_SETTLES = (
     "settle.recording",
     "settle.undone",
 )
-_MOST_ANSWERS = 400
+_MAX_ANSWERS = 400
 """That people are given before a cut at a random moment: some seconds of work."""
 _START_S = 2.5
 _LONGEST_WAIT_S = 40.0
@@ -172,7 +172,7 @@ class _Home:
     def _work_until_cut(self, rng: random.Random, *, last: bool) -> list[str]:
         point = self._point(rng)
         before = self._ledger.answers
-        moment = before + rng.randrange(_MOST_ANSWERS)
+        moment = before + rng.randrange(_MAX_ANSWERS)
         # However the moments fall: a home has been given work before its last cut, and ends it afterwards.
         needs_work = last and not self._ledger.jobs
         # Also while it starts, recovers and settles. One that is careless has to have something to lose.

@@ -169,7 +169,7 @@ class Audit:
         self.claimed_until: dict[str, int] = {}
         """Until when a lease lasts at the longest that the last claim of an instance renewed."""
         self.expired: set[tuple[int, int, str]] = set()
-        """Leases that had run out when a sign of life of their holder arrived."""
+        """Leases that had run out when a request of their holder arrived."""
         self.ended_in_time: set[tuple[int, int, str]] = set()
         """Leases whose end their holder reported before they had run out."""
         self.answers: dict[tuple[int, int, str], str] = {}

@@ -113,7 +113,7 @@ def an_expired_lease_is_revived() -> Any:
 
 
 def a_beat_renews_what_it_does_not_name() -> Any:
-    """A sign of life of one worker renews the leases of all."""
+    """A request of one worker renews the leases of all."""
     real = Leases.heartbeat
 
     def heartbeat(self: Leases, instance: str, named: Any) -> Any:

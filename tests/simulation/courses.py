@@ -15,7 +15,7 @@ MIXED = tuple(("mixed", seed) for seed in range(5, 13))
 OF_ONE_KIND = tuple(
     (fault_profile, seed) for fault_profile in sorted(set(FAULT_PROFILES) - {"mixed"}) for seed in (21, 22)
 )
-LEAST_STEPS = 100_000
+MIN_STEPS = 100_000
 """That all of them have together."""
 
 

@@ -170,7 +170,7 @@ class Faults:
                 life.run(self._down(life, drain="--drain" in how))
 
     async def _down(self, life: Life, *, drain: bool) -> None:
-        life.studio.shutdown.request_by_api(drain)
+        life.services.shutdown.request_by_api(drain)
 
     def _arm(self) -> None:
         if life := self._running():

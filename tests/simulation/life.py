@@ -56,8 +56,8 @@ class Life:
         self._supervisor: Any = None
 
     @property
-    def studio(self) -> Any:
-        return self._supervisor.studio
+    def services(self) -> Any:
+        return self._supervisor.services
 
     @property
     def running(self) -> bool:
@@ -102,7 +102,7 @@ class Life:
         if not self.dead:
             self.dead, self.open = True, False
             if self._supervisor is not None:
-                self._supervisor.studio.workspace.unlock()  # as the kernel does
+                self._supervisor.services.workspace.unlock()  # as the kernel does
             # Not from within a transaction of its own, which rolls back first.
             self.world.loop.call_soon(self.db.cut)
             self.world.after_death(self)
@@ -413,7 +413,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "SocketServer", _Door),
         (services, "Intake", _Intake),
         (supervisor, "Prober", _Prober),
-        (supervisor, "make_app", lambda _studio: None),
+        (supervisor, "make_app", lambda _services: None),
         (children, "become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),

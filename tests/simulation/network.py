@@ -105,12 +105,12 @@ class Network:
             return life.dead or exchange.given_up
 
         try:
-            who = life.studio.worker_tokens.of(sender.token)
+            who = life.services.worker_tokens.of(sender.token)
             if who is None:
                 raise TqError(ErrorCode.UNAUTHORIZED, "this token is not valid")
             message = _MESSAGES[verb].model_validate(body)
             given = {"job": job} if job else {"disconnected": disconnected} if verb == "claim" else {}
-            return Answer(await getattr(worker_api, verb)(life.studio, who, body=message, **given))
+            return Answer(await getattr(worker_api, verb)(life.services, who, body=message, **given))
         except TqError as error:
             return Answer(error=error)
         except Exception as error:

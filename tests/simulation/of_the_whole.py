@@ -49,7 +49,7 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
     for job in audit.open:
         row = audit.known[job]
         token = LeaseToken(job, row["epoch"], row["instance"])
-        if row["status"] != "in_progress" or world.life.studio.completion.is_publishing(token):
+        if row["status"] != "in_progress" or world.life.services.completion.is_publishing(token):
             continue
         overdue = audit.running_us - audit.lease_until[token.job, token.epoch, token.instance]
         if overdue > _SOON_S * _US:
@@ -57,11 +57,11 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
 
 
 def only_the_holder_renews_a_lease(audit: Audit) -> None:
-    """A lease is made longer by a sign of life of its own holder, and by no other."""
+    """A lease is made longer by a request of its own holder, and by no other."""
     world = audit.world
     if world.life is None or not world.life.running:
         return
-    leases = world.life.studio.running_jobs.leases
+    leases = world.life.services.running_jobs.leases
     for job, held in leases._held.items():
         # Without a look at its clock, which would seem to it as if the process ran.
         until, instance = held.until + leases.clock.stopped_us - world.stopped_us, held.token.instance

@@ -133,7 +133,7 @@ class People:
         rows = await life.db.read(folders.listing)
         if not rows:
             self.world.note("user", "makes the drop folder")
-            await folder_api.add(life.studio, FolderRequest(path_b64=self._folder, **self._rule()))
+            await folder_api.add(life.services, FolderRequest(path_b64=self._folder, **self._rule()))
             rows = await life.db.read(folders.listing)
         assert life.intake is not None
         for row in rows:
@@ -145,7 +145,7 @@ class People:
         """A user names it to the command line."""
         rng = self.world.rng
         await video_api.add(
-            life.studio,
+            life.services,
             AddRequest(
                 paths_b64=[paths.encode(os.fsencode(path))],
                 hold=rng.random() < 0.5,
@@ -172,12 +172,12 @@ class People:
 
     async def _remove_folder(self, life: Life) -> None:
         for row in await life.db.read(folders.listing):
-            await folder_api.remove(life.studio, row.id)
+            await folder_api.remove(life.services, row.id)
 
     async def _edit_folder(self, life: Life) -> None:
         for row in await life.db.read(folders.listing):
             priority = self.world.rng.randint(-3, 3)
-            await folder_api.change(life.studio, row.id, FolderChange(priority=priority, **self._rule()))
+            await folder_api.change(life.services, row.id, FolderChange(priority=priority, **self._rule()))
 
     # Jobs
 
@@ -215,7 +215,7 @@ class People:
         await asyncio.sleep(after_s)
         if not life.running:
             return
-        answer = await life.studio.operations.apply(request)
+        answer = await life.services.operations.apply(request)
         if request.idempotency_key is None:
             return
         first = self._answers.setdefault(request.idempotency_key, answer)
@@ -239,25 +239,25 @@ class People:
 
     async def _set_gate(self, life: Life, *, shut: bool) -> None:
         if shut:
-            await job_api.pause(life.studio, "user", QueuePause())
+            await job_api.pause(life.services, "user", QueuePause())
         else:
-            await job_api.resume(life.studio, "user")
+            await job_api.resume(life.services, "user")
 
     def _steer_worker(self, life: Life) -> None:
         rng = self.world.rng
         name = rng.choice(["cpu-0", "cpu-1", "cpu-2", "cpu-3", "far-0", "far-1", "far-2"])
         verb = rng.choice(["enable", "enable", "enable", "disable", "drain", "drain"])
         self.world.step("operator", f"{verb} {name}")
-        self._ask(life, worker_api.intent(life.studio, "user", name, verb))
+        self._ask(life, worker_api.intent(life.services, "user", name, verb))
 
     def _tidy(self, life: Life) -> None:
         """A user lets every failed job go again, or clears the list."""
         if self.world.rng.random() < 0.5:
             self.world.step("user", "retries all that failed")
-            self._ask(life, job_api.retry(life.studio, "user", QueueRetry()))
+            self._ask(life, job_api.retry(life.services, "user", QueueRetry()))
         else:
             self.world.step("user", "clears the list")
-            self._ask(life, job_api.clear(life.studio, "user", QueueClear()))
+            self._ask(life, job_api.clear(life.services, "user", QueueClear()))
 
     def _remote_worker(self, life: Life) -> None:
         """Start a worker that the supervisor does not spawn; a GPU one among them."""
@@ -269,7 +269,7 @@ class People:
         self._ask(life, self._start_remote(life, name, "gpu" if number == 1 else "cpu"))
 
     async def _start_remote(self, life: Life, name: str, kind: str) -> None:
-        issued: Any = await worker_api.new_worker(life.studio, NewWorker(name=name, kind=kind))
+        issued: Any = await worker_api.new_worker(life.services, NewWorker(name=name, kind=kind))
         if life.dead or any(p.name == name and p.alive for p in self.world.processes):
             return
         self.world.add(Process(self.world, name, kind, issued["token"], local=False))
@@ -287,7 +287,7 @@ class People:
         self._gate_shut = False
         self._ask(life, self._set_gate(life, shut=False))
         for number in range(self.world.settings.workers):
-            self._ask(life, worker_api.intent(life.studio, "user", f"cpu-{number}", "enable"))
+            self._ask(life, worker_api.intent(life.services, "user", f"cpu-{number}", "enable"))
         known = self.world.audit.known
         paused = [job for job in sorted(self.world.audit.open) if known[job]["status"] == "paused"]
         if paused:

@@ -8,7 +8,7 @@ import pytest
 
 from tqstudio.lifecycle import TRANSITIONS
 
-from .courses import LEAST_STEPS, MIXED, OF_ONE_KIND, STEPS, course
+from .courses import MIN_STEPS, MIXED, OF_ONE_KIND, STEPS, course
 from .of_a_job import transitions_of
 
 HAPPENS = {
@@ -43,4 +43,4 @@ def test_every_transition_of_the_lifecycle_is_taken(kept: Path) -> None:
 
 
 def test_there_are_so_many_steps() -> None:
-    assert STEPS * len(WORLDS) >= LEAST_STEPS
+    assert STEPS * len(WORLDS) >= MIN_STEPS

@@ -70,7 +70,7 @@ def fill(address: Address) -> None:
         gates.shut(db, GateKind.DISK, "100% é", path=b"/\xff", now=1, actor="test")
         outbox.move_position(db, 2)
         supervisors.store_answer(db, "key", "é", now=1)
-        standbys.see(db, "é", name="é", version="", now=1)
+        standbys.record_seen(db, "é", name="é", version="", now=1)
         uploads.create(db, "é", size=2**40, about="", actor="", expires_at=1, limit=99)
         deletions.begin(db, queue.video(), now=1, actor="test")
         secret: Any = {

@@ -478,7 +478,11 @@ def report(queue: Queue, rng: Random) -> Any:
 @often(6)
 def complete(queue: Queue, rng: Random) -> Any:
     warnings: Any = rng.choice([(), [{"code": "SOURCE_KEPT", "text": rng.choice(TEXTS)}]])
-    how: Any = {"warnings": warnings, "silent": rng.random() < 0.2, "bytes_out": rng.choice([0, 2**33])}
+    how: Any = {
+        "warnings": warnings,
+        "until_last_progress": rng.random() < 0.2,
+        "bytes_out": rng.choice([0, 2**33]),
+    }
     of = a_token(queue, rng)
     return outcomes.complete(queue.db, of, now=queue.now, worker="cpu-0", detail="generation 1", **how)
 
@@ -610,7 +614,7 @@ def remove_sources(queue: Queue, rng: Random) -> Any:
             case 2:
                 removals.deleted(db, row, now=now)
             case 3:
-                removals.hinder(db, row, rng.choice(TEXTS), now=now)
+                removals.record_failure(db, row, rng.choice(TEXTS), now=now)
             case 4:
                 removals.forget(db, row)
     return found
@@ -918,8 +922,8 @@ def level(addresses: Mapping[str, Address], queues: Mapping[str, Queue]) -> None
         highest = max(ids.get(table.name, 0) for ids in last.values())
         for program, ids in last.items():
             if table.autoincrement_column is not None and ids.get(table.name, 0) != highest:
-                raise_id = dialect_of(addresses[program]).raise_id
-                raise_id(queues[program].db.core, table.autoincrement_column, highest)
+                advance_sequence = dialect_of(addresses[program]).advance_sequence
+                advance_sequence(queues[program].db.core, table.autoincrement_column, highest)
 
 
 def acts(seed: int, times: int) -> list[tuple[Act, str]]:

@@ -142,7 +142,7 @@ def test_a_path_that_a_video_has_is_no_target(queue: Queue) -> None:
 def test_every_video_follows_a_moved_source(queue: Queue) -> None:
     row, other, elsewhere = removal(queue), queue.video(), queue.video(out=b"/elsewhere-2")
     video = duplicate(queue, row)
-    removals.hinder(queue.db, row, "for a test", now=NOW)
+    removals.record_failure(queue.db, row, "for a test", now=NOW)
     taken = videos.NewVideo(b"/done/New.MP4", b"/third", "x", "x", "x", 1, 1, None)
     videos.create(queue.db, taken, now=NOW)
     left = duplicate(queue, row, b"/third")
@@ -189,7 +189,7 @@ def test_a_job_has_one_warning_about_its_source(queue: Queue) -> None:
     other = [{"code": "GPU_FAILED", "text": "it failed"}]
     queue.db.execute("UPDATE job SET warnings = :text", {"text": json.dumps(other)})
     for why in ("first", "first", "second"):
-        removals.hinder(queue.db, row, why, now=NOW)
+        removals.record_failure(queue.db, row, why, now=NOW)
     kept = {"code": "SOURCE_KEPT", "text": "second"}
     assert json.loads(queue.row(row.job)["warnings"]) == [*other, kept]
     assert json.loads(queue.row(beside)["warnings"]) == other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.queue import shutdown_summary
-from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.lifecycle import Operation
 
 from .conftest import Queue
@@ -20,5 +20,5 @@ def test_what_is_left_and_what_of_it_is_begun(queue: Queue) -> None:
     queue.do(deleted.job, Operation.DELETE)
     queue.job()
     worked_on = {lease.job for lease in (done, released, held, paused, deleted)}
-    assert shutdown_summary.count(queue.db, worked_on) == Remainder(left=3, begun=2, paused=1)
-    assert shutdown_summary.count(queue.db, {4711}) == Remainder(left=3, begun=0, paused=1)
+    assert shutdown_summary.count(queue.db, worked_on) == ShutdownSummary(left=3, begun=2, paused=1)
+    assert shutdown_summary.count(queue.db, {4711}) == ShutdownSummary(left=3, begun=0, paused=1)

@@ -98,9 +98,11 @@ def test_a_run_that_another_supervisor_finishes_counts_until_it_was_last_heard(q
     moved(queue, lease)
     queue.wait(5)
     before = queue.now - 60 * SECOND
-    speeds.add_work(queue.db, lease.job, lease.epoch, now=before, silent=True)
+    speeds.add_work(queue.db, lease.job, lease.epoch, now=before, until_last_progress=True)
     assert figures(queue, lease.job) == (None, 0.0), "never before it began"
-    assert outcomes.complete(queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", silent=True)
+    assert outcomes.complete(
+        queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", until_last_progress=True
+    )
     assert figures(queue, lease.job) == (None, 9.0)
 
 

@@ -94,8 +94,8 @@ def changes(queue: Queue) -> list[tuple[str, str]]:
 
 def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
     for home, name in (("2", "d"), ("1", "b"), ("3", "a")):
-        standbys.see(queue.db, home, name=name, version="1", now=NOW)
-    standbys.see(queue.db, "2", name="c", version="2", now=NOW + 1)
+        standbys.record_seen(queue.db, home, name=name, version="1", now=NOW)
+    standbys.record_seen(queue.db, "2", name="c", version="2", now=NOW + 1)
     rows = [StandbyRow("a", "1", NOW), StandbyRow("b", "1", NOW), StandbyRow("c", "2", NOW + 1)]
     assert standbys.listing(queue.db) == rows
     standbys.forget(queue.db, "2", name="c")
@@ -105,7 +105,7 @@ def test_those_that_stand_by_are_listed_by_name(queue: Queue) -> None:
 def stand_by(queue: Queue, home: str, name: str, at: int = NOW) -> None:
     secret: dict[str, Any] = {"prefix": f"{home}-{name}", "salt": b"salt", "secret_hash": b"hash"}
     standbys.replace_token(queue.db, name, Role.ADMIN, **secret, now=at)
-    standbys.see(queue.db, home, name=name, version="1", now=at)
+    standbys.record_seen(queue.db, home, name=name, version="1", now=at)
 
 
 def test_one_takes_the_place_of_another_of_its_name_or_its_home(queue: Queue) -> None:
@@ -116,7 +116,7 @@ def test_one_takes_the_place_of_another_of_its_name_or_its_home(queue: Queue) ->
     assert standbys.homes_of(queue.db, "a", after=0) == ["4"], "as of a container that was created again"
     assert stored_tokens(queue) == ["standby-b", "standby-c", "standby-a"]
     stand_by(queue, "2", "d")
-    standbys.see(queue.db, "2", name="d", version="1", now=NOW + 1)
+    standbys.record_seen(queue.db, "2", name="d", version="1", now=NOW + 1)
     assert [row.name for row in standbys.listing(queue.db)] == ["a", "c", "d"]
     assert stored_tokens(queue) == ["standby-c", "standby-a", "standby-d"], "none stays that nothing uses"
 
@@ -131,7 +131,7 @@ def test_those_that_do_not_return_are_removed(queue: Queue) -> None:
 
 def test_a_name_is_that_of_the_homes_seen_lately(queue: Queue) -> None:
     for home, name in (("1", "a"), ("2", "b")):
-        standbys.see(queue.db, home, name=name, version="1", now=NOW)
+        standbys.record_seen(queue.db, home, name=name, version="1", now=NOW)
     assert standbys.homes_of(queue.db, "a", after=NOW - 1) == ["1"]
     assert standbys.homes_of(queue.db, "a", after=NOW) == []
 

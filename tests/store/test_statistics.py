@@ -87,7 +87,9 @@ def test_a_silent_worker_counts_until_its_last_progress(queue: Queue, how: str) 
         queue.do(lease.job, Operation.PAUSE)
     queue.wait(3600)
     if how == "settled":
-        assert outcomes.complete(queue.db, token(lease), now=queue.now, worker="w", detail="", silent=True)
+        assert outcomes.complete(
+            queue.db, token(lease), now=queue.now, worker="w", detail="", until_last_progress=True
+        )
     elif how == "requeued":
         outcomes.requeue(queue.db, lease, now=queue.now, why="a restart")
     else:

@@ -85,7 +85,7 @@ async def loaded(pilot: Pilot[None]) -> StudioApp:
     """The app once it shows the queue and follows the stream."""
     app = pilot.app
     assert isinstance(app, StudioApp)
-    await until(pilot, lambda: app.studio.model.up and app.studio.model.jobs.loaded, "the queue is loaded")
+    await until(pilot, lambda: app.context.model.up and app.context.model.jobs.loaded, "the queue is loaded")
     app.painter.now()
     await pilot.pause()
     return app

@@ -122,7 +122,7 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
         return [each["ids"] for each in fake.operations() if each["operation"] == "undelete"]
 
     def deleted() -> list[dict[int, str]]:
-        return app.studio.model.deleted
+        return app.context.model.deleted
 
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
@@ -132,7 +132,7 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
         await until(pilot, lambda: len(deleted()) == 2)
         assert sorted(deleted()[1]) == [322, 323]
         await pilot.press("enter")
-        await until(pilot, lambda: app.studio.model.detail is not None)
+        await until(pilot, lambda: app.context.model.detail is not None)
         await pilot.press("U")
         await until(pilot, lambda: "are restored; U restores job 314, intro.mp4" in messages(app))
         await pilot.press("escape", "U")
@@ -161,10 +161,10 @@ async def test_a_video_is_deleted_after_a_question_and_brought_back(
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "video intro.mp4 deleted; Z brings it back" in messages(app))
-        await until(pilot, lambda: all(row["id"] != 314 for row in app.studio.model.jobs.rows))
+        await until(pilot, lambda: all(row["id"] != 314 for row in app.context.model.jobs.rows))
         await pilot.press("Z")
         await until(pilot, lambda: "video intro.mp4 is back" in messages(app))
-        await until(pilot, lambda: any(row["id"] == 314 for row in app.studio.model.jobs.rows))
+        await until(pilot, lambda: any(row["id"] == 314 for row in app.context.model.jobs.rows))
         assert [method for method in sent() if method != "GET"] == ["DELETE", "POST"]
 
 
@@ -174,7 +174,7 @@ async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "D")
-        await until(pilot, lambda: app.studio.model.deleted)
+        await until(pilot, lambda: app.context.model.deleted)
         fake.down = True
         await pilot.press("U")
         await until(pilot, lambda: "NO_SUPERVISOR" in messages(app))
@@ -332,7 +332,7 @@ async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, fake: FakeSupe
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "p")
-        await until(pilot, lambda: (row := app.studio.model.jobs.row(322)) and row["status"] == "paused")
+        await until(pilot, lambda: (row := app.context.model.jobs.row(322)) and row["status"] == "paused")
         await until(pilot, lambda: current(app) == 322)
         await pilot.press("p")
         await until(pilot, lambda: len(fake.operations()) == 2)
@@ -422,7 +422,7 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, f
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j")
-        window = app.studio.model.jobs
+        window = app.context.model.jobs
         left = [row for row in fake.jobs if row["id"] != 322]
         window.show({"jobs": left, "total": 13, "before": None, "after": None})
         await app.perform("pause")
@@ -452,11 +452,11 @@ async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
     make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     def shown() -> str:
-        row = app.studio.model.job(319)
+        row = app.context.model.job(319)
         return row["word"] if row else ""
 
     def last_event() -> str:
-        return app.studio.model.events[-1]["trigger"]
+        return app.context.model.events[-1]["trigger"]
 
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
@@ -477,7 +477,7 @@ async def test_a_change_has_the_list_read_once(
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
-        model, feed = app.studio.model, app.studio.feed
+        model, feed = app.context.model, app.context.feed
         read_for: list[str] = []
         refresh_soon = feed.refresh_soon
 
@@ -503,4 +503,4 @@ async def test_a_refusal_shows_the_state_that_the_job_has_by_now(
         app = await loaded(pilot)
         fake.job(319).update(status="done", word="done")
         await pilot.press("p")
-        await until(pilot, lambda: app.studio.model.job(319)["word"] == "done")
+        await until(pilot, lambda: app.context.model.job(319)["word"] == "done")

@@ -54,7 +54,7 @@ def test_the_ui_loads_no_engine_and_no_http_before_it_paints() -> None:
 
 def test_the_model_knows_no_terminal() -> None:
     code = (
-        "import sys, tqstudio.ui.data.sync, tqstudio.ui.data.model\n"
+        "import sys, tqstudio.ui.data.feed, tqstudio.ui.data.model\n"
         "print('textual' in sys.modules, 'rich' in sys.modules)"
     )
     done = subprocess.run(
@@ -79,16 +79,16 @@ async def test_it_comes_back_and_continues_from_the_last_event(
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         fake.happened("pause", 319)
-        await until(pilot, lambda: app.studio.model.last_seq == 907)
+        await until(pilot, lambda: app.context.model.last_seq == 907)
         fake.down = True
         fake.drop()
-        await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+        await until(pilot, lambda: app.context.model.connection.link is Link.LOST)
         app.painter.now()
         await until(pilot, lambda: "S starts one" in notice_of(app))
         assert any("holiday" in line for line in text_of(app))
         fake.happened("resume", 319)
         fake.down = False
-        await until(pilot, lambda: app.studio.model.up and app.studio.model.last_seq == 908)
+        await until(pilot, lambda: app.context.model.up and app.context.model.last_seq == 908)
         assert fake.asked_after == [906, 907]
         app.painter.now()
         await until(pilot, lambda: not notice_of(app))
@@ -100,7 +100,7 @@ async def test_a_reset_reads_everything_again(make_app: MakeApp, fake: FakeSuper
         fake.jobs = sample_jobs()[:3]
         fake.events = fake.events[-1:]
         fake.push("reset", {"oldest": 906})
-        await until(pilot, lambda: len(app.studio.model.jobs) == 3)
+        await until(pilot, lambda: len(app.context.model.jobs) == 3)
         assert fake.asked_after == [906, 906]
 
 
@@ -200,9 +200,9 @@ async def test_a_divided_job_shows_who_makes_what(make_app: MakeApp, fake: FakeS
             return "\n".join(line.text for line in app.screen.document._shown.values())
 
         async def live(**more: Any) -> None:
-            detail = app.studio.model.detail
+            detail = app.context.model.detail
             fake.push("progress", {"jobs": [job_live(row, **more)]})
-            await until(pilot, lambda: app.studio.model.detail is not detail, "the stream was heard")
+            await until(pilot, lambda: app.context.model.detail is not detail, "the stream was heard")
             app.painter.now()
             await pilot.pause()
 
@@ -225,13 +225,13 @@ async def test_a_job_whose_qualities_are_not_reported_yet_keeps_those_that_are_k
         app = await loaded(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
-        before = app.studio.model.detail
+        before = app.context.model.detail
         without = {key: value for key, value in job_live(row).items() if key != "renditions"}
         fake.push("progress", {"jobs": [without | {"step": "probe"}]})
-        await until(pilot, lambda: app.studio.model.detail is not before, "the stream was heard")
-        assert app.studio.model.detail["step"] == "probe"
-        assert app.studio.model.detail["renditions"] == before["renditions"]
-        assert app.studio.model.up
+        await until(pilot, lambda: app.context.model.detail is not before, "the stream was heard")
+        assert app.context.model.detail["step"] == "probe"
+        assert app.context.model.detail["renditions"] == before["renditions"]
+        assert app.context.model.up
 
 
 async def test_leaving_is_immediate(make_app: MakeApp) -> None:
@@ -328,7 +328,7 @@ async def test_a_view_that_was_not_shown_while_the_theme_changed_stays_live(make
         def cursor() -> list[str]:
             """What the terminal has got, which may differ from what the widgets would draw."""
             strips = view._compositor.render_strips()
-            marked = app.studio.glyphs.cursor
+            marked = app.context.glyphs.cursor
             return [strip.text for strip in strips if marked in strip.text]
 
         before = cursor()
@@ -341,10 +341,10 @@ async def test_unknown_messages_are_passed_over(make_app: MakeApp, fake: FakeSup
         app = await loaded(pilot)
         fake.push_anything("something new", {})
         fake.push_anything("progress", {"not": "understood"})
-        await until(pilot, lambda: "cannot understand" in app.studio.model.connection.reason)
-        await until(pilot, lambda: app.studio.model.up)
+        await until(pilot, lambda: "cannot understand" in app.context.model.connection.reason)
+        await until(pilot, lambda: app.context.model.up)
         fake.happened("create", 319)
-        await until(pilot, lambda: app.studio.model.last_seq == 907)
+        await until(pilot, lambda: app.context.model.last_seq == 907)
 
 
 @pytest.mark.parametrize(("width", "sign"), [(80, "▲ 2 "), (160, "▲ 2 warnings ")])
@@ -383,7 +383,7 @@ async def test_closed_job_pages_free_what_was_drawn(make_app: MakeApp) -> None:
         async def read_pages(count: int) -> int:
             for _ in range(count):
                 await pilot.press("enter")
-                await until(pilot, lambda: app.studio.model.detail is not None, "the page shows the job")
+                await until(pilot, lambda: app.context.model.detail is not None, "the page shows the job")
                 await pilot.press("escape")
             return strips()
 

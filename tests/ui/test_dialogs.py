@@ -164,7 +164,7 @@ async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> No
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         asked = "\n".join(str(label.render()) for label in app.screen.query(Label))
-        kept = sum(each["segments_done"] for each in app.studio.model.jobs.rows[0]["renditions"])
+        kept = sum(each["segments_done"] for each in app.context.model.jobs.rows[0]["renditions"])
         assert f"Lost: {kept} finished segments" in asked
         assert "requeue a stuck job instead, press p twice" in asked
 
@@ -189,7 +189,7 @@ async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, fake: FakeSup
         await pilot.press(*"lunch", "enter")
         await until(pilot, lambda: "type a time such as 30m" in problem_of(app))
         await pilot.press("ctrl+u", *"2h", "enter")
-        await until(pilot, lambda: app.studio.model.paused, "it is paused")
+        await until(pilot, lambda: app.context.model.paused, "it is paused")
         [gate] = fake.gates
         wait = datetime.fromisoformat(gate["until"]) - datetime.now(UTC)
         assert timedelta(minutes=100) < wait <= timedelta(hours=2)
@@ -203,7 +203,7 @@ async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, fake: FakeSup
 async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        await until(pilot, lambda: app.studio.model.folders is not None)
+        await until(pilot, lambda: app.context.model.folders is not None)
         await pilot.press("h")
         await until(pilot, lambda: isinstance(app.screen, AskText))
         await pilot.press(*"22-6", "enter")

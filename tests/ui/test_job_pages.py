@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ui.data.job_pages import Pager
+from tqstudio.ui.data.job_pages import JobPages
 from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.query import parse
 
@@ -29,10 +29,10 @@ async def test_a_filter_typed_and_entered_survives_that_the_first_request_fails(
 
     window = JobWindow()
     before = window.query
-    pager = Pager(window, send, lambda: datetime.now(UTC))
-    typed = asyncio.create_task(pager.ask(parse("state:done")))
+    job_pages = JobPages(window, send, lambda: datetime.now(UTC))
+    typed = asyncio.create_task(job_pages.ask(parse("state:done")))
     await asyncio.sleep(0)
-    entered = asyncio.create_task(pager.ask(parse("state:done")))
+    entered = asyncio.create_task(job_pages.ask(parse("state:done")))
     await asyncio.sleep(0)
     answers[0].set()
     with pytest.raises(TqError):
@@ -43,7 +43,7 @@ async def test_a_filter_typed_and_entered_survives_that_the_first_request_fails(
 
     answers[:] = [asyncio.Event(), asyncio.Event()]
     sent.clear()
-    failing = asyncio.create_task(pager.ask(parse("other")))
+    failing = asyncio.create_task(job_pages.ask(parse("other")))
     answers[0].set()
     with pytest.raises(TqError):
         await failing

@@ -12,8 +12,8 @@ import pytest
 from tqstudio.home import Home
 from tqstudio.protocol.client import AsyncClient
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.data.feed import BACKOFF_S, MAX_MISSED_EVENTS, Feed
 from tqstudio.ui.data.model import Link, Model
-from tqstudio.ui.data.sync import BACKOFF_S, MISSED_MOST, Feed
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
@@ -69,11 +69,11 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, fa
         app = await loaded(pilot)
         fake.down = True
         fake.drop()
-        await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+        await until(pilot, lambda: app.context.model.connection.link is Link.LOST)
         clock.move(42)
         app.painter.now()
         await pilot.pause()
-        assert app.studio.palette is not app.studio.vivid
+        assert app.context.palette is not app.context.vivid
         assert "no answer, last seen 42s ago" in line_of(app, "header")
         assert "no supervisor is running, last seen 42s ago – S starts one" in notice_of(app)
         assert line_of(app, "footer").split()[:3] == ["S", "start", "it"]
@@ -81,10 +81,10 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, fa
         assert "running?" in holiday
         assert "03:40" not in holiday
         fake.down = False
-        await until(pilot, lambda: app.studio.model.up)
+        await until(pilot, lambda: app.context.model.up)
         app.painter.now()
         await pilot.pause()
-        assert app.studio.palette is app.studio.vivid
+        assert app.context.palette is app.context.vivid
         assert any("▸ running" in line for line in text_of(app))
 
 
@@ -95,13 +95,13 @@ async def test_a_stream_that_is_cut_is_taken_up_without_a_word(
     async with make_app(backoff_s=(0.0,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         links: list[Link] = []
-        feed_changed = app.studio.feed._changed
-        app.studio.feed._changed = lambda: (links.append(app.studio.model.connection.link), feed_changed())
+        feed_changed = app.context.feed._changed
+        app.context.feed._changed = lambda: (links.append(app.context.model.connection.link), feed_changed())
         attached = len(fake.asked_after)
         fake.drop()
         await until(pilot, lambda: len(fake.asked_after) > attached, "it is attached again")
         assert set(links) == {Link.UP}
-        assert fake.asked_after[-1] == app.studio.model.last_seq
+        assert fake.asked_after[-1] == app.context.model.last_seq
 
 
 async def test_who_missed_thousands_of_events_reads_the_newest(
@@ -110,11 +110,11 @@ async def test_who_missed_thousands_of_events_reads_the_newest(
     async with make_app(backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         pattern = fake.events[-1]
-        fake.events += [pattern | {"seq": pattern["seq"] + more} for more in range(1, MISSED_MOST + 2)]
+        fake.events += [pattern | {"seq": pattern["seq"] + more} for more in range(1, MAX_MISSED_EVENTS + 2)]
         fake.drop()
-        await until(pilot, lambda: app.studio.model.last_seq == fake.events[-1]["seq"], "it has the newest")
+        await until(pilot, lambda: app.context.model.last_seq == fake.events[-1]["seq"], "it has the newest")
         assert fake.asked_after[-1] == fake.events[-1]["seq"]
-        assert len(app.studio.model.events) == 200
+        assert len(app.context.model.events) == 200
 
 
 def test_it_is_looked_for_every_three_seconds() -> None:
@@ -140,7 +140,7 @@ async def test_a_start_is_waited_for_before_silence_is_reported(
         assert "connecting" in line_of(app, "header")
         assert not notice_of(app)
         fake.down = False
-        await until(pilot, lambda: app.studio.model.up)
+        await until(pilot, lambda: app.context.model.up)
 
 
 async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> N
         await until(pilot, lambda: "S starts one" in notice_of(app))
         await pilot.press("S")
         try:
-            await until(pilot, lambda: app.studio.model.up, "it answers", looks=6000)
+            await until(pilot, lambda: app.context.model.up, "it answers", looks=6000)
         finally:
             for supervisor in set(psutil.Process().children()) - before:
                 supervisor.terminate()

@@ -66,7 +66,7 @@ async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, fa
         fake.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
         fake.jobs.insert(1, job_row(501, "second.mp4", "in_progress"))
         fake.happened("create", 500)
-        await until(pilot, lambda: app.studio.model.jobs.index_of(501) == 1, "the new rows are shown")
+        await until(pilot, lambda: app.context.model.jobs.index_of(501) == 1, "the new rows are shown")
         assert current(app) == 321
 
 
@@ -78,7 +78,7 @@ async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, fake: Fake
         at = next(at for at, row in enumerate(fake.jobs) if row["status"] == "failed")
         fake.jobs.insert(at, paused | {"status": "paused", "word": "paused"})
         fake.happened("pause", 319)
-        await until(pilot, lambda: app.studio.model.jobs.index_of(319) == at, "the job has moved")
+        await until(pilot, lambda: app.context.model.jobs.index_of(319) == at, "the job has moved")
         assert current(app) == 319
         jobs = queue_of(app).list
         assert jobs.top <= jobs.cursor < jobs.top + jobs.page
@@ -106,11 +106,11 @@ async def test_the_list_stays_with_what_runs_when_jobs_end(
         app = await loaded(pilot)
         assert current(app) == 1
         ends(fake, 1)
-        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 1, "the job has moved")
+        await until(pilot, lambda: app.context.model.jobs.rows[-1]["id"] == 1, "the job has moved")
         assert (current(app), queue_of(app).list.top) == (2, 0)
         await pilot.press("j")
         ends(fake, 3, 4, 2)
-        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 2, "the jobs have moved")
+        await until(pilot, lambda: app.context.model.jobs.rows[-1]["id"] == 2, "the jobs have moved")
         assert (current(app), queue_of(app).list.top) == (5, 0)
 
 
@@ -121,9 +121,9 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
     async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         ends(fake, 1)
-        await until(pilot, lambda: app.studio.model.jobs.rows[0]["id"] == 2, "the list was read again")
-        assert (current(app), queue_of(app).list.top, app.studio.model.jobs.offset) == (2, 0, 0)
-        app.studio.feed.refresh_soon()
+        await until(pilot, lambda: app.context.model.jobs.rows[0]["id"] == 2, "the list was read again")
+        assert (current(app), queue_of(app).list.top, app.context.model.jobs.offset) == (2, 0, 0)
+        app.context.feed.refresh_soon()
         asked = len(fake.sent)
         await until(pilot, lambda: len(fake.sent) > asked + 1, "and again")
         assert current(app) == 2
@@ -150,7 +150,7 @@ async def test_one_job_after_the_other_is_deleted_without_a_pause(
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "D")
-        await until(pilot, lambda: 322 in (app.studio.model.deleted or [{}])[-1])
+        await until(pilot, lambda: 322 in (app.context.model.deleted or [{}])[-1])
         await pilot.press("D")
         await until(pilot, lambda: [each["ids"] for each in fake.operations()] == [[322], [323]])
 
@@ -174,7 +174,7 @@ async def test_a_row_that_goes_leaves_the_cursor_in_its_place(
         await pilot.press("j", "j")
         del fake.jobs[2]
         fake.happened("delete", 321)
-        await until(pilot, lambda: app.studio.model.jobs.index_of(321) is None)
+        await until(pilot, lambda: app.context.model.jobs.index_of(321) is None)
         assert current(app) == 322
 
 
@@ -207,11 +207,11 @@ async def test_filter_by_state_and_words(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("slash", *"state:failed", "enter")
-        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [316])
+        await until(pilot, lambda: [row["id"] for row in app.context.model.jobs.rows] == [316])
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.studio.model.jobs) == 14)
+        await until(pilot, lambda: len(app.context.model.jobs) == 14)
         await pilot.press("slash", *"[red]", "enter")
-        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [324])
+        await until(pilot, lambda: [row["id"] for row in app.context.model.jobs.rows] == [324])
         assert any("[red]x.mp4" in line for line in text_of(app))
 
 
@@ -245,7 +245,7 @@ async def test_a_click_on_a_count_filters(make_app: MakeApp) -> None:
         header = app.screen.query_one("#header")
         x = header.render_line(0).text.index("✗1")
         await pilot.click("#header", offset=(x, 0))
-        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [316])
+        await until(pilot, lambda: [row["id"] for row in app.context.model.jobs.rows] == [316])
 
 
 async def test_columns_hold_for_every_name(make_app: MakeApp) -> None:
@@ -280,7 +280,7 @@ async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
     fake = FakeSupervisor(many_jobs(100_000))
     async with make_app(client_factory=lambda: fake).run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
-        window = app.studio.model.jobs
+        window = app.context.model.jobs
         await pilot.press("G")
         await until(pilot, lambda: current(app) == 100_000, "the last job is selected")
         assert window.after is None
@@ -302,11 +302,11 @@ async def test_the_answer_to_a_replaced_filter_is_discarded(make_app: MakeApp) -
     fake = FakeSupervisor(many_jobs(3_000))
     async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        window = app.studio.model.jobs
+        window = app.context.model.jobs
         fake.pages = asyncio.Semaphore(0)
-        app.start(app.studio.feed.pager.ask(Query(text="zebra")))
+        app.start(app.context.feed.job_pages.ask(Query(text="zebra")))
         await until(pilot, lambda: window.query == Query(text="zebra"), "it searches")
-        app.start(app.studio.feed.pager.ask(Query(sort="newest")))
+        app.start(app.context.feed.job_pages.ask(Query(sort="newest")))
         await until(pilot, lambda: window.query == Query(sort="newest"), "another filter replaces it")
         for _ in range(3):
             assert window.rows
@@ -343,10 +343,10 @@ async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, fake: FakeSupervi
         await pilot.press("F")
         fake.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
         fake.happened("create", 500)
-        await until(pilot, lambda: app.studio.model.last_seq == 907)
-        assert app.studio.model.jobs.index_of(500) is None
+        await until(pilot, lambda: app.context.model.last_seq == 907)
+        assert app.context.model.jobs.index_of(500) is None
         await pilot.press("F")
-        await until(pilot, lambda: app.studio.model.jobs.index_of(500) == 0, "the list moves again")
+        await until(pilot, lambda: app.context.model.jobs.index_of(500) == 0, "the list moves again")
 
 
 async def test_files_and_folders_are_added(make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path) -> None:
@@ -398,9 +398,9 @@ async def test_marks_are_dropped_when_no_one_knows_what_became_of_their_jobs(
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("space")
-        assert app.studio.model.marks
+        assert app.context.model.marks
         fake.push("reset", {})
-        await until(pilot, lambda: not app.studio.model.marks)
+        await until(pilot, lambda: not app.context.model.marks)
         await until(pilot, lambda: "marks removed" in app.screen.query_one("#notice").render_line(0).text)
 
 
@@ -435,13 +435,13 @@ async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, fake: FakeSup
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("slash", *"mp4", "enter", "3")
-        await until(pilot, lambda: app.studio.model.folders)
+        await until(pilot, lambda: app.context.model.folders)
         await pilot.press("j", "enter")
-        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [323])
+        await until(pilot, lambda: [row["id"] for row in app.context.model.jobs.rows] == [323])
         assert queue_of(app).tab_text()[0] == "folder:2"
         assert "in cam1 · " in remark(app)
         await pilot.press("slash", "end", *" state:done", "enter")
         await until(pilot, lambda: "no job matches the filter" in "".join(text_of(app)))
-        assert app.studio.model.jobs.query == Query(("done",), "", "order", 2)
+        assert app.context.model.jobs.query == Query(("done",), "", "order", 2)
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.studio.model.jobs) == 14)
+        await until(pilot, lambda: len(app.context.model.jobs) == 14)

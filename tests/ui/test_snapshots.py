@@ -56,7 +56,7 @@ def _reading(app: StudioApp) -> bool:
         return screen.detail is None
     if isinstance(screen, StatisticsScreen):
         return not screen.views
-    return isinstance(screen, FoldersScreen) and app.studio.model.folders is None
+    return isinstance(screen, FoldersScreen) and app.context.model.folders is None
 
 
 QUEUE = [
@@ -161,6 +161,6 @@ def test_a_supervisor_that_went_away(
 async def _once_lost(pilot: Pilot[None]) -> None:
     app = pilot.app
     assert isinstance(app, StudioApp)
-    await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+    await until(pilot, lambda: app.context.model.connection.link is Link.LOST)
     app.painter.now()
     await pilot.pause()

@@ -15,7 +15,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from tqstudio.ui.look.terminal_diff import MinimalUpdate, Wire
+from tqstudio.ui.look.terminal_diff import MinimalUpdate, TerminalDiff
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
@@ -111,7 +111,7 @@ def test_a_picture_is_the_same_as_textuals(system: str, seed: int) -> None:
     chance = random.Random(seed)
     update = LayoutUpdate([[a_line(chance, WIDTH)] for _ in range(HEIGHT)], Region(0, 0, WIDTH, HEIGHT))
     minimal, own = (
-        Wire().minimal(update, WHOLE.size).render_segments(console(system)),
+        TerminalDiff().minimal(update, WHOLE.size).render_segments(console(system)),
         update.render_segments(console(system)),
     )
     assert Terminal().feed(minimal).cells == Terminal().feed(own).cells
@@ -128,7 +128,11 @@ def test_changes_are_the_same_as_textuals_and_touch_nothing_else(seed: int) -> N
         start = chance.randrange(WIDTH - 1)
         spans.append((y, start, chance.randrange(start + 1, WIDTH + 1)))
     update = ChopsUpdate(chops, spans, [[cut, WIDTH]] * HEIGHT)
-    shown = Terminal().feed(Wire().minimal(update, WHOLE.size).render_segments(console("truecolor"))).cells
+    shown = (
+        Terminal()
+        .feed(TerminalDiff().minimal(update, WHOLE.size).render_segments(console("truecolor")))
+        .cells
+    )
     whole = (
         Terminal()
         .feed(
@@ -148,7 +152,7 @@ def test_changes_are_the_same_as_textuals_and_touch_nothing_else(seed: int) -> N
 def test_a_line_that_has_just_been_written_is_not_written_again() -> None:
     chance = random.Random(1)
     lines = [[a_line(chance, WIDTH)] for _ in range(HEIGHT)]
-    wire = Wire()
+    wire = TerminalDiff()
 
     def written(size: Size = WHOLE.size) -> set[tuple[int, int]]:
         update = wire.minimal(LayoutUpdate(list(lines), WHOLE), size)
@@ -172,7 +176,7 @@ def test_after_any_updates_the_picture_is_textuals(
 ) -> None:
     monkeypatch.setattr("tqstudio.ui.look.terminal_diff.FRESH_S", fresh)
     chance = random.Random(seed)
-    wire, ours, own = Wire(), Terminal(), Terminal()
+    wire, ours, own = TerminalDiff(), Terminal(), Terminal()
     # One cell wide each: half of a wide letter is another matter.
     letters = [text for text in TEXTS if Segment(text).cell_length == len(text)]
     lines = [a_line(chance, WIDTH, letters) for _ in range(HEIGHT)]
@@ -198,16 +202,16 @@ async def test_a_step_of_progress_takes_few_bytes(
     make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[tuple[str, str]] = []
-    minimal = Wire.minimal
+    minimal = TerminalDiff.minimal
 
-    def recording(wire: Wire, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
+    def recording(wire: TerminalDiff, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
         ours = minimal(wire, update, size)
         written.append(
             (ours.render_segments(console("truecolor")), update.render_segments(console("truecolor")))
         )
         return ours
 
-    monkeypatch.setattr(Wire, "minimal", recording)
+    monkeypatch.setattr(TerminalDiff, "minimal", recording)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         row = fake.job(319)

@@ -119,14 +119,14 @@ async def test_a_terminal_with_16_colours_gets_them(
     monkeypatch.delenv("COLORTERM")
     monkeypatch.setenv("TERM", "xterm-16color")
     few = make_app(theme="paper")
-    assert many.studio.palette.states["running"] != few.studio.palette.states["running"]
+    assert many.context.palette.states["running"] != few.context.palette.states["running"]
     assert not few.current_theme.dark
     async with few.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         await pilot.press("t")
         assert few.theme == "ink"
         assert few.current_theme.dark
-        running, done = (number(few.studio.palette.states[state].color) for state in ("running", "done"))
+        running, done = (number(few.context.palette.states[state].color) for state in ("running", "done"))
         assert running != done
 
 
@@ -172,7 +172,7 @@ async def test_a_wrong_user_theme_is_reported_and_t_cycles_the_others(
     )
     async with make_app(home=home).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        assert any("wrong.toml" in note for note in app.studio.model.notes)
+        assert any("wrong.toml" in note for note in app.context.model.notes)
         seen = []
         for _ in range(3):
             await pilot.press("t")
@@ -242,7 +242,7 @@ async def test_all_text_on_the_screen_has_contrast(
         if page == "stale":
             fake.down = True
             fake.drop()
-            await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+            await until(pilot, lambda: app.context.model.connection.link is Link.LOST)
         app.painter.now()
         await until(pilot, lambda: list(drawn(app)), "it is drawn")
         texts = list(drawn(app))

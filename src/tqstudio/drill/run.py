@@ -26,7 +26,7 @@ from tqstudio.protocol.answers import JobDetail, RenditionView
 T = TypeVar("T")
 
 ENDED = frozenset(status.value for status in TERMINAL)
-MOST_GENERATIONS = 2
+MAX_GENERATIONS = 2
 """The current one, and the previous one for players in mid-stream."""
 
 _ROUND_S = 600.0
@@ -237,6 +237,6 @@ class _Course:
         left += [str(path.relative_to(output)) for path in files]
         for video in output.glob("[!.]*"):
             generations = sorted(path.name for path in video.glob("v*"))
-            if len(generations) > MOST_GENERATIONS:
+            if len(generations) > MAX_GENERATIONS:
                 left.append(f"{video.name} has {', '.join(generations)}")
         self.report.lost += [f"left over: {what}" for what in left]

@@ -39,7 +39,7 @@ _SCRATCH = re.compile(r"(\d+)-(\d+)")
 _AHEAD_US = 60 * MICROSECOND
 _INOTIFY = Path("/proc/sys/fs/inotify")
 _WATCHES_ARE_TIGHT = 0.8
-_MOST_FOLDERS = 200_000
+_MAX_FOLDERS = 200_000
 
 
 def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView:
@@ -293,7 +293,7 @@ def _watches(db: Connection) -> Iterator[CheckView]:
     for row in watched:
         for _ in os.walk(row.path) if row.recursive else (row.path,):
             wanted += 1
-            if wanted > _MOST_FOLDERS:
+            if wanted > _MAX_FOLDERS:
                 break
     tight = wanted > _WATCHES_ARE_TIGHT * allowed
     detail = f"{wanted} folders to watch, {allowed} watches allowed per user"

@@ -64,11 +64,11 @@ class Scheduler(AsyncIOScheduler):  # type: ignore[misc]
 class Maintenance:
     """The supervisor's periodic tasks; `start` and `stop` start and stop its scheduler, in any order."""
 
-    def __init__(self, studio: Services) -> None:
-        self._scheduler, self._studio = Scheduler(), studio
-        self._settings, self._db = studio.settings, studio.db
-        self._load_gate = LoadGate(studio.settings, studio.db)
-        self._schedule = Schedule(studio.settings, studio.db, studio.running_jobs)
+    def __init__(self, services: Services) -> None:
+        self._scheduler, self._services = Scheduler(), services
+        self._settings, self._db = services.settings, services.db
+        self._load_gate = LoadGate(services.settings, services.db)
+        self._schedule = Schedule(services.settings, services.db, services.running_jobs)
         self._began = datetime.now(UTC)
         self._log = structlog.get_logger()
 
@@ -78,22 +78,22 @@ class Maintenance:
         self._every(_SAVE_S, self.save_and_requeue)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
-        self._every(_STUCK_S, self._studio.stuck_workers.tick)
-        self._every(TICK_S, self._studio.volumes.look)
+        self._every(_STUCK_S, self._services.stuck_workers.tick)
+        self._every(TICK_S, self._services.volumes.look)
         self._every(TICK_S, self._load_gate.tick, at_once=True)
         self._every(TICK_S, self.keep_hours, at_once=True)
-        self._every(_SCANS_S, self._studio.intake.request_due_scans)
-        self._every(_RETENTION_S, self._studio.publisher.undo_leftovers, at_once=True)
-        self._every(_RETENTION_S, self._studio.retention.remove_retired, at_once=True)
+        self._every(_SCANS_S, self._services.intake.request_due_scans)
+        self._every(_RETENTION_S, self._services.publisher.undo_leftovers, at_once=True)
+        self._every(_RETENTION_S, self._services.retention.remove_retired, at_once=True)
         self._every(_RETENTION_S, self.prune, at_once=True)
-        self._every(_RETENTION_S, self._studio.after_done.retry, at_once=True)
-        self._every(_RETENTION_S, self._studio.deletions.tend, at_once=True)
-        self._every(_UPLOADS_S, self._studio.uploads.tend, at_once=True)
-        self._every(_EXPIRY_S, self._studio.retention.expire_work, at_once=True)
+        self._every(_RETENTION_S, self._services.after_done.retry, at_once=True)
+        self._every(_RETENTION_S, self._services.deletions.advance_all, at_once=True)
+        self._every(_UPLOADS_S, self._services.uploads.finish_pending, at_once=True)
+        self._every(_EXPIRY_S, self._services.retention.expire_work, at_once=True)
         self._every(_RETENTION_S, self.check_database)
         self._every(_EXPIRY_S, self.cut_logs, at_once=True)
-        if self._studio.alerts.active:
-            self._every(_ALERTS_S, self._studio.alerts.tick)
+        if self._services.alerts.active:
+            self._every(_ALERTS_S, self._services.alerts.tick)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -109,9 +109,9 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
-            self._studio.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
+            self._services.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self._studio.volumes.look:
+            if self._db.refusal is not None and what != self._services.volumes.look:
                 return
             try:
                 await what()
@@ -129,11 +129,11 @@ class Maintenance:
 
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
-        await asyncio.gather(self._studio.reports.flush_heartbeats(), self._studio.recovery.renew())
+        await asyncio.gather(self._services.reports.flush_heartbeats(), self._services.recovery.renew())
 
     async def save_and_requeue(self) -> None:
         """Stores recent progress; requeues jobs whose backoff, or delay of their autorestart, is over."""
-        await self._studio.reports.save_progress()
+        await self._services.reports.save_progress()
         waits, restarts = await self._db.reread(_waiting)
         due = {
             "now": now_us(),
@@ -141,38 +141,38 @@ class Maintenance:
         }
         if waits and await self._db.read(jobs.is_any_due, **due):
             await self._db.write(jobs.promote_due, **due)
-            self._studio.dispatch.wake()
+            self._services.dispatch.wake()
         if restarts and await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def keep_hours(self) -> None:
         """Shuts and opens the queue by its hours, ends pauses and waits, and stops jobs whose hours end."""
         if await self._schedule.tick():
-            self._studio.dispatch.wake()
+            self._services.dispatch.wake()
 
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
-        if recovered := await self._studio.recovery.scan():
+        if recovered := await self._services.recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
-        for name in await self._studio.recovery.offline_workers():
-            self._studio.pool.end_offline(name)
+        for name in await self._services.recovery.offline_workers():
+            self._services.pool.end_offline(name)
 
     async def prune(self) -> None:
         """Deletes old events, alerts and idempotent answers, and ends tokens that are no longer stored."""
         await self._db.write(self._prune, now_us())
         if not self._db.is_file:
-            await self._studio.tokens.end_removed()
+            await self._services.tokens.end_removed()
         if self._db.is_file and await self._db.read(upkeep.has_spare_pages):
             await self._db.write(upkeep.give_back_pages)
 
     async def check_database(self) -> None:
         """Checks the whole database weekly, when no job runs."""
-        await self._studio.weekly_check.tick(idle=not self._studio.running_jobs.jobs)
+        await self._services.weekly_check.tick(idle=not self._services.running_jobs.jobs)
 
     async def cut_logs(self) -> None:
         """Cuts long logs of workers, probe and alerts."""
-        await bounded_io.on_a_thread(partial(logging_setup.cut_long, self._studio.home))
+        await bounded_io.on_a_thread(partial(logging_setup.cut_long, self._services.home))
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)

@@ -19,7 +19,7 @@ from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan import profiles
-from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.standby.standby import Standby
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.connection import address_of
@@ -31,11 +31,11 @@ from tqstudio.home import Home
 
 _CUT_OFF = (ErrorCode.ALREADY_RUNNING, ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE)
 """After which a supervisor stands by: another one leads, or may."""
-_NOTHING = Remainder(0, 0, 0)
+_NOTHING = ShutdownSummary(0, 0, 0)
 """What a supervisor leaves that has only stood by."""
 
 
-def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
+def run(home: Home, settings: Settings, *, until_idle: bool = False) -> ShutdownSummary:
     """Run the supervisor of a home until it is asked to shut down; return a summary of the remaining jobs.
 
     Args:
@@ -112,7 +112,7 @@ def _lead(
     manager: ServiceManager,
     *,
     until_idle: bool,
-) -> Remainder:
+) -> ShutdownSummary:
     """Run the queue until the supervisor is asked to shut down.
 
     Raises:
@@ -140,9 +140,9 @@ def _lead(
                 return runner.run(supervisor.main())
             finally:
                 # As with the home, the next supervisor must find them unlocked.
-                supervisor.studio.workspace.unlock()
+                supervisor.services.workspace.unlock()
     except TqError as error:
-        is_asked_to_end = supervisor is not None and supervisor.studio.shutdown.is_asked_for
+        is_asked_to_end = supervisor is not None and supervisor.services.shutdown.is_asked_for
         if error.code in stands_by_after and not is_asked_to_end:
             structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
             raise Replaced from None

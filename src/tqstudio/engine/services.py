@@ -17,7 +17,7 @@ from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.intake import Intake
-from tqstudio.engine.live.event_stream import Broadcast
+from tqstudio.engine.live.event_stream import EventStream
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
@@ -66,11 +66,17 @@ class Services:
         settings: Settings,
         db: Database,
         ffmpeg: FFmpeg,
-        broadcast: Broadcast,
+        event_stream: EventStream,
         *,
         until_idle: bool,
     ) -> None:
-        self.home, self.settings, self.db, self.ffmpeg, self.broadcast = home, settings, db, ffmpeg, broadcast
+        self.home, self.settings, self.db, self.ffmpeg, self.event_stream = (
+            home,
+            settings,
+            db,
+            ffmpeg,
+            event_stream,
+        )
         self.started_at = now_us()
         """µs since 1970 in UTC."""
         self.draining = False
@@ -130,7 +136,7 @@ class Services:
         )
         self.admission.on_left = self.intake.look_again
         self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention)
-        self.admission.want = self.deletions.want
+        self.admission.restore_deleted = self.deletions.restore_on_add
         self.deliveries = Deliveries(home, settings, db, io)
         self.deletions.on_returned = self.deliveries.wake
         self.after_done = AfterDone(db, io, self.intake.look_again)
@@ -139,4 +145,4 @@ class Services:
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
         self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
         self.shutdown = Shutdown(running_jobs, settings.drain_s)
-        self.lifetime = IdleShutdown(db, broadcast, self.shutdown, until_idle=until_idle)
+        self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)

@@ -8,7 +8,7 @@ from enum import Enum
 
 import psutil
 
-from tqstudio.engine.live.event_stream import Broadcast
+from tqstudio.engine.live.event_stream import EventStream
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deliveries
@@ -105,9 +105,11 @@ class IdleShutdown:
         until_idle: it shuts down by itself, unless a command asks it to stay.
     """
 
-    def __init__(self, db: Database, broadcast: Broadcast, shutdown: Shutdown, *, until_idle: bool) -> None:
+    def __init__(
+        self, db: Database, event_stream: EventStream, shutdown: Shutdown, *, until_idle: bool
+    ) -> None:
         self._db = db
-        self._broadcast = broadcast
+        self._event_stream = event_stream
         self._shutdown = shutdown
         self._stays = not until_idle
         self._users: dict[int, psutil.Process] = {}
@@ -161,7 +163,7 @@ class IdleShutdown:
         # After the query: a command that joins from here on finds the shutdown begun.
         if self._stays:
             return "stay"
-        if self._broadcast.watched or any(map(_runs, self._users.values())):
+        if self._event_stream.watched or any(map(_runs, self._users.values())):
             return "commands"
         if any(counts[status] for status in _OPEN):
             return "jobs"

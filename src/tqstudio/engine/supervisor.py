@@ -36,7 +36,7 @@ from tqstudio.engine.http import tcp
 from tqstudio.engine.http.callers import SocketCallers, TcpCallers
 from tqstudio.engine.http.server import Server, SocketServer
 from tqstudio.engine.http.tcp import TcpServer
-from tqstudio.engine.live.event_stream import Broadcast
+from tqstudio.engine.live.event_stream import EventStream
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -44,7 +44,7 @@ from tqstudio.engine.media.ffmpeg.hardware import Device
 from tqstudio.engine.media.ffmpeg.trial_results import Results
 from tqstudio.engine.probing.prober import Prober
 from tqstudio.engine.queue import shutdown_summary
-from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.shutdown import ShutdownMode
@@ -83,29 +83,29 @@ class Supervisor:
         self._home, self._settings, self._db, self._manager = home, settings, db, manager
         self._until_idle = until_idle
         self._log = structlog.get_logger()
-        broadcast = Broadcast(event_view)
-        self.studio = Services(home, settings, db, found, broadcast, until_idle=until_idle)
-        children.mark(self.studio.uuid, home.root)
-        self._home_guard = HomeGuard(home, held, self.studio.bounded_io, has_database=db.is_file)
+        event_stream = EventStream(event_view)
+        self.services = Services(home, settings, db, found, event_stream, until_idle=until_idle)
+        children.mark(self.services.uuid, home.root)
+        self._home_guard = HomeGuard(home, held, self.services.bounded_io, has_database=db.is_file)
         self._lost_home = ""
         """Why the home or the database was lost; empty while they are not."""
         self._is_replaced = False
         """Whether this supervisor stands by again, because another one leads."""
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
-        self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
-        self.studio.admission.on_settled = self._prober.wake
-        self._maintenance = Maintenance(self.studio)
+        self._prober = Prober(home, settings, db, partial(send_sources, event_stream))
+        self.services.admission.on_settled = self._prober.wake
+        self._maintenance = Maintenance(self.services)
 
     # Life
 
-    async def main(self) -> Remainder:
+    async def main(self) -> ShutdownSummary:
         loop = asyncio.get_running_loop()
         self._db.bind(loop)
         self._db.on_events = self._on_events
         self._db.on_lost_lead = self._on_lost_lead
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.studio.shutdown.request_by_signal)
+            loop.add_signal_handler(number, self.services.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
         try:
             return await self._lead(network)
@@ -114,47 +114,49 @@ class Supervisor:
                 # It may stand by, and lead again with the same port.
                 network[0].close()
 
-    async def _lead(self, network: tuple[socket.socket, ssl.SSLContext | None] | None) -> Remainder:
+    async def _lead(self, network: tuple[socket.socket, ssl.SSLContext | None] | None) -> ShutdownSummary:
         """As `main`, with the listener of the settings."""
         children.become_subreaper()
         if not await self._lock_outputs():
             if self._stands_by_again:
                 raise Replaced
             return await self._end()
-        await self.studio.recovery.begin()
+        await self.services.recovery.begin()
         await asyncio.gather(
             # The first job finds out whether a disk is still full.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
             # The first status must show every worker, although their processes start later.
-            self.studio.pool.prepare(self._cpu_slots()),
+            self.services.pool.prepare(self._cpu_slots()),
         )
         logging_setup.know(*await self._db.read(videos.output_roots))
-        await self.studio.publisher.undo_leftovers()
-        await self.studio.forecasts.load()
-        await self.studio.tokens.load()
+        await self.services.publisher.undo_leftovers()
+        await self.services.forecasts.load()
+        await self.services.tokens.load()
         # Before the pool starts any worker of this supervisor.
-        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.studio.uuid):
+        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self.services.uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
-        app = make_app(self.studio)
-        server = SocketServer(SocketCallers(app, self.studio.tokens))
+        app = make_app(self.services)
+        server = SocketServer(SocketCallers(app, self.services.tokens))
         servers: list[Server] = [server]
         serving = [asyncio.create_task(server.serve(sockets=[listener]))]
         if network is not None:
-            callers = TcpCallers(app, self.studio.tokens, tcp.host_names(self._settings))
+            callers = TcpCallers(app, self.services.tokens, tcp.host_names(self._settings))
             network_server = TcpServer(callers, *network)
-            self.studio.listen = network_server.url
+            self.services.listen = network_server.url
             await self._announce(network_server.url)
             servers.append(network_server)
             serving.append(asyncio.create_task(network_server.serve()))
-        snapshots = asyncio.create_task(send_snapshots(self.studio))
+        snapshots = asyncio.create_task(send_snapshots(self.services))
         guarding = asyncio.create_task(self._guard_home(server))
-        watching = asyncio.create_task(self.studio.lifetime.watch())
+        watching = asyncio.create_task(self.services.lifetime.watch())
         reporting = asyncio.create_task(self._manager.watch(self._status_line))
         watches = [guarding, watching, reporting]
         if self._settings.standby:
             watches.append(asyncio.create_task(self._keep_lead()))
-        buckets = [asyncio.create_task(each.run()) for each in (self.studio.deliveries, self.studio.fetches)]
+        buckets = [
+            asyncio.create_task(each.run()) for each in (self.services.deliveries, self.services.fetches)
+        ]
         starting = asyncio.create_task(self._start_parts())
         for task in (snapshots, starting, *watches, *buckets):
             task.add_done_callback(self._report_failed)
@@ -186,11 +188,11 @@ class Supervisor:
             )
         return left
 
-    async def _end(self) -> Remainder:
+    async def _end(self) -> ShutdownSummary:
         """End the lease; return a summary of the remaining jobs."""
-        left = await self._db.read(shutdown_summary.count, self.studio.shutdown.worked_on)
+        left = await self._db.read(shutdown_summary.count, self.services.shutdown.worked_on)
         with contextlib.suppress(TqError):  # others wait until the lease runs out
-            await self._db.write(supervisors.end, self.studio.running_jobs.leases.supervisor)
+            await self._db.write(supervisors.end, self.services.running_jobs.leases.supervisor)
         self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         return left
 
@@ -212,7 +214,7 @@ class Supervisor:
             why = f"this supervisor waits for the one that has led before: {error.message}"
         self._log.warning("waiting for the supervisor that has led before", why=why)
         refusal = TqError(ErrorCode.REFUSED, why, "end that supervisor if it hangs")
-        server = SocketServer(Answers(lambda: refusal, partial(self.studio.shutdown.request_by_api, False)))
+        server = SocketServer(Answers(lambda: refusal, partial(self.services.shutdown.request_by_api, False)))
         serving = asyncio.create_task(server.serve(sockets=[self._home_guard.open_socket()]))
         reporting = asyncio.create_task(self._manager.watch(lambda: "waiting for outputs"))
         try:
@@ -225,11 +227,11 @@ class Supervisor:
 
     async def _lock_outputs_in_time(self) -> bool:
         while True:
-            self.studio.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
-            await self.studio.recovery.renew()
+            self.services.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
+            await self.services.recovery.renew()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
-                    await self.studio.shutdown.requested()
+                    await self.services.shutdown.requested()
                     return False
             with contextlib.suppress(TqError):
                 await self._lock_all_outputs()
@@ -238,7 +240,7 @@ class Supervisor:
     async def _lock_all_outputs(self) -> None:
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
-                await self.studio.bounded_io.run(root, partial(self.studio.workspace.require_lock, root))
+                await self.services.bounded_io.run(root, partial(self.services.workspace.require_lock, root))
 
         await asyncio.gather(*map(lock_one, await self._db.read(videos.output_roots)))
 
@@ -250,19 +252,19 @@ class Supervisor:
         if self._settings.standby:
             self._is_replaced = True
             self._log.warning("another supervisor may lead, standing by", why=why.message)
-            self.studio.shutdown.request(ShutdownMode.NOW)
+            self.services.shutdown.request(ShutdownMode.NOW)
         else:
             self._give_up(why.message)
 
     @property
     def _stands_by_again(self) -> bool:
         """Whether another supervisor leads now, and this process lives on."""
-        return self._is_replaced and not self.studio.shutdown.is_asked_for
+        return self._is_replaced and not self.services.shutdown.is_asked_for
 
     async def _announce(self, url: str) -> None:
         """Store where this supervisor is reached, for those that stand by."""
         address, certificate = tcp.announced(self._settings, url)
-        row = self.studio.running_jobs.leases.supervisor
+        row = self.services.running_jobs.leases.supervisor
         await self._db.write(supervisors.announce, row, url=address, certificate=certificate)
 
     async def _keep_lead(self) -> None:
@@ -270,17 +272,17 @@ class Supervisor:
         left_s = _LOOK_S
         while left_s > 0:
             await asyncio.sleep(min(left_s, _LOOK_S))
-            left_s = self.studio.recovery.lease_left_s
+            left_s = self.services.recovery.lease_left_s
         why = f"its lease could not be renewed for {self._settings.supervisor_lease_s:g} s"
         self._on_lost_lead(TqError(ErrorCode.DATABASE_UNREACHABLE, why))
 
     def _give_up(self, why: str) -> None:
         self._lost_home = self._lost_home or why
         self._log.error("home or database lost, shutting down", why=self._lost_home)
-        self.studio.shutdown.request(ShutdownMode.NOW)
+        self.services.shutdown.request(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
-        await self.studio.alerts.begin()
+        await self.services.alerts.begin()
         self._maintenance.start()
         self._prober.start()
         finding = asyncio.create_task(asyncio.to_thread(self._find_gpus))
@@ -288,16 +290,16 @@ class Supervisor:
         await asyncio.wait([finding], timeout=_GPUS_WITHIN_S if self._settings.gpu_decode else 0)
         found = finding.result() if finding.done() and finding.exception() is None else []
         for slot in self._cpu_slots([device for device in found if not device.encoders]):
-            self.studio.pool.start(slot)
-        await self.studio.intake.start()
-        await self.studio.intake.set_folders(await self._db.read(folders.listing))
+            self.services.pool.start(slot)
+        await self.services.intake.start()
+        await self.services.intake.set_folders(await self._db.read(folders.listing))
         for device in await finding:
             words = {"encoders": device.encoders, "decodes": device.decodes}
             self._log.info("gpu found", device=device.label, **words)
             if device.encoders:
                 slot = Slot(device.name, "gpu", device.encoders, device.node, device.label, device.decodes)
-                self.studio.pool.start(slot)
-        await self.studio.retention.sweep_scratch()
+                self.services.pool.start(slot)
+        await self.services.retention.sweep_scratch()
 
     def _report_failed(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -308,10 +310,10 @@ class Supervisor:
         if not settings.gpu:
             return []
         return hardware.discover(
-            self.studio.ffmpeg,
+            self.services.ffmpeg,
             decode=settings.gpu_decode,
             known=Results(self._home.gpu_trials),
-            stopped=lambda: self.studio.draining,
+            stopped=lambda: self.services.draining,
         )
 
     def _cpu_slots(self, decoders: Sequence[Device] = ()) -> list[Slot]:
@@ -329,48 +331,48 @@ class Supervisor:
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """Shut down the parts: intake, then workers, which still report, then the streams."""
         # A claim may have been in progress when the shutdown began.
-        self.studio.shutdown.worked_on |= set(self.studio.running_jobs.jobs)
-        self.studio.dispatch.close()
+        self.services.shutdown.worked_on |= set(self.services.running_jobs.jobs)
+        self.services.dispatch.close()
         starting.cancel()
         await asyncio.wait([starting])
-        self.studio.admission.end()
-        await self.studio.intake.stop()
+        self.services.admission.end()
+        await self.services.intake.stop()
         await self._prober.stop()
-        await self.studio.pool.stop()
-        await self.studio.recovery.settled()
+        await self.services.pool.stop()
+        await self.services.recovery.settled()
         self._maintenance.stop()
-        await self.studio.after_done.stop()
-        await self.studio.alerts.stop(patient=self._until_idle)
+        await self.services.after_done.stop()
+        await self.services.alerts.stop(patient=self._until_idle)
         with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
-            await self.studio.reports.save_progress(everything=True)
+            await self.services.reports.save_progress(everything=True)
         snapshots.cancel()
-        self.studio.broadcast.stop()
+        self.services.event_stream.stop()
 
     async def _until_ended(self) -> None:
         """Return when it is time to shut down; heartbeats, claims and the API are served until then."""
-        await self.studio.shutdown.requested()
-        self.studio.draining = True
-        self.studio.dispatch.close()
+        await self.services.shutdown.requested()
+        self.services.draining = True
+        self.services.dispatch.close()
         self._manager.draining(self._settings.drain_s + STOP_MARGIN_S, self._status_line())
-        await self.studio.shutdown.until_due()
+        await self.services.shutdown.until_due()
 
     def _status_line(self) -> str:
-        running = len(self.studio.running_jobs.jobs)
-        return f"{'draining' if self.studio.draining else 'ready'}, {running} running"
+        running = len(self.services.running_jobs.jobs)
+        return f"{'draining' if self.services.draining else 'ready'}, {running} running"
 
     # What happens
 
     def _on_events(self, events: list[EventRow]) -> None:
-        self.studio.broadcast.events(events)
-        self.studio.metrics.events(events)
-        self.studio.volumes.hint(events)
-        self.studio.dispatch.hint(events)
-        self.studio.workspace.hint(events)
+        self.services.event_stream.events(events)
+        self.services.metrics.events(events)
+        self.services.volumes.hint(events)
+        self.services.dispatch.hint(events)
+        self.services.workspace.hint(events)
         self._prober.hint(events)
-        self.studio.after_done.hint(events)
-        self.studio.deletions.hint(events)
-        self.studio.deliveries.hint(events)
-        self.studio.alerts.hint(events)
+        self.services.after_done.hint(events)
+        self.services.deletions.hint(events)
+        self.services.deliveries.hint(events)
+        self.services.alerts.hint(events)
         missed = [
             event.video
             for event in events
@@ -386,4 +388,4 @@ class Supervisor:
         for number in missed:
             video = await self._db.read(videos.get, number)
             if video is not None:
-                self.studio.intake.look_again(video.source)
+                self.services.intake.look_again(video.source)

@@ -72,7 +72,7 @@ class Client:
                 self._kept = connection
             return decoded
         except TimeoutError:
-            raise silent(_peer(connection)) from None
+            raise not_responding(_peer(connection)) from None
         except (HTTPException, OSError) as error:
             raise _broken(self._at, error) from None
         finally:
@@ -91,7 +91,7 @@ class Client:
             try:
                 response = self._ask(connection, Call("GET", "/v1/events/stream"), headers)
             except TimeoutError:
-                raise silent(_peer(connection)) from None
+                raise not_responding(_peer(connection)) from None
             except (HTTPException, OSError) as error:
                 raise _broken(self._at, error) from None
             if response.status != 200:
@@ -153,7 +153,7 @@ class _UnixConnection(HTTPConnection):
         except BlockingIOError:
             # The listen queue is full: a supervisor listens but accepts no connections.
             sock.close()
-            raise silent() from None
+            raise not_responding() from None
         except OSError:
             sock.close()
             raise no_supervisor(self._path) from None
@@ -232,7 +232,7 @@ class AsyncClient:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _broken(self._at, error) from None
         except httpx.TimeoutException:
-            raise silent() from None
+            raise not_responding() from None
         decoded: T = decode(response.status_code, response.reason_phrase, response.content)
         return decoded
 
@@ -297,7 +297,7 @@ def no_supervisor(path: Path) -> TqError:
     return TqError(ErrorCode.NO_SUPERVISOR, f"no supervisor answers in {path.parent}")
 
 
-def silent(pid: int = 0) -> TqError:
+def not_responding(pid: int = 0) -> TqError:
     """The error for a supervisor that runs but does not answer.
 
     Args:
@@ -331,7 +331,7 @@ def _broken(at: Path | Remote, error: Exception) -> TqError:
         return error
     finally:
         retry.close()
-    return silent(retry.peer)
+    return not_responding(retry.peer)
 
 
 def peer_of(sock: Any) -> tuple[int, int] | None:

@@ -62,7 +62,7 @@ def join(home: Home, *, stay: bool = False, timeout_s: float = START_TIMEOUT_S) 
         TqError: SUPERVISOR_SILENT when one locks the home for `timeout_s` without answering.
     """
     from tqstudio.protocol import calls
-    from tqstudio.protocol.client import Client, silent
+    from tqstudio.protocol.client import Client, not_responding
 
     deadline = time.monotonic() + timeout_s
     while True:
@@ -76,7 +76,7 @@ def join(home: Home, *, stay: bool = False, timeout_s: float = START_TIMEOUT_S) 
         if (pid := holder(home)) is None:
             return None
         if time.monotonic() > deadline:
-            raise silent(pid)
+            raise not_responding(pid)
         time.sleep(_POLL_S)
 
 
@@ -162,7 +162,7 @@ def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
         TqError: the error that the supervisor printed before it exited; after 30 s SUPERVISOR_SILENT
             when another one locks the home, else NO_SUPERVISOR.
     """
-    from tqstudio.protocol.client import silent
+    from tqstudio.protocol.client import not_responding
 
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
@@ -176,7 +176,7 @@ def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
                 raise error
         if time.monotonic() > deadline:
             if ended and (pid := holder(home)) is not None:
-                raise silent(pid)
+                raise not_responding(pid)
             raise TqError(
                 ErrorCode.NO_SUPERVISOR,
                 f"the supervisor was started but did not answer within {START_TIMEOUT_S:.0f} s",

@@ -108,7 +108,7 @@ class ClaimAnswer(TypedDict):
 
 
 class TestedAnswer(TypedDict):
-    heard: bool
+    accepted: bool
     """Whether a test encode was requested."""
 
 

@@ -59,8 +59,8 @@ def run(
     )
     with app.signals:
         app.run()
-    runs = app.studio.model.up or (started is not None and started.poll() is None)
-    if app.problem is not None and not app.studio.model.up:
+    runs = app.context.model.up or (started is not None and started.poll() is None)
+    if app.problem is not None and not app.context.model.up:
         raise app.problem
     if app.return_code == 0 and exit_message and runs:
         print(exit_message)

@@ -24,10 +24,10 @@ from tqstudio.protocol import calls, launch
 from tqstudio.protocol.calls import ApiClient
 from tqstudio.ui.actions.registry import BY_NAME
 from tqstudio.ui.context import Context
+from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query
-from tqstudio.ui.data.sync import BACKOFF_S, START_TIMEOUT_S, Feed
-from tqstudio.ui.look.terminal_diff import Wire
+from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
@@ -109,15 +109,15 @@ class StudioApp(App[None]):
             start_timeout_s=start_timeout_s,
         )
         vivid = self.painter.colours()
-        self.studio = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
-        self.painter.studio = self.studio
-        self.set_class(self.studio.glyphs is ASCII, "ascii")
+        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
+        self.painter.context = self.context
+        self.set_class(self.context.glyphs is ASCII, "ascii")
         self._view = view if view in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
-        self._wire = Wire()
-        self.signals = Signals(self, self._wire.forget)
+        self._terminal_diff = TerminalDiff()
+        self.signals = Signals(self, self._terminal_diff.forget)
         self._keys = KeyQueue(self, super().on_event)
         self._background: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
@@ -138,7 +138,7 @@ class StudioApp(App[None]):
     def _begin(self) -> None:
         self._painted()
         self.set_timer(LATER_S, partial(self._load_later, list(LATER)))
-        self.start(self.studio.feed.run())
+        self.start(self.context.feed.run())
         if self._started is not None:
             self.start(self._watch_start(self._started))
 
@@ -173,7 +173,7 @@ class StudioApp(App[None]):
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """Textual's output method, with minimal updates."""
         if isinstance(renderable, ChopsUpdate | LayoutUpdate):
-            renderable = self._wire.minimal(renderable, self.size)
+            renderable = self._terminal_diff.minimal(renderable, self.size)
         super()._display(screen, renderable)
 
     def _anchor(self) -> tuple[int | None, bool]:
@@ -216,7 +216,7 @@ class StudioApp(App[None]):
 
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
-        starts = error.code is ErrorCode.NO_SUPERVISOR and not self.studio.model.remote
+        starts = error.code is ErrorCode.NO_SUPERVISOR and not self.context.model.remote
         self.toast(
             in_one_line(error.code, error.message, "S starts it" if starts else error.hint), problem=True
         )
@@ -248,17 +248,17 @@ class StudioApp(App[None]):
             load("command_palette").open_in(self)
 
     async def do_back(self, _: str) -> None:
-        if self.studio.model.dismiss_notices():
+        if self.context.model.dismiss_notices():
             self.painter.now()
         elif self._view != "queue":
             self._show("queue")
 
     async def do_pause_all(self, _: str) -> None:
-        if self.studio.model.paused:
-            await self.studio.feed.send(calls.resume_queue())
+        if self.context.model.paused:
+            await self.context.feed.send(calls.resume_queue())
             self.toast("queue resumed")
         else:
-            await self.studio.feed.send(calls.pause_queue())
+            await self.context.feed.send(calls.pause_queue())
             self.toast("queue paused: running jobs finish, no other starts")
 
     async def do_pause_until(self, _: str) -> None:
@@ -276,53 +276,53 @@ class StudioApp(App[None]):
         self.push_screen(AskText("Pause the queue until", sentence, "", read, wrong), answered)
 
     async def _pause_until(self, until: str) -> None:
-        gate = await self.studio.feed.send(calls.pause_queue(until=until))
+        gate = await self.context.feed.send(calls.pause_queue(until=until))
         self.toast(f"queue paused{fmt.end(gate['until'])}: running jobs finish, no other starts")
 
     async def do_reconnect(self, _: str) -> None:
-        self.studio.feed.try_now()
-        self.studio.feed.refresh_soon()
+        self.context.feed.try_now()
+        self.context.feed.refresh_soon()
 
     def _listening(self) -> bool:
-        return not self.studio.model.remote and launch.listening(self.studio.home)
+        return not self.context.model.remote and launch.listening(self.context.home)
 
     async def do_start(self, _: str) -> None:
         """Start a supervisor; if another one is already running, the UI connects to that."""
-        if self.studio.model.up:
+        if self.context.model.up:
             self.toast("the supervisor is already running")
             return
-        if self.studio.model.remote:
+        if self.context.model.remote:
             self.toast("start the supervisor on its own machine: tqstudio up --detach", problem=True)
             return
-        process = launch.start(self.studio.home)
-        self.studio.feed.start_expected()
+        process = launch.start(self.context.home)
+        self.context.feed.start_expected()
         self.toast("starting the supervisor")
         self.start(self._watch_start(process))
 
     async def _watch_start(self, process: Popen[bytes]) -> None:
         """Show why a supervisor could not start; wrong settings are reported before it has exited."""
         self.problem = None
-        problem = await asyncio.to_thread(_wrong_settings, self.studio.home)
+        problem = await asyncio.to_thread(_wrong_settings, self.context.home)
         if problem is not None:
             # Left running, it might read settings corrected meanwhile and start beside the next one.
             process.terminate()
         while problem is None:
-            if self.studio.model.up:
+            if self.context.model.up:
                 return
             if process.poll() is None:
                 await asyncio.sleep(START_POLL_S)
             elif await asyncio.to_thread(self._listening):
                 return
             else:
-                problem = launch.exit_error(self.studio.home, process.returncode)
+                problem = launch.exit_error(self.context.home, process.returncode)
         self.problem = problem
-        self.studio.feed.start_failed()
+        self.context.feed.start_failed()
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
             # Text that is being typed must not answer the dialog.
             raise problem
         from tqstudio.ui.screens.dialogs.dialogs import StartProblem
 
-        self.push_screen(StartProblem(problem, self.studio.model), self._after_problem)
+        self.push_screen(StartProblem(problem, self.context.model), self._after_problem)
 
     async def _after_problem(self, action: str | None) -> None:
         if action is not None:
@@ -333,12 +333,12 @@ class StudioApp(App[None]):
         self._show("queue")
         queue = self._views["queue"]
         assert isinstance(queue, QueueScreen)
-        await queue.ask(Query(sort=self.studio.model.jobs.query.sort, folder=folder))
+        await queue.ask(Query(sort=self.context.model.jobs.query.sort, folder=folder))
 
     def _show(self, view: str) -> None:
         """Show a view and close the screens above the previous one."""
         if view not in self._views:
-            self._views[view] = view_class(view)(self.studio)
+            self._views[view] = view_class(view)(self.context)
             self.install_screen(self._views[view], view)
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from tqstudio.errors import TqError
 from tqstudio.home import Home
+from tqstudio.ui.data.feed import Feed
 from tqstudio.ui.data.model import Model
-from tqstudio.ui.data.sync import Feed
 from tqstudio.ui.look.theme import Colours
 from tqstudio.words.symbols import Glyphs
 
@@ -21,7 +21,7 @@ class Context:
     glyphs: Glyphs
     palette: Colours
     vivid: Colours
-    """`palette` without the fading while the supervisor is silent; for what remains valid then."""
+    """`palette` without the fading while the supervisor does not answer; for what remains valid then."""
     home: Home
 
 

@@ -21,7 +21,7 @@ PAINT_S = 0.25
 class Painter:
     """Loads the themes and gives the app the requested one, else the remembered one, else the first."""
 
-    studio: Context
+    context: Context
     """Set by the app once it has created it."""
 
     def __init__(self, app: App[Any], home: Home, theme: str | None) -> None:
@@ -45,10 +45,10 @@ class Painter:
     def use_theme(self, name: str) -> None:
         """Switch to a theme, redraw everything, and remember it for the next start."""
         self._app.theme = name
-        self.studio.palette = self.studio.vivid = self.colours()
+        self.context.palette = self.context.vivid = self.colours()
         self._fade()
         self._redraw()
-        path = self.studio.home.root / "ui.json"
+        path = self.context.home.root / "ui.json"
         # Failing to write costs only the remembered theme.
         with suppress(OSError):
             path.write_text(json.dumps({"theme": name}) + "\n")
@@ -79,10 +79,10 @@ class Painter:
 
     def _fade(self) -> None:
         """Draw possibly outdated data without colours."""
-        studio = self.studio
-        if studio.model.stale == (studio.palette is not studio.vivid):
+        context = self.context
+        if context.model.stale == (context.palette is not context.vivid):
             return
-        studio.palette = self.colours(faded=True) if studio.model.stale else studio.vivid
+        context.palette = self.colours(faded=True) if context.model.stale else context.vivid
         self._redraw()
 
     def _redraw(self) -> None:

@@ -65,7 +65,7 @@ class Admission:
         """Called with the previous path of a waiting job's source that was renamed."""
         self.on_settled: Callable[[], None] = lambda: None
         """Called after a file of a drop folder was offered: no event says that a waiting one has changed."""
-        self.want: Callable[[int, str], Awaitable[None]] = _nothing
+        self.restore_deleted: Callable[[int, str], Awaitable[None]] = _nothing
         """Brings back a deleted video whose source is added again."""
 
     def end(self) -> None:
@@ -256,7 +256,7 @@ class Admission:
                     f"its video {known.id} was deleted",
                     f"bring it back with: tqstudio video undelete {known.id}",
                 )
-            await self.want(known.id, how.actor)
+            await self.restore_deleted(known.id, how.actor)
             known = await self._db.read(videos.get, known.id)
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (

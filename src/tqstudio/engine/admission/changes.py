@@ -12,7 +12,7 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.protocol.answers import ChangeView
 
-_MOST = 12
+_MAX_CHANGES = 12
 """Changed keys of a profile that are listed."""
 
 
@@ -39,7 +39,7 @@ def of_settings(before: str, profile: Profile) -> list[ChangeView]:
         for name in names
         if old.get(name) != new.get(name)
     ]
-    return changed[:_MOST] or [_change("subtitles", None, None)]
+    return changed[:_MAX_CHANGES] or [_change("subtitles", None, None)]
 
 
 def of_ladder() -> list[ChangeView]:

@@ -45,7 +45,7 @@ from tqstudio.lifecycle import GateKind
 from tqstudio.paths import display
 
 _PAGE = 200
-_MOST_LAG = 500
+_MAX_LAG = 500
 _FIRST_WAIT_S = 5.0
 _MAX_WAIT_S = 3600.0
 _STOP_S = 15.0
@@ -77,13 +77,13 @@ class Alerts:
         home: Home,
         settings: Settings,
         db: Database,
-        studio: str,
+        services: str,
         low_soon: Callable[[], list[Waits]],
         *,
         now: Callable[[], int] = now_us,
     ) -> None:
         self._home, self._settings, self._db, self._now = home, settings, db, now
-        self._studio, self._low_soon = uuid.UUID(studio), low_soon
+        self._services, self._low_soon = uuid.UUID(services), low_soon
         self._channels = channels.of(settings)
         self._kinds = kinds.chosen(settings.alert_kinds)
         self._remote = [channel for channel in self._channels if channel.name != COMMAND]
@@ -170,7 +170,7 @@ class Alerts:
         while full:
             unread = await self._db.search(outbox.unread, self._causes, limit=_PAGE)
             # Other events are skipped now and then, so that they are not read again and again.
-            if unread.events or unread.lag > _MOST_LAG:
+            if unread.events or unread.lag > _MAX_LAG:
                 failpoints.reach("alert.making")
                 await self._db.write(self._store_events, unread)
                 failpoints.reach("alert.stored")
@@ -264,7 +264,7 @@ class Alerts:
         return self._now() + int(_wait_s(tries) * MICROSECOND)
 
     def _key(self, key: str) -> str:
-        return str(uuid.uuid5(self._studio, key))
+        return str(uuid.uuid5(self._services, key))
 
     async def test(self) -> list[tuple[str, str | None]]:
         """Send a test alert to every channel but commands; returns the name and the error of each."""

@@ -62,7 +62,7 @@ KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
             (EventKind.FAIL_FINAL,),
         ),
         AlertKind.RECOVERED: Kind(
-            "a job was requeued because its worker or supervisor died or fell silent",
+            "a job was requeued because its worker or supervisor died or stopped answering",
             "{name} was requeued: {reason}",
             (
                 EventKind.WORKER_LOST,

@@ -29,7 +29,7 @@ from tqstudio.errors import TqError
 from tqstudio.protocol.answers import ErrorAnswer
 
 
-def make_app(studio: Services) -> ASGIApp:
+def make_app(services: Services) -> ASGIApp:
     """Create the API of a supervisor; its schema is at `/openapi.json`."""
     app = FastAPI(
         title="tqstudio",
@@ -47,7 +47,7 @@ def make_app(studio: Services) -> ASGIApp:
             "5XX": {"model": ErrorAnswer, "description": "A fault of the supervisor or of its disks"},
         },
     )
-    app.state.studio, app.state.monitor = studio, Monitor(studio)
+    app.state.services, app.state.monitor = services, Monitor(services)
     of_clients = (workers, jobs, videos, uploads, folders, events, statistics, system, tokens)
     for module in (worker_api, worker_files, *of_clients):
         app.include_router(module.router, prefix=PREFIX)

@@ -20,12 +20,12 @@ PREFIX = "/v1"
 """Of all paths but those for monitoring; routes know only the rest."""
 
 
-async def _studio(request: Request) -> Services:
-    studio: Services = request.app.state.studio
-    return studio
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
 
 
-TheStudio = Annotated[Services, Depends(_studio)]
+TheServices = Annotated[Services, Depends(_services)]
 
 
 async def _monitor(request: Request) -> Monitor:

@@ -13,14 +13,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.api.jobs import no_such_job
 from tqstudio.engine.api.views import event_view, job_live, parse_time, source_summary
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import event_stream
-from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, EventStream
 from tqstudio.engine.probing.prober import ProbeResult
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
@@ -44,7 +44,7 @@ _OF_DESCRIPTORS = 2
 
 @router.get("/events")
 async def page(
-    studio: TheStudio,
+    services: TheServices,
     after: int | None = None,
     before: int | None = None,
     job: int | None = None,
@@ -72,73 +72,73 @@ async def page(
             found = events.after(db, after or 0, limit=limit, job=job, since=start)
         return found, events.bounds(db)[1]
 
-    found, last = await studio.db.read(read)
+    found, last = await services.db.read(read)
     return {"events": [event_view(row) for row in found], "last_seq": last}
 
 
-class EventStream(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/events/stream", response_class=EventStream, responses=JSON_ERRORS)
+@router.get("/events/stream", response_class=EventStreamResponse, responses=JSON_ERRORS)
 async def follow(
-    studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
+    services: TheServices, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
     """Stream events from now on; with Last-Event-ID also the missed ones, or `reset` and the remaining
     ones."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OF_DESCRIPTORS
-    if studio.broadcast.watchers >= limit:
+    if services.event_stream.watchers >= limit:
         raise TqError(
             ErrorCode.REFUSED,
             f"all {limit} event streams are in use",
             "close some clients, or allow the supervisor more open files (ulimit -n)",
         )
-    oldest, last = await studio.db.read(events.bounds)
+    oldest, last = await services.db.read(events.bounds)
     # The store is empty for a moment while the history is being deleted.
-    last = max(last, studio.broadcast.last)
-    greeting = f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()
+    last = max(last, services.event_stream.last)
+    greeting = f"retry: {int(services.settings.sse_reconnect_s * 1000)}\n\n".encode()
     seen = last
     if last_event_id is not None and _SEQ.fullmatch(last_event_id):
         seen = int(last_event_id) if len(last_event_id) <= _SEQ_DIGITS else last + 1
         if seen > last:
             # The id is from the history of another database.
             greeting, seen = greeting + event_stream.reset(oldest, last), last
-    return EventStream(
+    return EventStreamResponse(
         event_stream.stream(
-            studio.broadcast,
-            lambda seq: studio.db.read(event_stream.page, seq),
+            services.event_stream,
+            lambda seq: services.db.read(event_stream.page, seq),
             seen,
             greeting=greeting,
-            keepalive_s=studio.settings.sse_keepalive_s,
+            keepalive_s=services.settings.sse_keepalive_s,
         ),
         headers={"Cache-Control": "no-store"},
     )
 
 
-async def send_snapshots(studio: Services) -> None:
+async def send_snapshots(services: Services) -> None:
     """Send changes of running jobs and workers to the streams, at most four times a second."""
-    running_jobs, broadcast = studio.running_jobs, studio.broadcast
+    running_jobs, stream = services.running_jobs, services.event_stream
     for tick in itertools.count(1):
-        await broadcast.until_watched()
+        await stream.until_watched()
         await asyncio.sleep(SNAPSHOT_INTERVAL_S)
         now = now_us()
         of_workers_too = tick % _WORKER_TICKS == 0
         if of_workers_too:
             running_jobs.touch_idle(now)
         if moved := running_jobs.take_touched():
-            rows = [job_live(studio, live, now) for live in moved]
-            broadcast.snapshot("progress", {"jobs": rows})
+            rows = [job_live(services, live, now) for live in moved]
+            stream.snapshot("progress", {"jobs": rows})
         if of_workers_too:
             # While the database does not answer, streams show the workers as they were.
             with contextlib.suppress(TqError):
-                broadcast.snapshot("worker", {"workers": await worker_views(studio)})
+                stream.snapshot("worker", {"workers": await worker_views(services)})
 
 
-def send_sources(broadcast: Broadcast, probed: Sequence[ProbeResult]) -> None:
+def send_sources(stream: EventStream, probed: Sequence[ProbeResult]) -> None:
     """Send what the background probe found about waiting files."""
-    if broadcast.watched:
+    if stream.watched:
         jobs: list[JobSource] = [
             {"id": one.at.job, "source": source_summary(one.at.size, one.facts, one.problem)}
             for one in probed
         ]
-        broadcast.snapshot("sources", {"jobs": jobs})
+        stream.snapshot("sources", {"jobs": jobs})

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 
 from tqstudio import path_checks
 from tqstudio.engine.admission import output_template
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill
 from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -31,15 +31,15 @@ router = APIRouter()
 
 
 @router.get("/folders")
-async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
+async def listing(services: TheServices) -> dict[str, list[FolderView]]:
     midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
-    rows = await studio.db.read(folders.listing)
-    ended = await studio.db.read(folders.ended_since, int(midnight * MICROSECOND))
-    return {"folders": [_view(studio, row, ended.get(row.id, (0, 0))) for row in rows]}
+    rows = await services.db.read(folders.listing)
+    ended = await services.db.read(folders.ended_since, int(midnight * MICROSECOND))
+    return {"folders": [_view(services, row, ended.get(row.id, (0, 0))) for row in rows]}
 
 
-def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
-    state = studio.intake.states().get(row.id)
+def _view(services: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
+    state = services.intake.states().get(row.id)
     skipped: list[SkippedFile] = [
         {"name": name, "code": code, "reason": reason, "hint": hint}
         for name, (code, reason, hint) in (state.skipped if state else ())
@@ -47,28 +47,28 @@ def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> 
     return fill(
         FolderView,
         row,
-        output_root=studio.home.bucket_url(row.output_root) or data(row.output_root),
+        output_root=services.home.bucket_url(row.output_root) or data(row.output_root),
         output_root_b64=encode(row.output_root),
         watch=state.watch if state else row.watch,
-        settle_s=studio.settings.settle_s if row.settle_s is None else row.settle_s,
+        settle_s=services.settings.settle_s if row.settle_s is None else row.settle_s,
         done_dir_b64=None,
         autorestart=row.autorestart.limit,
         autorestart_delay_s=row.autorestart.delay_s,
-        max_attempts=row.max_attempts or studio.settings.max_attempts,
-        max_crashes=row.max_crashes or studio.settings.max_crashes,
+        max_attempts=row.max_attempts or services.settings.max_attempts,
+        max_crashes=row.max_crashes or services.settings.max_crashes,
         settling=state.settling if state else 0,
         checking=state.checking if state else 0,
         skipped=skipped,
         done_today=ended[0],
         failed_today=ended[1],
-        problem=problem_of(studio, row),
+        problem=problem_of(services, row),
     )
 
 
-def problem_of(studio: Services, row: FolderRow) -> ErrorView | None:
+def problem_of(services: Services, row: FolderRow) -> ErrorView | None:
     """Why a folder does not take its files as it should; None without a problem."""
-    state = studio.intake.states().get(row.id)
-    found = studio.volumes.source_problem(row.path) if row.enabled else None
+    state = services.intake.states().get(row.id)
+    found = services.volumes.source_problem(row.path) if row.enabled else None
     if found is None and state is not None:
         found = state.problem
     if found is None:
@@ -78,14 +78,14 @@ def problem_of(studio: Services, row: FolderRow) -> ErrorView | None:
 
 
 @router.post("/folders")
-async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
+async def add(services: TheServices, request: FolderRequest) -> FolderView:
     path = _absolute(request.path_b64)
-    output = await _output(studio, request.output_b64, path)
-    await _require_new(studio, path)
+    output = await _output(services, request.output_b64, path)
+    await _require_new(services, path)
     done_dir = _done_dir(request.after_done, request.done_dir_b64)
-    await _require_apart(studio, None, path, output, request.after_done, done_dir)
+    await _require_apart(services, None, path, output, request.after_done, done_dir)
     output_template.check(request.template)
-    profile = studio.admission.profile(request.profile)
+    profile = services.admission.profile(request.profile)
     values: dict[str, Any] = {
         "path": path,
         "output_root": output,
@@ -109,26 +109,26 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         if request.autorestart_delay_s is None
         else request.autorestart_delay_s,
     }
-    row = await studio.db.write(lambda db: folders.add(db, values, now=now_us()))
+    row = await services.db.write(lambda db: folders.add(db, values, now=now_us()))
     if row is None:
         raise TqError(
             ErrorCode.REFUSED,
             f"{display(path)} is already a drop folder",
             "change it with: tqstudio folder edit",
         )
-    await _reload(studio)
-    return _view(studio, row)
+    await _reload(services)
+    return _view(services, row)
 
 
 @router.patch("/folders/{folder}")
-async def change(studio: TheStudio, folder: int, request: FolderChange) -> FolderView:
+async def change(services: TheServices, folder: int, request: FolderChange) -> FolderView:
     given = request.model_dump(exclude_unset=True)
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    rows = {row.id: row for row in await studio.db.read(folders.listing)}
+    rows = {row.id: row for row in await services.db.read(folders.listing)}
     if folder not in rows:
         raise _unknown(folder)
     if "output_b64" in changes:
-        changes["output_root"] = await _output(studio, changes.pop("output_b64"), rows[folder].path)
+        changes["output_root"] = await _output(services, changes.pop("output_b64"), rows[folder].path)
     before, given_dir = rows[folder], changes.pop("done_dir_b64", None)
     after_done = changes.get("after_done", before.after_done)
     keeps_dir = given_dir is None and after_done == before.after_done
@@ -137,55 +137,55 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
         changes["done_dir"] = done_dir
     if not keeps_dir or "output_root" in changes:
         output = changes.get("output_root", before.output_root)
-        await _require_apart(studio, folder, before.path, output, after_done, done_dir)
+        await _require_apart(services, folder, before.path, output, after_done, done_dir)
     if "autorestart" in changes:
         changes["autorestart_limit"] = changes.pop("autorestart")
     if "template" in changes:
         output_template.check(changes["template"])
     if "profile" in changes:
-        studio.admission.profile(changes["profile"])
-    row = await studio.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))
+        services.admission.profile(changes["profile"])
+    row = await services.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))
     if row is None:
         raise _unknown(folder)
-    await _reload(studio)
-    return _view(studio, row)
+    await _reload(services)
+    return _view(services, row)
 
 
 @router.delete("/folders/{folder}")
-async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
+async def remove(services: TheServices, folder: int) -> dict[str, Any]:
     """Stop watching a folder; files, videos and jobs stay."""
-    if not await studio.db.write(lambda db: folders.remove(db, folder, now=now_us())):
+    if not await services.db.write(lambda db: folders.remove(db, folder, now=now_us())):
         raise _unknown(folder)
-    await _reload(studio)
+    await _reload(services)
     return {"removed": folder}
 
 
-async def _output(studio: Services, given_b64: str | None, path: bytes) -> bytes:
+async def _output(services: Services, given_b64: str | None, path: bytes) -> bytes:
     """The output of a drop folder.
 
     Raises:
         TqError: one of the two cannot be used.
     """
-    output = studio.admission.output_root(decode(given_b64) if given_b64 else None)
+    output = services.admission.output_root(decode(given_b64) if given_b64 else None)
     await asyncio.to_thread(_check, path, output)
     await output_check.require_usable(
-        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
+        output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
-    await studio.deliveries.check(output)
+    await services.deliveries.check(output)
     return output
 
 
-async def _require_new(studio: Services, path: bytes) -> None:
+async def _require_new(services: Services, path: bytes) -> None:
     """Check that a folder is not watched yet.
 
     Raises:
         TqError: REFUSED if it is, also under another path such as a link.
     """
-    for row in await studio.db.read(folders.listing):
+    for row in await services.db.read(folders.listing):
         is_same = False
         # A folder that is missing or does not answer cannot be compared.
         with contextlib.suppress(OSError):
-            is_same = await studio.bounded_io.run(row.path, partial(os.path.samefile, row.path, path))
+            is_same = await services.bounded_io.run(row.path, partial(os.path.samefile, row.path, path))
         if is_same:
             name = "" if row.path == path else f", as {display(row.path)}"
             raise TqError(
@@ -217,7 +217,12 @@ def _done_dir(after_done: str, given_b64: str | None) -> bytes | None:
 
 
 async def _require_apart(
-    studio: Services, folder: int | None, path: bytes, output: bytes, after_done: str, done_dir: bytes | None
+    services: Services,
+    folder: int | None,
+    path: bytes,
+    output: bytes,
+    after_done: str,
+    done_dir: bytes | None,
 ) -> None:
     """Check that sources may be moved or deleted, and that moved ones are found by no drop folder or player.
 
@@ -227,7 +232,7 @@ async def _require_apart(
     Raises:
         TqError: why not.
     """
-    others = [row for row in await studio.db.read(folders.listing) if row.id != folder]
+    others = [row for row in await services.db.read(folders.listing) if row.id != folder]
 
     def check() -> None:
         drop, out = os.path.realpath(path), os.path.realpath(output)
@@ -272,8 +277,8 @@ def _entangled(one: bytes, other: bytes, how: str) -> TqError:
     )
 
 
-async def _reload(studio: Services) -> None:
-    await studio.intake.set_folders(await studio.db.read(folders.listing))
+async def _reload(services: Services) -> None:
+    await services.intake.set_folders(await services.db.read(folders.listing))
 
 
 def _absolute(text: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine.api import views
-from tqstudio.engine.api.dependencies import TheActor, TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.services import Services
@@ -47,14 +47,14 @@ EVENTS_SHOWN = 200
 _LONGEST_PAUSE_US = 366 * 86_400 * MICROSECOND
 
 
-def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[answers.JobRow]:
+def rows_of(services: Services, records: list[listed.JobRecord]) -> list[answers.JobRow]:
     now = now_us()
-    return [views.job_row(studio, record, now) for record in records]
+    return [views.job_row(services, record, now) for record in records]
 
 
 @router.get("/jobs")
 async def page(
-    studio: TheStudio,
+    services: TheServices,
     status: str = "",
     text: Annotated[str, Query(max_length=200)] = "",
     sort: str = "order",
@@ -79,13 +79,13 @@ async def page(
         return found, listed.by_ids(db, found.ids)
 
     try:
-        found, records = await (studio.db.search if query.filtered else studio.db.read)(read)
+        found, records = await (services.db.search if query.filtered else services.db.read)(read)
     except ValueError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "start without a cursor"
         ) from None
     return {
-        "jobs": rows_of(studio, records),
+        "jobs": rows_of(services, records),
         "total": found.total,
         "before": found.before,
         "after": found.after,
@@ -107,19 +107,19 @@ def _statuses(given: str) -> tuple[JobStatus, ...]:
 
 @router.post("/jobs/actions")
 async def act(
-    studio: TheStudio, actor: TheActor, request: ActionRequest
+    services: TheServices, actor: TheActor, request: ActionRequest
 ) -> dict[str, list[answers.ActionResult]]:
     """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
     if request.profile is None:
-        return {"results": await studio.operations.apply(request, actor=actor)}
+        return {"results": await services.operations.apply(request, actor=actor)}
     if request.operation is not Operation.RETRANSCODE:
         raise TqError(
             ErrorCode.BAD_REQUEST,
             f"{request.operation} uses the job's own profile",
             "leave the profile out; only a retranscode takes one",
         )
-    profile = studio.admission.profile(request.profile)
-    return {"results": await studio.operations.apply(request, actor=actor, profile=profile)}
+    profile = services.admission.profile(request.profile)
+    return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
 
 
 def read_detail(
@@ -149,12 +149,12 @@ def read_detail(
 
 
 @router.get("/jobs/{job}")
-async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
-    record, video, generation, newest, attempts, history, delivery = await studio.db.read(read_detail, job)
-    row = rows_of(studio, [record])[0]
-    attempt_views = [views.attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
-    live = studio.running_jobs.jobs.get(job)
-    left_us = 0 if live is None else studio.running_jobs.leases.remaining_us(live.token)
+async def detail(services: TheServices, job: int) -> answers.JobDetail:
+    record, video, generation, newest, attempts, history, delivery = await services.db.read(read_detail, job)
+    row = rows_of(services, [record])[0]
+    attempt_views = [views.attempt_view(attempt, job=job, home=services.home) for attempt in attempts]
+    live = services.running_jobs.jobs.get(job)
+    left_us = 0 if live is None else services.running_jobs.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
         # The stored attempt is a few seconds old.
         attempt_views[-1] = attempt_views[-1] | {
@@ -179,16 +179,16 @@ async def detail(studio: TheStudio, job: int) -> answers.JobDetail:
 
 
 @router.get("/jobs/{job}/log")
-async def log(studio: TheStudio, job: int, attempt: int | None = None) -> dict[str, object]:
+async def log(services: TheServices, job: int, attempt: int | None = None) -> dict[str, object]:
     """The last 256 kB of an attempt's log, by default of the newest attempt."""
-    attempts = await studio.db.read(progress.attempts, job)
-    if not attempts and await studio.db.read(listed.one, job) is None:
+    attempts = await services.db.read(progress.attempts, job)
+    if not attempts and await services.db.read(listed.one, job) is None:
         raise no_such_job(job)
     chosen = [a for a in attempts if attempt is None or a.number == attempt]
     if not chosen or chosen[-1].log is None:
         which = "has not started yet" if attempt is None else f"has no attempt {attempt}"
         raise TqError(ErrorCode.NOT_FOUND, f"job {job} {which}", f"see: tqstudio job show {job}")
-    path = studio.home.job_logs(job) / chosen[-1].log
+    path = services.home.job_logs(job) / chosen[-1].log
     return {"path": str(path), "attempt": chosen[-1].number, "text": await asyncio.to_thread(_tail, path)}
 
 
@@ -203,9 +203,9 @@ def _tail(path: Path) -> str:
 
 
 @router.get("/batches/{batch}")
-async def batch_status(studio: TheStudio, batch: str) -> answers.BatchView:
+async def batch_status(services: TheServices, batch: str) -> answers.BatchView:
     """Counts of a batch's jobs by status; `GET /v1/jobs?batch=…` lists them."""
-    counts = await studio.db.read(listed.batch_counts, batch)
+    counts = await services.db.read(listed.batch_counts, batch)
     if counts is None:
         raise TqError(
             ErrorCode.NOT_FOUND,
@@ -216,13 +216,13 @@ async def batch_status(studio: TheStudio, batch: str) -> answers.BatchView:
 
 
 @router.post("/queue/pause")
-async def pause(studio: TheStudio, actor: TheActor, request: QueuePause) -> answers.GateView:
+async def pause(services: TheServices, actor: TheActor, request: QueuePause) -> answers.GateView:
     """Pause the queue: no more jobs start; running ones continue and no job changes.
 
     With `until` it resumes then. A queue that is paused gets the new reason and end.
     """
     reason = request.reason or PAUSED_WITHOUT_REASON
-    return gate_view(await studio.db.write(_shut_for_user, reason, _until(request), actor))
+    return gate_view(await services.db.write(_shut_for_user, reason, _until(request), actor))
 
 
 def _until(request: QueuePause) -> int | None:
@@ -248,27 +248,27 @@ def _shut_for_user(db: Connection, reason: str, until: int | None, actor: str) -
 
 
 @router.post("/queue/resume")
-async def resume(studio: TheStudio, actor: TheActor) -> dict[str, bool]:
-    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor=actor))
+async def resume(services: TheServices, actor: TheActor) -> dict[str, bool]:
+    opened = await services.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor=actor))
     return {"resumed": opened}
 
 
 @router.post("/queue/retry")
-async def retry(studio: TheStudio, actor: TheActor, request: QueueRetry) -> answers.RetryAnswer:
+async def retry(services: TheServices, actor: TheActor, request: QueueRetry) -> answers.RetryAnswer:
     """Retry every failed job, of one batch or of all."""
-    return await studio.bulk_operations.retry_failed(request.batch, actor=actor)
+    return await services.bulk_operations.retry_failed(request.batch, actor=actor)
 
 
 @router.post("/queue/clear")
-async def clear(studio: TheStudio, actor: TheActor, request: QueueClear) -> answers.ClearAnswer:
+async def clear(services: TheServices, actor: TheActor, request: QueueClear) -> answers.ClearAnswer:
     """Delete every ended job, and on request what is known of files without open jobs, and the history."""
-    deleted, removed = await studio.bulk_operations.clear_ended(actor=actor)
+    deleted, removed = await services.bulk_operations.clear_ended(actor=actor)
     forgotten = 0
     if request.manifest:
-        forgotten = await studio.bulk_operations.forget_files()
-        await studio.intake.start_over()
+        forgotten = await services.bulk_operations.forget_files()
+        await services.intake.start_over()
     history = request.history or request.manifest
-    pruned = await studio.bulk_operations.forget_history(actor=actor) if history else 0
+    pruned = await services.bulk_operations.forget_history(actor=actor) if history else 0
     return {"deleted": deleted, "removed_segments": removed, "forgotten": forgotten, "pruned": pruned}
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store.machine import statistics
@@ -19,25 +19,25 @@ from tqstudio.protocol.answers import StatisticsRow, StatisticsView
 router = APIRouter()
 
 _DAYS = 30
-_MOST_DAYS = 400
-_MOST_ROWS = 100
+_MAX_DAYS = 400
+_MAX_ROWS = 100
 
 
 @router.get("/stats")
 async def stats(
-    studio: TheStudio, since: str | None = None, by: Literal["day", "batch", "worker"] = "day"
+    services: TheServices, since: str | None = None, by: Literal["day", "batch", "worker"] = "day"
 ) -> StatisticsView:
     """Sums of the attempts that ended since a time, by default of 30 days with today, in local time."""
     until = now_us() + 1
     start = _since(since, until)
     # One read a day, so that no other read waits for all of them.
     days = {
-        day.isoformat(): await studio.db.read(statistics.between, begin, end)
+        day.isoformat(): await services.db.read(statistics.between, begin, end)
         for day, begin, end in local_days(start, until)
     }
     rows = days
     if by != "day":
-        rows = await studio.db.read(statistics.grouped, by, start, until, limit=_MOST_ROWS)
+        rows = await services.db.read(statistics.grouped, by, start, until, limit=_MAX_ROWS)
     return {
         "since": iso_time(start),
         "until": iso_time(until),
@@ -50,13 +50,13 @@ async def stats(
 def _since(text: str | None, until: int) -> int:
     if text is None:
         return _midnight(_day_of(until) - timedelta(days=_DAYS - 1))
-    hint = f"write it as 2026-01-31T18:00:00, at most {_MOST_DAYS} days ago"
+    hint = f"write it as 2026-01-31T18:00:00, at most {_MAX_DAYS} days ago"
     try:
         start = parse_time(text)
     except (ValueError, OverflowError):
         raise TqError(ErrorCode.BAD_REQUEST, f"{text!r} is not a time", hint) from None
-    if not until - _MOST_DAYS * 86_400 * MICROSECOND <= start < until:
-        raise TqError(ErrorCode.BAD_REQUEST, f"{text} is not within the last {_MOST_DAYS} days", hint)
+    if not until - _MAX_DAYS * 86_400 * MICROSECOND <= start < until:
+        raise TqError(ErrorCode.BAD_REQUEST, f"{text} is not within the last {_MAX_DAYS} days", hint)
     return start
 
 

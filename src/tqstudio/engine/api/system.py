@@ -13,7 +13,7 @@ from fastapi import APIRouter
 
 from tqstudio import __version__
 from tqstudio.engine.alerts.alerts import OVERDUE_S
-from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
@@ -95,81 +95,81 @@ def gate_view(row: GateRow, waits: Waits | None = None, *, of_home: bool = False
 
 
 @router.get("/status")
-async def status(studio: TheStudio) -> answers.StatusView:
+async def status(services: TheServices) -> answers.StatusView:
     """The state of the whole system."""
-    counts = await studio.db.read(pages.counts_by_status)
-    shut = await _shut_gates(studio)
-    views = await worker_views(studio)
-    unfinished, worst = await studio.db.reread(deliveries.unfinished)
-    speeds = [live.speed for live in studio.running_jobs.jobs.values() if live.speed]
-    eta = await studio.forecasts.of_queue(
+    counts = await services.db.read(pages.counts_by_status)
+    shut = await _shut_gates(services)
+    views = await worker_views(services)
+    unfinished, worst = await services.db.reread(deliveries.unfinished)
+    speeds = [live.speed for live in services.running_jobs.jobs.values() if live.speed]
+    eta = await services.forecasts.of_queue(
         pending=counts[JobStatus.PENDING.value],
         workers=sum(1 for worker in views if worker["status"] in _WORKING),
     )
     return {
-        "supervisor": await _supervisor(studio),
-        "ready": _readiness(studio, views, shut),
+        "supervisor": await _supervisor(services),
+        "ready": _readiness(services, views, shut),
         "jobs": counts,
         "workers": views,
-        "gates": shut + await _no_worker(studio, views, counts),
-        "disk": await _disks(studio),
-        "folders": await _folder_problems(studio),
+        "gates": shut + await _no_worker(services, views, counts),
+        "disk": await _disks(services),
+        "folders": await _folder_problems(services),
         "deliveries": {"count": unfinished, "problem": delivery_problem(worst) if worst else None},
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
         "eta": eta,
         "eta_error": {
-            "median": studio.forecasts.estimates.error,
-            "jobs": studio.forecasts.estimates.judged,
+            "median": services.forecasts.speed_model.error,
+            "jobs": services.forecasts.speed_model.judged,
         },
     }
 
 
-async def _supervisor(studio: Services) -> answers.SupervisorView:
-    rows = [] if studio.db.is_file else await studio.db.read(standbys.listing)
+async def _supervisor(services: Services) -> answers.SupervisorView:
+    rows = [] if services.db.is_file else await services.db.read(standbys.listing)
     view: answers.SupervisorView = {
         "pid": os.getpid(),
         "version": __version__,
-        "started_at": iso(studio.started_at) or "",
-        "home": str(studio.home.root),
-        "draining": studio.draining,
-        "cleanup_partial": studio.settings.cleanup_partial,
-        "ffmpeg": studio.ffmpeg.path,
-        "ffmpeg_version": studio.ffmpeg.version,
-        "listen": studio.listen,
-        "name": studio.settings.host_name,
+        "started_at": iso(services.started_at) or "",
+        "home": str(services.home.root),
+        "draining": services.draining,
+        "cleanup_partial": services.settings.cleanup_partial,
+        "ffmpeg": services.ffmpeg.path,
+        "ffmpeg_version": services.ffmpeg.version,
+        "listen": services.listen,
+        "name": services.settings.host_name,
         "standbys": [fill(answers.StandbyView, row) for row in rows],
     }
-    if (damage := studio.weekly_check.damage) is not None:
+    if (damage := services.weekly_check.damage) is not None:
         view["damage"] = answers.error_view(damage)
     return view
 
 
 def _readiness(
-    studio: Services, views: list[answers.WorkerView], shut: list[answers.GateView]
+    services: Services, views: list[answers.WorkerView], shut: list[answers.GateView]
 ) -> answers.ReadyView:
-    return readiness(studio, [worker["status"] for worker in views], [gate["kind"] for gate in shut])
+    return readiness(services, [worker["status"] for worker in views], [gate["kind"] for gate in shut])
 
 
-async def _shut_gates(studio: Services) -> list[answers.GateView]:
-    rows = await studio.db.read(gates.listing)
-    of_database = studio.volumes.of_database()
+async def _shut_gates(services: Services) -> list[answers.GateView]:
+    rows = await services.db.read(gates.listing)
+    of_database = services.volumes.of_database()
     if of_database is not None:
         # This gate cannot be stored, and takes precedence over a stored one.
         rows = [of_database, *(row for row in rows if row.kind is not GateKind.DISK)]
-    home = os.fsencode(studio.home.root)
-    return [gate_view(row, studio.volumes.figures(row), of_home=row.path == home) for row in rows]
+    home = os.fsencode(services.home.root)
+    return [gate_view(row, services.volumes.figures(row), of_home=row.path == home) for row in rows]
 
 
 async def _no_worker(
-    studio: Services, views: list[answers.WorkerView], counts: dict[str, int]
+    services: Services, views: list[answers.WorkerView], counts: dict[str, int]
 ) -> list[answers.GateView]:
     """Report "no enabled worker" as a gate when jobs are pending."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
     quarantined = [w["name"] for w in views if w["quarantine"]]
     names = [w["name"] for w in views]
-    off = await studio.db.read(workers.last_off)
+    off = await services.db.read(workers.last_off)
     return [
         {
             "kind": "workers",
@@ -177,44 +177,44 @@ async def _no_worker(
             "reason": f"no worker is enabled; in quarantine: {', '.join(quarantined)}"
             if quarantined
             else "no worker is enabled",
-            "since": iso(studio.started_at if off is None else off) or "",
+            "since": iso(services.started_at if off is None else off) or "",
             "until": None,
             "hint": f"enable one with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
         }
     ]
 
 
-async def _disks(studio: Services) -> list[answers.DiskView]:
+async def _disks(services: Services) -> list[answers.DiskView]:
     return [
         {
             "path": data(disk.path),
             "path_b64": encode(disk.path),
             "free": disk.free,
             "total": disk.total,
-            "reserve": studio.settings.disk_reserve_bytes,
+            "reserve": services.settings.disk_reserve_bytes,
         }
-        for disk in await disks.of_outputs(studio)
+        for disk in await disks.of_outputs(services)
     ]
 
 
-async def _folder_problems(studio: Services) -> list[answers.FolderProblem]:
-    rows = await studio.db.reread(folders.listing)
-    problems = ((row, problem_of(studio, row)) for row in rows)
+async def _folder_problems(services: Services) -> list[answers.FolderProblem]:
+    rows = await services.db.reread(folders.listing)
+    problems = ((row, problem_of(services, row)) for row in rows)
     return [{"id": row.id, "path": data(row.path), "problem": found} for row, found in problems if found]
 
 
 @router.get("/profiles")
-async def profile_list(studio: TheStudio) -> dict[str, list[answers.ProfileView]]:
-    found = await asyncio.to_thread(catalogue, studio.home.profiles, studio.settings.profile)
+async def profile_list(services: TheServices) -> dict[str, list[answers.ProfileView]]:
+    found = await asyncio.to_thread(catalogue, services.home.profiles, services.settings.profile)
     return {"profiles": found}
 
 
 @router.get("/doctor")
-async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
+async def doctor(services: TheServices) -> dict[str, list[answers.CheckView]]:
     """Checks that only the supervisor can do."""
     checks: list[answers.CheckView] = []
-    views, shut = await worker_views(studio), await _shut_gates(studio)
-    ready = _readiness(studio, views, shut)
+    views, shut = await worker_views(services), await _shut_gates(services)
+    ready = _readiness(services, views, shut)
     why = "; ".join(each["reason"] for each in ready["reasons"])
     hint = "see the checks of workers and gates below"
     checks.append(line("ready", "warn" if why else "ok", why or "new jobs would be processed", hint))
@@ -222,42 +222,42 @@ async def doctor(studio: TheStudio) -> dict[str, list[answers.CheckView]]:
         name = worker["name"]
         level: answers.CheckLevel = "ok"
         detail = f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}"
-        hint = f"see {studio.home.logs}/worker-{name}.log"
+        hint = f"see {services.home.logs}/worker-{name}.log"
         if worker["status"] == "offline":
             level = "fail"
-            if studio.pool.announced(name):
+            if services.pool.announced(name):
                 level, hint = "warn", f"start its program again, or remove it: tqstudio token revoke {name}"
         checks.append(line(f"worker {name}", level, detail, hint))
     for gate in shut:
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
-    for folder in await _folder_problems(studio):
+    for folder in await _folder_problems(services):
         problem = folder["problem"]
         detail = in_one_line(problem["code"], problem["message"])
         checks.append(line(f"folder {folder['id']}", "fail", detail, problem["hint"]))
     before = now_us() - int(OVERDUE_S * MICROSECOND)
-    for alert in await studio.db.read(outbox.overdue, before=before):
+    for alert in await services.db.read(outbox.overdue, before=before):
         detail = f"none was accepted since {iso_time(alert.due_at)}: {alert.error}"
         checks.append(line(f"alerts {alert.channel}", "warn", detail, "try: tqstudio alert test"))
-    return {"checks": checks + [check async for check in _buckets(studio)]}
+    return {"checks": checks + [check async for check in _buckets(services)]}
 
 
-async def _buckets(studio: Services) -> AsyncIterator[answers.CheckView]:
+async def _buckets(services: Services) -> AsyncIterator[answers.CheckView]:
     """Check each bucket that is the output of a video or drop folder."""
-    roots = {*await studio.db.read(videos.output_roots)}
-    roots |= {folder.output_root for folder in await studio.db.read(folders.listing)}
+    roots = {*await services.db.read(videos.output_roots)}
+    roots |= {folder.output_root for folder in await services.db.read(folders.listing)}
     for root in sorted(roots):
-        if (url := studio.home.bucket_url(root)) is not None:
+        if (url := services.home.bucket_url(root)) is not None:
             try:
-                await studio.deliveries.check(root)
+                await services.deliveries.check(root)
                 yield line(f"bucket {url}", "ok", "can be written, read and emptied")
             except TqError as error:
                 yield line(f"bucket {url}", "fail", f"{error.code}: {error.message}", error.hint)
 
 
 @router.get("/alerts")
-async def alert_list(studio: TheStudio) -> dict[str, list[answers.AlertView]]:
+async def alert_list(services: TheServices) -> dict[str, list[answers.AlertView]]:
     """The newest alerts, newest first."""
-    rows = await studio.db.read(outbox.listing, limit=_LISTED_ALERTS)
+    rows = await services.db.read(outbox.listing, limit=_LISTED_ALERTS)
     return {"alerts": [_alert_view(row) for row in rows]}
 
 
@@ -271,19 +271,19 @@ def _alert_view(row: AlertRow) -> answers.AlertView:
 
 
 @router.post("/alerts/test")
-async def alert_test(studio: TheStudio) -> dict[str, list[answers.AlertTest]]:
+async def alert_test(services: TheServices) -> dict[str, list[answers.AlertTest]]:
     """Send a test alert to every channel but commands."""
-    results = await studio.alerts.test()
+    results = await services.alerts.test()
     return {"channels": [{"channel": name, "error": error} for name, error in results]}
 
 
 @router.post("/backup")
-async def make_backup(studio: TheStudio, request: BackupRequest) -> answers.BackupView:
+async def make_backup(services: TheServices, request: BackupRequest) -> answers.BackupView:
     """Copy the database to a new file, without interrupting anything."""
     target = decode(request.path_b64)
     if not target.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
-    copied = await asyncio.to_thread(backup.copy, studio.db.address, Path(os.fsdecode(target)))
+    copied = await asyncio.to_thread(backup.copy, services.db.address, Path(os.fsdecode(target)))
     return {"path": data(target), "path_b64": encode(target), "size": copied}
 
 
@@ -294,20 +294,20 @@ async def set_log_level(request: LogLevelRequest) -> answers.LogLevelAnswer:
 
 
 @router.post("/shutdown")
-async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, object]:
+async def shutdown(services: TheServices, request: ShutdownRequest) -> dict[str, object]:
     """Shut down at once, keeping finished fragments; with `drain`, when the running jobs have ended."""
-    studio.shutdown.request_by_api(request.drain)
+    services.shutdown.request_by_api(request.drain)
     return {"stopping": True, "drain": request.drain}
 
 
 @router.post("/commands")
-async def join(studio: TheStudio, request: JoinRequest) -> answers.JoinAnswer:
+async def join(services: TheServices, request: JoinRequest) -> answers.JoinAnswer:
     """Register a command that needs the supervisor. One that was started for a run waits for it."""
-    studio.lifetime.join(request.pid, stay=request.stay)
-    return {"pid": os.getpid(), "draining": studio.draining}
+    services.lifetime.join(request.pid, stay=request.stay)
+    return {"pid": os.getpid(), "draining": services.draining}
 
 
 @router.post("/commands/leave")
-async def leave(studio: TheStudio, request: LeaveRequest) -> answers.LeaveAnswer:
+async def leave(services: TheServices, request: LeaveRequest) -> answers.LeaveAnswer:
     """Unregister a command, and shut down a supervisor that was started for a run unless it is needed."""
-    return {"needed_by": await studio.lifetime.leave(request.pid, ignores_jobs=request.ignores_jobs)}
+    return {"needed_by": await services.lifetime.leave(request.pid, ignores_jobs=request.ignores_jobs)}

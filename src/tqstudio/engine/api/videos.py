@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
-from tqstudio.engine.api.dependencies import TheActor, TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
@@ -26,36 +26,36 @@ router = APIRouter()
 
 
 @router.post("/videos")
-async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
+async def add(services: TheServices, request: AddRequest) -> AddAnswer:
     """Add files: each is queued, retried, found unchanged, or rejected with a reason."""
     if request.idempotency_key is None:
-        return await _add(studio, request)
-    return await studio.admission.once(request.idempotency_key, lambda: _add(studio, request))
+        return await _add(services, request)
+    return await services.admission.once(request.idempotency_key, lambda: _add(services, request))
 
 
-async def _add(studio: Services, request: AddRequest) -> AddAnswer:
+async def _add(services: Services, request: AddRequest) -> AddAnswer:
     paths = [decode(text) for text in request.paths_b64]
-    output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
+    output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await output_check.require_usable(
-        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
+        output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
-    await studio.deliveries.check(output, must_answer=False)
+    await services.deliveries.check(output, must_answer=False)
     how = replace(
-        adding.offer(studio.admission, request, output),
+        adding.offer(services.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
         retry_failed=request.retry_failed,
         idempotency_key=request.idempotency_key,
     )
-    answers = await studio.admission.offer_all(paths, how)
+    answers = await services.admission.offer_all(paths, how)
     return {"batch": str(how.batch), "results": [*map(adding.result_of, paths, answers)]}
 
 
 @router.post("/fetches")
-async def fetch(studio: TheStudio, actor: TheActor, request: FetchRequest) -> FetchAnswer:
+async def fetch(services: TheServices, actor: TheActor, request: FetchRequest) -> FetchAnswer:
     """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
-    output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await studio.deliveries.check(output, must_answer=False)
-    row = await studio.fetches.begin(request.url, request, output, actor=actor)
+    output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
+    await services.deliveries.check(output, must_answer=False)
+    row = await services.fetches.begin(request.url, request, output, actor=actor)
     return {"upload": row.id, "size": row.size}
 
 
@@ -68,7 +68,7 @@ def _view(db: Connection, video: videos.VideoRow) -> VideoView:
 
 @router.get("/videos")
 async def page(
-    studio: TheStudio,
+    services: TheServices,
     after: int | None = None,
     before: int | None = None,
     around: int | None = None,
@@ -103,37 +103,37 @@ async def page(
             "after": last if rows and videos.page(db, after=last, limit=1) else None,
         }
 
-    return await studio.db.read(read)
+    return await services.db.read(read)
 
 
 @router.get("/videos/{video}")
-async def one(studio: TheStudio, video: int) -> VideoView:
+async def one(services: TheServices, video: int) -> VideoView:
     def read(db: Connection) -> VideoView | None:
         row = videos.get(db, video)
         return None if row is None else _view(db, row)
 
-    view = await studio.db.read(read)
+    view = await services.db.read(read)
     if view is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
     return view
 
 
 @router.delete("/videos/{video}")
-async def delete(studio: TheStudio, actor: TheActor, video: int) -> VideoView:
+async def delete(services: TheServices, actor: TheActor, video: int) -> VideoView:
     """Delete a video with its ladder, jobs and unfinished work; it can be brought back for a while."""
-    await studio.deletions.delete(video, actor=actor)
-    return await one(studio, video)
+    await services.deletions.delete(video, actor=actor)
+    return await one(services, video)
 
 
 @router.post("/videos/{video}/undelete")
-async def undelete(studio: TheStudio, actor: TheActor, video: int) -> VideoView:
+async def undelete(services: TheServices, actor: TheActor, video: int) -> VideoView:
     """Bring a deleted video back, as long as its files are there."""
-    await studio.deletions.undelete(video, actor=actor)
-    return await one(studio, video)
+    await services.deletions.undelete(video, actor=actor)
+    return await one(services, video)
 
 
 @router.post("/videos/{video}/upload")
-async def upload(studio: TheStudio, video: int) -> VideoView:
+async def upload(services: TheServices, video: int) -> VideoView:
     """Upload the ladder of a video to its bucket again, whole."""
-    await studio.deliveries.repeat(video)
-    return await one(studio, video)
+    await services.deliveries.repeat(video)
+    return await one(services, video)

@@ -132,9 +132,9 @@ def _rate(text: str | None) -> float | None:
     return int(numerator) / int(denominator or 1)
 
 
-def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
+def job_row(services: Services, record: JobRecord, now: int) -> answers.JobRow:
     """A job for lists; live values override stored ones."""
-    running_jobs, forecasts = studio.running_jobs, studio.forecasts
+    running_jobs, forecasts = services.running_jobs, services.forecasts
     live = running_jobs.jobs.get(record.id)
     expired = live is not None and not running_jobs.leases.is_live(live.token)
     control = Control(record.control)
@@ -171,9 +171,9 @@ def job_row(studio: Services, record: JobRecord, now: int) -> answers.JobRow:
         actual_s=record.actual_s if status is JobStatus.DONE else None,
         retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
         worker=record.processed_by if running else None,
-        division=studio.ranges.view(record.id) if live else None,
+        division=services.ranges.view(record.id) if live else None,
         idle_s=running_jobs.idle_s(record.id, now) if live else None,
-        error=_job_error(record, studio.home),
+        error=_job_error(record, services.home),
         warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
         source=summary,
         renditions=_renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
@@ -194,8 +194,8 @@ def _job_error(record: JobRecord, home: Home) -> answers.JobError | None:
     }
 
 
-def job_live(studio: Services, live: LiveJob, now: int) -> answers.JobLive:
-    eta = studio.forecasts.of_running(live)
+def job_live(services: Services, live: LiveJob, now: int) -> answers.JobLive:
+    eta = services.forecasts.of_running(live)
     eta_s = eta["eta_s"] if eta else None
     view: answers.JobLive = {
         "id": live.token.job,
@@ -208,8 +208,8 @@ def job_live(studio: Services, live: LiveJob, now: int) -> answers.JobLive:
         "eta_s": eta_s,
         "eta": eta,
         "worker": live.worker,
-        "division": studio.ranges.view(live.token.job),
-        "idle_s": studio.running_jobs.idle_s(live.token.job, now),
+        "division": services.ranges.view(live.token.job),
+        "idle_s": services.running_jobs.idle_s(live.token.job, now),
     }
     if live.renditions is not None:
         view["renditions"] = _live_renditions(live.renditions, eta_s)

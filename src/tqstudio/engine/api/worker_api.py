@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Request
 
 from tqstudio.engine.access.api_tokens import name_taken
 from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.api.dependencies import TheActor, TheStudio, TheWorker
+from tqstudio.engine.api.dependencies import TheActor, TheServices, TheWorker
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import quarantine, workers
@@ -64,15 +64,15 @@ def _message(kind: type[WorkerMessage]) -> Any:
 
 
 @router.post("/join")
-async def join(studio: TheStudio, actor: TheActor, request: NewWorker) -> NewTokenView:
+async def join(services: TheServices, actor: TheActor, request: NewWorker) -> NewTokenView:
     """Create a worker and its token, which replaces one that it got by the same joining token.
 
     It is answered once: the database has only its hash.
     """
-    if studio.pool.is_reserved(request.name):
+    if services.pool.is_reserved(request.name):
         raise name_taken(request.name)
     joined_by = actor.removeprefix(TOKEN_ACTOR)
-    token = await studio.tokens.create(
+    token = await services.tokens.create(
         request.name, Role.WORKER, kind=request.kind.value, actor=actor, joined_by=joined_by
     )
     return {"name": request.name, "role": Role.WORKER.value, "token": token}
@@ -80,11 +80,11 @@ async def join(studio: TheStudio, actor: TheActor, request: NewWorker) -> NewTok
 
 @router.post("/register")
 async def register(
-    studio: TheStudio, worker: TheWorker, body: Annotated[RegisterRequest, _message(RegisterRequest)]
+    services: TheServices, worker: TheWorker, body: Annotated[RegisterRequest, _message(RegisterRequest)]
 ) -> RegisterAnswer:
     for name, value in (("capabilities", body.capabilities), ("metadata", body.metadata)):
         require_small(name, value)
-    await studio.db.write(
+    await services.db.write(
         workers.register,
         worker.worker,
         instance=body.instance,
@@ -95,9 +95,9 @@ async def register(
         metadata=body.metadata,
         now=now_us(),
     )
-    studio.running_jobs.hear(worker.worker)
-    studio.ranges.forget_worker(worker.name)
-    settings = studio.settings
+    services.running_jobs.record_contact(worker.worker)
+    services.ranges.forget_worker(worker.name)
+    settings = services.settings
     return {
         "worker": worker.worker,
         "name": worker.name,
@@ -117,89 +117,92 @@ async def register(
 
 @router.post("/leave")
 async def leave(
-    studio: TheStudio, worker: TheWorker, body: Annotated[WorkerMessage, _message(WorkerMessage)]
+    services: TheServices, worker: TheWorker, body: Annotated[WorkerMessage, _message(WorkerMessage)]
 ) -> WorkerLeft:
     """Record the end of a worker's process on another machine."""
-    await studio.db.write(
+    await services.db.write(
         workers.ended, worker.worker, instance=body.instance, now=now_us(), why="its program was stopped"
     )
-    studio.ranges.forget_worker(worker.name)
+    services.ranges.forget_worker(worker.name)
     return {"worker": worker.worker}
 
 
 @router.post("/claim")
 async def claim(
-    studio: TheStudio,
+    services: TheServices,
     worker: TheWorker,
     body: Annotated[ClaimRequest, _message(ClaimRequest)],
     disconnected: Disconnected,
 ) -> ClaimAnswer:
-    return await studio.dispatch.claim(worker, body, disconnected)
+    return await services.dispatch.claim(worker, body, disconnected)
 
 
 @router.post("/tested")
 async def tested(
-    studio: TheStudio, worker: TheWorker, body: Annotated[TestedRequest, _message(TestedRequest)]
+    services: TheServices, worker: TheWorker, body: Annotated[TestedRequest, _message(TestedRequest)]
 ) -> TestedAnswer:
-    heard = await studio.db.write(
+    accepted = await services.db.write(
         quarantine.tested, worker.worker, instance=body.instance, problem=body.problem, now=now_us()
     )
-    return {"heard": heard}
+    return {"accepted": accepted}
 
 
 @router.post("/heartbeat")
 async def heartbeat(
-    studio: TheStudio, worker: TheWorker, body: Annotated[HeartbeatRequest, _message(HeartbeatRequest)]
+    services: TheServices, worker: TheWorker, body: Annotated[HeartbeatRequest, _message(HeartbeatRequest)]
 ) -> HeartbeatAnswer:
-    return await studio.reports.heartbeat(worker, body)
+    return await services.reports.heartbeat(worker, body)
 
 
 @router.post("/jobs/{job}/progress")
 async def progress(
-    studio: TheStudio,
+    services: TheServices,
     worker: TheWorker,
     job: int,
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
-    control = await studio.reports.progress(worker, job, body)
-    live = studio.running_jobs.jobs.get(job)
+    control = await services.reports.progress(worker, job, body)
+    live = services.running_jobs.jobs.get(job)
     return {"control": control, "divided": live is not None and live.divided}
 
 
 @router.post("/jobs/{job}/complete")
 async def complete(
-    studio: TheStudio,
+    services: TheServices,
     worker: TheWorker,
     job: int,
     body: Annotated[CompleteRequest, _message(CompleteRequest)],
 ) -> OutcomeAnswer:
     token = LeaseToken(job, body.epoch, body.instance)
-    repeated = studio.completion.is_publishing(token) or not studio.running_jobs.leases.is_live(token)
-    if worker.name in studio.worker_tokens.stored and not repeated:
+    repeated = services.completion.is_publishing(token) or not services.running_jobs.leases.is_live(token)
+    if worker.name in services.worker_tokens.stored and not repeated:
         # It may be on another machine: what it lists must be what has arrived.
-        await studio.transfers.require_received(token, body.manifest)
-    return {"job": job, "status": (await studio.completion.complete(worker, job, body)).value}
+        await services.transfers.require_received(token, body.manifest)
+    return {"job": job, "status": (await services.completion.complete(worker, job, body)).value}
 
 
 @router.post("/jobs/{job}/fail")
 async def fail(
-    studio: TheStudio, worker: TheWorker, job: int, body: Annotated[FailRequest, _message(FailRequest)]
+    services: TheServices, worker: TheWorker, job: int, body: Annotated[FailRequest, _message(FailRequest)]
 ) -> OutcomeAnswer:
-    return {"job": job, "status": (await studio.completion.fail(worker, job, body)).value}
+    return {"job": job, "status": (await services.completion.fail(worker, job, body)).value}
 
 
 @router.post("/jobs/{job}/range")
 async def end_range(
-    studio: TheStudio, worker: TheWorker, job: int, body: Annotated[RangeRequest, _message(RangeRequest)]
+    services: TheServices, worker: TheWorker, job: int, body: Annotated[RangeRequest, _message(RangeRequest)]
 ) -> OutcomeAnswer:
     """End the range that a worker made of a job that another one has."""
     del worker
-    studio.ranges.end(LeaseToken(job, body.epoch, body.instance), body.problem)
+    services.ranges.end(LeaseToken(job, body.epoch, body.instance), body.problem)
     return {"job": job, "status": JobStatus.IN_PROGRESS.value}
 
 
 @router.post("/jobs/{job}/release")
 async def release(
-    studio: TheStudio, worker: TheWorker, job: int, body: Annotated[ReleaseRequest, _message(ReleaseRequest)]
+    services: TheServices,
+    worker: TheWorker,
+    job: int,
+    body: Annotated[ReleaseRequest, _message(ReleaseRequest)],
 ) -> OutcomeAnswer:
-    return {"job": job, "status": (await studio.completion.release(worker, job, body)).value}
+    return {"job": job, "status": (await services.completion.release(worker, job, body)).value}

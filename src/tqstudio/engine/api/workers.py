@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.dependencies import TheActor, TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.monitoring.workers import is_gone, status_of
@@ -18,20 +18,20 @@ from tqstudio.protocol.requests import NewWorker
 router = APIRouter()
 
 
-async def worker_views(studio: Services) -> list[WorkerView]:
+async def worker_views(services: Services) -> list[WorkerView]:
     """All workers, except those left over from an earlier number of workers."""
-    rows = await studio.db.read(workers.listing)
-    return [view_of(studio, row) for row in rows if not studio.pool.is_obsolete(row.name)]
+    rows = await services.db.read(workers.listing)
+    return [view_of(services, row) for row in rows if not services.pool.is_obsolete(row.name)]
 
 
-def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
-    running_jobs = studio.running_jobs
+def view_of(services: Services, row: workers.WorkerRow) -> WorkerView:
+    running_jobs = services.running_jobs
     live = next((live for live in running_jobs.jobs.values() if live.worker == row.name), None)
-    part = studio.ranges.of_worker(row.name) if live is None else None
+    part = services.ranges.of_worker(row.name) if live is None else None
     beat = running_jobs.heartbeats.get(row.id) if row.instance else None
-    heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
-    note = studio.pool.note_of(row.name)
-    if note is None and is_gone(studio, row):
+    last_contact = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
+    note = services.pool.note_of(row.name)
+    if note is None and is_gone(services, row):
         note = "no process of this worker is registered"
     sound = row.quarantine_reason is None
     if not sound and note is None:
@@ -45,10 +45,10 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
         WorkerView,
         row,
         type="remote" if host else row.type,
-        status=status_of(studio, row).value,
+        status=status_of(services, row).value,
         enabled=row.enabled and sound and (busy or not row.draining),
         draining=row.draining and busy,
-        last_heartbeat_at=iso(heard),
+        last_heartbeat_at=iso(last_contact),
         job=live.token.job if live else part.token.job if part else None,
         step=live.shown_step if live else part.shown_step if part else None,
         speed=live.speed if live else None,
@@ -60,23 +60,23 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
 
 
 @router.get("/workers")
-async def listing(studio: TheStudio) -> dict[str, list[WorkerView]]:
-    return {"workers": await worker_views(studio)}
+async def listing(services: TheServices) -> dict[str, list[WorkerView]]:
+    return {"workers": await worker_views(services)}
 
 
 @router.post("/workers")
-async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]:
+async def new_worker(services: TheServices, request: NewWorker) -> dict[str, object]:
     """Create a token for a worker that the pool does not spawn. It is shown once and expires with the
     supervisor."""
-    if studio.pool.has(request.name):
+    if services.pool.has(request.name):
         raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
-    row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None)
-    token = studio.worker_tokens.issue(row.id, row.name, row.kind)
+    row = await services.db.write(workers.ensure, request.name, request.kind.value, device=None)
+    token = services.worker_tokens.issue(row.id, row.name, row.kind)
     return {"worker": row.id, "name": row.name, "token": token}
 
 
 @router.post("/workers/{name}/{verb}")
-async def intent(studio: TheStudio, actor: TheActor, name: str, verb: str) -> WorkerView:
+async def intent(services: TheServices, actor: TheActor, name: str, verb: str) -> WorkerView:
     """Enable, disable or drain a worker; one that drains finishes its job and gets no more."""
     changes: dict[str, dict[str, bool]] = {
         "enable": {"enabled": True, "draining": False},
@@ -86,12 +86,12 @@ async def intent(studio: TheStudio, actor: TheActor, name: str, verb: str) -> Wo
     if verb not in changes:
         raise TqError(ErrorCode.NOT_FOUND, f"a worker cannot {verb}", "use enable, disable or drain")
     row = None
-    if not studio.pool.is_obsolete(name):
-        row = await studio.db.write(
+    if not services.pool.is_obsolete(name):
+        row = await services.db.write(
             lambda db: workers.set_intent(db, name, now=now_us(), actor=actor, **changes[verb])
         )
     if row is None:
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"
         )
-    return view_of(studio, row)
+    return view_of(services, row)

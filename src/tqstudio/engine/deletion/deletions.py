@@ -109,7 +109,7 @@ class Deletions:
             failpoints.reach("undeletion.begun")
         await self._settle(video)
 
-    async def want(self, video: int, actor: str) -> None:
+    async def restore_on_add(self, video: int, actor: str) -> None:
         """Bring a video back whose source is added again, as far as its files are there.
 
         Raises:
@@ -126,7 +126,7 @@ class Deletions:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def tend(self) -> None:
+    async def advance_all(self) -> None:
         """Remove ladders after `keep_old_s`, and do what could not be done earlier."""
         for video in await self._db.read(deletions.due, now_us() - self._keep_us):
             await self._db.write(deletions.remove, video)

@@ -46,7 +46,7 @@ _SLOWEST_BPS = 25_000
 """Bytes a second of each file that is sent: a connection of 1 Mbit/s carries four of them at a time."""
 _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 """Within a request; longer trouble is a failure, after which the delivery is tried again later."""
-_MOST_REMOVED = 1000
+_MAX_REMOVED = 1000
 """In one request, as S3 allows."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 _CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
@@ -147,9 +147,9 @@ class Bucket:
         """
         import obstore
 
-        for start in range(0, len(names), _MOST_REMOVED):
+        for start in range(0, len(names), _MAX_REMOVED):
             with _absent():
-                await self._ask(obstore.delete_async(self._store, names[start : start + _MOST_REMOVED]))
+                await self._ask(obstore.delete_async(self._store, names[start : start + _MAX_REMOVED]))
 
     async def check(self) -> None:
         """Write, read and remove a small object.

@@ -24,7 +24,7 @@ _NETWORK = {
 _CLUSTER = {"gfs", "gfs2", "ocfs2", "beegfs", "orangefs", "pvfs2", "gpfs"}
 _VIRTUAL_MACHINE = {"9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "drvfs"}
 
-BLIND = frozenset(_NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
+NO_INOTIFY = frozenset(_NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
 """File systems that can change without this kernel noticing, as can every `fuse.*`."""
 
 _STATE = {"proc", "sysfs", "cgroup", "cgroup2", "configfs", "bpf", "pstore", "efivarfs", "resctrl"}
@@ -45,10 +45,10 @@ class _Mount(NamedTuple):
     kind: str
 
 
-def is_blind(path: bytes, *, mounts: str = _MOUNTS) -> bool:
+def misses_inotify(path: bytes, *, mounts: str = _MOUNTS) -> bool:
     """Whether inotify may miss changes on the file system of this path."""
     kind = file_system(path, mounts=mounts)
-    return kind in BLIND or kind.startswith("fuse.")
+    return kind in NO_INOTIFY or kind.startswith("fuse.")
 
 
 def file_system(path: bytes, *, mounts: str = _MOUNTS) -> str:

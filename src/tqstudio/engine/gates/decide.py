@@ -144,8 +144,8 @@ def fits(
     Args:
         margin: additional space required, as a fraction.
     """
-    if (silent := waits_alone(need, volumes, is_missing=False)) is not None:
-        return silent
+    if (alone := waits_alone(need, volumes, is_missing=False)) is not None:
+        return alone
     home, output = volumes.states[volumes.home], volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if home.space is not None and (short := short_at_home(volumes.home.path, home.space, margin)) is not None:
         return short

@@ -55,11 +55,13 @@ class VolumeReader:
         roots = [root for root, folders in Counter(points.values()).items() if folders > 1]
         checks = (self._bounded_io.run(root, partial(volume_of, Path(os.fsdecode(root)))) for root in roots)
         found = await asyncio.gather(*checks, return_exceptions=True)
-        silent = {root for root, answer in zip(roots, found, strict=True) if isinstance(answer, NoAnswer)}
+        unresponsive = {
+            root for root, answer in zip(roots, found, strict=True) if isinstance(answer, NoAnswer)
+        }
 
         async def one(place: MeasuredPath, videos: Collection[int]) -> VolumeState:
             try:
-                if (point := points[place]) in silent:
+                if (point := points[place]) in unresponsive:
                     raise NoAnswer(point)
                 return await self._measure(place, videos)
             except NoAnswer as error:

@@ -1,6 +1,6 @@
 """Watches drop folders: finds the videos in them and waits until each is complete.
 
-`Intake` has one `FolderIntake` per folder. `hints` collects what watchdog reports, `scan` reads the disk,
+`Intake` has one `FolderWatcher` per folder. `hints` collects what watchdog reports, `scan` reads the disk,
 `rules` filters names, `settling` and `open_files` detect complete files, and `file_states` remembers the
 result for each file.
 """

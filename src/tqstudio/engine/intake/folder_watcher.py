@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 import structlog
 
-from tqstudio.engine.files.mounts import is_blind
+from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.intake import problems
 from tqstudio.engine.intake.file_states import FileStates
 from tqstudio.engine.intake.hints import Hints
@@ -69,7 +69,7 @@ class FolderState:
     problem: Problem | None
 
 
-class FolderIntake:
+class FolderWatcher:
     """Watches one folder while its task runs; everything but `_on_thread` runs in the event loop.
 
     Rounds run one after another, so that there are never two scans of the folder at a time. The interval of
@@ -286,7 +286,7 @@ class FolderIntake:
         if reopens or self._limit is not None or self._watched != found:
             self._watched = found
             self._polls = self.row.watch == "polling" or (
-                self.row.watch == "auto" and is_blind(os.path.realpath(self.row.path))
+                self.row.watch == "auto" and misses_inotify(os.path.realpath(self.row.path))
             )
             self._hints.close()
             self._limit = None if self._polls else self._hints.open()

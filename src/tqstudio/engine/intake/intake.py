@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.intake.folder_watcher import FolderIntake, FolderState, Known, Offer
+from tqstudio.engine.intake.folder_watcher import FolderState, FolderWatcher, Known, Offer
 from tqstudio.engine.store.library.folders import FolderRow
 
 
@@ -41,7 +41,7 @@ class Intake:
         self._known = known
         self._started = False
         self._rows: tuple[FolderRow, ...] = ()
-        self._watched: dict[int, FolderIntake] = {}
+        self._watched: dict[int, FolderWatcher] = {}
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
@@ -105,7 +105,7 @@ class Intake:
             if number in self._watched:
                 self._watched[number].set_excluded(self._excluded(row))
                 continue
-            self._watched[number] = FolderIntake(
+            self._watched[number] = FolderWatcher(
                 row,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,

@@ -69,7 +69,7 @@ class Watcher:
         self.woken.set()
 
 
-class Broadcast:
+class EventStream:
     """Distributes events and snapshots to the watchers; runs on the event loop."""
 
     def __init__(self, view: Callable[[EventRow], Mapping[str, Any]]) -> None:
@@ -160,7 +160,7 @@ class Broadcast:
 
 
 async def stream(
-    broadcast: Broadcast,
+    event_stream: EventStream,
     read: Callable[[int], Awaitable[EventPage]],
     seen: int,
     *,
@@ -174,17 +174,17 @@ async def stream(
     Args:
         read: reads the page of events after a sequence number.
     """
-    watcher = broadcast.watch()
+    watcher = event_stream.watch()
     try:
         yield greeting
         catching_up = True
         while True:
             watcher.woken.clear()
-            recent = None if catching_up else broadcast.since(seen)
+            recent = None if catching_up else event_stream.since(seen)
             if recent is None:
-                passed_on = broadcast.last
+                passed_on = event_stream.last
                 found = await read(seen)
-                texts = [message("event", broadcast.view(row), row.seq) for row in found.rows]
+                texts = [message("event", event_stream.view(row), row.seq) for row in found.rows]
                 if found.oldest and seen < found.oldest - 1:
                     texts.insert(0, reset(found.oldest, found.last))
                 seen = found.rows[-1].seq if found.rows else seen
@@ -206,7 +206,7 @@ async def stream(
                 except TimeoutError:
                     yield b": still here\n\n"
     finally:
-        broadcast.leave(watcher)
+        event_stream.leave(watcher)
 
 
 def message(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
-from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, is_measurable, work_of
+from tqstudio.engine.live.speed_model import SpeedModel, is_measurable, pace_variance, queue_variance, work_of
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import LeaseToken
@@ -33,7 +33,7 @@ class _Waiting:
     """The average time of a waiting job in seconds of one worker; None if it cannot be estimated."""
 
     mean_s: float | None
-    doubt: float
+    variance: float
     at: float
 
 
@@ -43,13 +43,13 @@ class Forecasts:
     def __init__(self, db: Database, running_jobs: RunningJobs) -> None:
         self._db, self._running_jobs = db, running_jobs
         self._waiting = _Waiting(None, 0.0, -_KEPT_S)
-        self.estimates = Estimates()
+        self.speed_model = SpeedModel()
 
     async def load(self) -> None:
         """Loads the measurements of earlier supervisors."""
         measured = await self._db.read(speeds.load)
         outcomes = await self._db.read(speeds.last_outcomes)
-        self.estimates = Estimates(measured, outcomes)
+        self.speed_model = SpeedModel(measured, outcomes)
 
     # A run
 
@@ -69,7 +69,7 @@ class Forecasts:
         )
         if work is None:
             return
-        prediction = self.estimates.predict(work)
+        prediction = self.speed_model.predict(work)
         self._running_jobs.set_prediction(live.token, prediction)
         # A short run is not stored, because most of its time is the start of ffmpeg.
         if prediction.seconds is not None and is_measurable(work):
@@ -91,13 +91,13 @@ class Forecasts:
         outcome = await self._db.read(speeds.outcome, token.job, token.epoch)
         if outcome is None:
             return
-        self.estimates.record_outcome(outcome.predicted_s, outcome.actual_s)
+        self.speed_model.record_outcome(outcome.predicted_s, outcome.actual_s)
         if live is None or live.prediction is None or live.divided:
             return
         encode_s = {**live.steps, **steps}.get(Step.TRANSCODE.value)
         if encode_s is not None:
             rest_s = max(0.0, outcome.run_s - encode_s)
-            learnt = self.estimates.learn(live.prediction.work, encode_s, rest_s)
+            learnt = self.speed_model.learn(live.prediction.work, encode_s, rest_s)
             await self._db.write(speeds.save, learnt, now=now_us())
 
     # For screens
@@ -106,11 +106,11 @@ class Forecasts:
         """Estimates the remaining time of a running job by its pace, at first by its prediction."""
         spent_s = _spent_s(live.steps)
         if live.eta_s is not None:
-            return self._view(live.eta_s, doubt_of_pace(spent_s))
+            return self._view(live.eta_s, pace_variance(spent_s))
         prediction = live.prediction
         if prediction is None or prediction.seconds is None:
             return None
-        return self._view(max(0.0, prediction.seconds - spent_s), prediction.doubt)
+        return self._view(max(0.0, prediction.seconds - spent_s), prediction.variance)
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
         """Estimates the duration of a waiting job."""
@@ -118,13 +118,13 @@ class Forecasts:
             return None
         done = _done(record.renditions)
         work = work_of(record.facts, record.profile_json, CPU_ENCODER, requested=record.requested, done=done)
-        prediction = None if work is None else self.estimates.predict(work)
+        prediction = None if work is None else self.speed_model.predict(work)
         if prediction is None or prediction.seconds is None:
             return None
-        return self._view(prediction.seconds, prediction.doubt)
+        return self._view(prediction.seconds, prediction.variance)
 
-    def _view(self, eta_s: float, doubt: float) -> EtaView:
-        low, high = self.estimates.range_s(eta_s, doubt)
+    def _view(self, eta_s: float, variance: float) -> EtaView:
+        low, high = self.speed_model.range_s(eta_s, variance)
         return {"eta_s": eta_s, "low_s": low, "high_s": high}
 
     async def of_queue(self, *, pending: int, workers: int) -> EtaView | None:
@@ -162,22 +162,22 @@ class Forecasts:
         if time.monotonic() - self._waiting.at >= _KEPT_S:
             self._waiting = await self._mean_of_waiting()
         mean_s = self._waiting.mean_s
-        return None if mean_s is None else self._view(mean_s, self._waiting.doubt)
+        return None if mean_s is None else self._view(mean_s, self._waiting.variance)
 
     async def _mean_of_waiting(self) -> _Waiting:
         waiting = await self._db.read(speeds.waiting, limit=_SAMPLE)
         found: list[tuple[float, float]] = []
         for job in waiting:
             work = work_of(job.facts, job.profile_json, CPU_ENCODER, requested=job.requested)
-            prediction = None if work is None else self.estimates.predict(work)
+            prediction = None if work is None else self.speed_model.predict(work)
             if prediction is not None and prediction.seconds is not None:
-                found.append((prediction.seconds, prediction.doubt))
+                found.append((prediction.seconds, prediction.variance))
         if not found:
             return _Waiting(None, 0.0, time.monotonic())
         total_s = sum(seconds for seconds, _ in found)
-        doubt = sum(seconds * doubt for seconds, doubt in found) / total_s if total_s else 0.0
-        doubt += doubt_of_queue(len(found), len(waiting) - len(found))
-        return _Waiting(total_s / len(found), doubt, time.monotonic())
+        variance = sum(seconds * variance for seconds, variance in found) / total_s if total_s else 0.0
+        variance += queue_variance(len(found), len(waiting) - len(found))
+        return _Waiting(total_s / len(found), variance, time.monotonic())
 
 
 def _spent_s(steps: Mapping[str, float]) -> float:

@@ -19,7 +19,7 @@ from tqstudio.protocol.answers import DivisionView, RangeView
 from tqstudio.protocol.requests import Division, RangeAbility
 from tqstudio.protocol.worker_answers import AssignedRange
 
-LEAST_SEGMENTS = 4
+MIN_SEGMENTS = 4
 """A job with fewer missing segments is not divided: a range costs a start of ffmpeg."""
 _UNABLE_US = 60 * MICROSECOND
 """How long a worker that could not make a range gets none of that job."""
@@ -249,7 +249,7 @@ def cut(free: Collection[tuple[int, int]], wanted: int, workers: int) -> tuple[i
     It becomes shorter towards the end, so that all workers of a job finish at about the same time.
     """
     left = sum(end - first for first, end in free)
-    if left < LEAST_SEGMENTS - 1:
+    if left < MIN_SEGMENTS - 1:
         return None
     first, end = max(free)
     return max(first, end - max(1, min(wanted, left // workers))), end

@@ -125,7 +125,7 @@ class RunningJobs:
         self._idle_after_us = idle_after_us
         self.jobs: dict[int, LiveJob] = {}
         self.heartbeats: dict[int, Heartbeat] = {}
-        self._heard: dict[int, int] = {}
+        self._last_contact: dict[int, int] = {}
         """When each worker registered or sent its last heartbeat, by the clock of the leases."""
         self.leases = leases
         self.on_end: Callable[[], object] = lambda: None
@@ -237,21 +237,21 @@ class RunningJobs:
     def record_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Records a heartbeat."""
         self.heartbeats[heartbeat.worker] = self._fresh_heartbeats[heartbeat.worker] = heartbeat
-        self.hear(heartbeat.worker)
+        self.record_contact(heartbeat.worker)
 
-    def hear(self, worker: int) -> None:
-        """Records a sign of life of a worker."""
-        self._heard[worker] = self.leases.clock.now_us()
+    def record_contact(self, worker: int) -> None:
+        """Records that a worker has sent something."""
+        self._last_contact[worker] = self.leases.clock.now_us()
 
-    def silent_s(self, worker: int) -> float:
-        """Returns the seconds since the last sign of life of a worker, without those in which this process
-        was stopped; 0 if it never gave one."""
+    def since_contact_s(self, worker: int) -> float:
+        """Returns the seconds since a worker last sent something, without those in which this process was
+        suspended; 0 if it never did."""
         now = self.leases.clock.now_us()
-        return (now - self._heard.get(worker, now)) / MICROSECOND
+        return (now - self._last_contact.get(worker, now)) / MICROSECOND
 
-    def silent(self, offline_s: float) -> list[int]:
-        """Returns the workers without a sign of life for `offline_s`."""
-        return [worker for worker in self._heard if self.silent_s(worker) >= offline_s]
+    def offline_workers(self, offline_s: float) -> list[int]:
+        """Returns the workers that have sent nothing for `offline_s`."""
+        return [worker for worker in self._last_contact if self.since_contact_s(worker) >= offline_s]
 
     def take_heartbeats(self) -> list[Heartbeat]:
         """Returns the last heartbeat of every worker with one since the last call."""

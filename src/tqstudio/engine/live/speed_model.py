@@ -24,39 +24,39 @@ OVERHEAD = "overhead"
 
 _DECODE_SHARE = 0.15
 """Cost of decoding a pixel ÷ encoding one, until measured; 0.1 – 0.2 for x264 veryfast on 2 cores."""
-_MOST_WORK_S = 300.0
+_MAX_WORK_S = 300.0
 """Maximum weight of earlier measurements, so that changes of the machine have an effect."""
 _OVERHEAD_WORK_S = 60.0
 """Weight of a job for the cost of `OVERHEAD`, which does not depend on its length."""
-_MOST_CORRECTION = 4.0
+_MAX_CORRECTION = 4.0
 """Maximum factor by which one run corrects its pieces: the machine may have been suspended."""
 _START_S = 0.5
 """Time to start ffmpeg; measured 0.3 – 0.6 s."""
-_LEAST_WORK_MEGAPIXELS = 100.0
+_MIN_WORK_MEGAPIXELS = 100.0
 """Decoded and encoded; about 1.5 s of 720p, 35 s of 180p. A clip of one small picture would measure 7 s per
 megapixel instead of 0.01."""
-_LEAST_TRAINING_S = 2.0
+_MIN_TRAINING_S = 2.0
 """Shorter runs mostly measure the start of a process: a GPU needs less for 100 megapixels."""
 
 # Errors of estimates, as standard deviations of ln(actual ÷ predicted).
-_UNTRIED = 0.4
-"""Assumed error before there are outcomes; has the weight of `_UNTRIED_JOBS` jobs."""
-_UNTRIED_JOBS = 1.5
-_FADING = 0.92
+_PRIOR_ERROR = 0.4
+"""Assumed error before there are outcomes; has the weight of `_PRIOR_JOBS` jobs."""
+_PRIOR_JOBS = 1.5
+_DECAY = 0.92
 """Weight of a job's error relative to the next newer one's, because load changes."""
 _TYPICAL_JOB_S = 10.0
 """A job of this length has half the weight of a long one, because short ones are noisy."""
 _LITTLE_WORK = 0.5
 _LITTLE_WORK_S = 12.0
 """The error of a cost measured on this much work; it falls with the square root of the work."""
-_UNLIKE = 0.4
+_OTHER_CONTENT_ERROR = 0.4
 """Added error of a cost that is not measured but taken from a similar piece."""
-_NOT_KNOWN = 1.0
+_UNKNOWN_JOB_ERROR = 1.0
 """Error of an unknown job that counts as an average one."""
 _DEVIATIONS = 1.64
 """Half width of the range: covers 90 % of a normal distribution, and 80 % of real errors under load."""
-_LEAST_ERROR = 0.05
-_MOST_ERROR = math.log(10)
+_MIN_ERROR = 0.05
+_MAX_ERROR = math.log(10)
 """Maximum error counted for one job: the machine may have been suspended."""
 
 
@@ -67,7 +67,7 @@ class Prediction:
     work: Workload
     seconds: float | None
     """For the whole job; None while nothing comparable was measured."""
-    doubt: float = 0.0
+    variance: float = 0.0
     """Variance of ln(actual ÷ predicted) due to costs that were not measured, or on little work."""
 
 
@@ -81,24 +81,24 @@ class _Cost:
 
 def is_measurable(work: Workload) -> bool:
     """Whether a run has enough work that its time measures speed rather than the start of ffmpeg."""
-    return sum(piece.megapixels for piece in work.pieces) >= _LEAST_WORK_MEGAPIXELS
+    return sum(piece.megapixels for piece in work.pieces) >= _MIN_WORK_MEGAPIXELS
 
 
-def doubt_of_pace(spent_s: float) -> float:
+def pace_variance(spent_s: float) -> float:
     """Returns the variance of an estimate by a run's own pace after so many seconds."""
     return _error_after(spent_s) ** 2
 
 
-def doubt_of_queue(known: int, unknown: int) -> float:
+def queue_variance(known: int, unknown: int) -> float:
     """Returns the added variance of a sum in which unknown jobs count as the average of the known ones."""
-    return (_NOT_KNOWN * unknown / (known + unknown)) ** 2 if known else 0.0
+    return (_UNKNOWN_JOB_ERROR * unknown / (known + unknown)) ** 2 if known else 0.0
 
 
 def _error_after(work_s: float) -> float:
     return _LITTLE_WORK * math.sqrt(_LITTLE_WORK_S / (_LITTLE_WORK_S / 5 + work_s))
 
 
-class Estimates:
+class SpeedModel:
     """The measured costs, in memory; used on the event loop only.
 
     Args:
@@ -168,7 +168,7 @@ class Estimates:
         if not is_measurable(work):
             return []
         changed = [self._towards(OVERHEAD, rest_s, _OVERHEAD_WORK_S)]
-        if encode_s >= _LEAST_TRAINING_S:
+        if encode_s >= _MIN_TRAINING_S:
             changed += self._correct(work, encode_s - _START_S)
         self._speeds |= {speed.key: speed for speed in changed}
         return changed
@@ -182,7 +182,7 @@ class Estimates:
             return [Speed(piece.key, cost, 1, taken) for piece in work.encode] + [
                 Speed(work.decode.key, _DECODE_SHARE * cost, 1, taken)
             ]
-        ratio = min(_MOST_CORRECTION, max(1 / _MOST_CORRECTION, taken / predicted))
+        ratio = min(_MAX_CORRECTION, max(1 / _MAX_CORRECTION, taken / predicted))
         # A run that was suspended for an hour has done no more work.
         work_s = min(taken, 2 * predicted)
         return [
@@ -192,9 +192,9 @@ class Estimates:
 
     def _towards(self, key: str, measured: float, work_s: float) -> Speed:
         before = self._speeds.get(key, Speed(key, measured, 0, 0.0))
-        held, work_s = min(before.work_s, _MOST_WORK_S), min(work_s, _MOST_WORK_S)
+        held, work_s = min(before.work_s, _MAX_WORK_S), min(work_s, _MAX_WORK_S)
         value = before.value + work_s / (held + work_s) * (measured - before.value)
-        return Speed(key, value, before.samples + 1, min(held + work_s, _MOST_WORK_S))
+        return Speed(key, value, before.samples + 1, min(held + work_s, _MAX_WORK_S))
 
     # Accuracy
 
@@ -217,23 +217,23 @@ class Estimates:
     @property
     def _judged_variance(self) -> float:
         """Variance of ln(actual ÷ predicted) of the last predictions."""
-        total, weights = _UNTRIED**2 * _UNTRIED_JOBS, _UNTRIED_JOBS
+        total, weights = _PRIOR_ERROR**2 * _PRIOR_JOBS, _PRIOR_JOBS
         for age, (predicted, actual) in enumerate(self._outcomes):
             if predicted > 0 and actual > 0:
-                weight = _FADING**age * actual / (actual + _TYPICAL_JOB_S)
+                weight = _DECAY**age * actual / (actual + _TYPICAL_JOB_S)
                 error = math.log(actual) - math.log(predicted)
-                total += weight * min(abs(error), _MOST_ERROR) ** 2
+                total += weight * min(abs(error), _MAX_ERROR) ** 2
                 weights += weight
         return total / weights
 
-    def range_s(self, eta_s: float, doubt: float = 0.0) -> tuple[float, float]:
+    def range_s(self, eta_s: float, variance: float = 0.0) -> tuple[float, float]:
         """Returns the range that contains the actual time in at least four of five cases.
 
         Args:
-            doubt: variance in addition to that of the recorded predictions.
+            variance: variance in addition to that of the recorded predictions.
         """
-        spread = math.exp(_DEVIATIONS * math.sqrt(self._judged_variance + doubt))
-        spread = max(1 + _LEAST_ERROR, spread)
+        spread = math.exp(_DEVIATIONS * math.sqrt(self._judged_variance + variance))
+        spread = max(1 + _MIN_ERROR, spread)
         return eta_s / spread, eta_s * spread
 
 
@@ -241,7 +241,7 @@ def _similar(costs: Sequence[tuple[float, float]]) -> _Cost | None:
     """Returns the cost of an unmeasured piece that is similar to these (value and error)."""
     if not costs:
         return None
-    return _Cost(median(value for value, _ in costs), max(error for _, error in costs) + _UNLIKE)
+    return _Cost(median(value for value, _ in costs), max(error for _, error in costs) + _OTHER_CONTENT_ERROR)
 
 
 def work_of(

@@ -24,15 +24,15 @@ class Disk:
     free: int
 
 
-async def of_outputs(studio: Services) -> list[Disk]:
+async def of_outputs(services: Services) -> list[Disk]:
     """Measures the file systems of the outputs in use, each once, without those that do not answer."""
-    rows = await studio.db.read(folders.listing)
-    at_work = await studio.db.read(gates.outputs_in_use)
-    roots = {studio.admission.output_root(None), *(row.output_root for row in rows)} | at_work
+    rows = await services.db.read(folders.listing)
+    at_work = await services.db.read(gates.outputs_in_use)
+    roots = {services.admission.output_root(None), *(row.output_root for row in rows)} | at_work
     found: dict[int, Disk] = {}
     for root in sorted(roots):
         with contextlib.suppress(OSError):
-            disk = await studio.bounded_io.run(root, partial(_measure, Path(os.fsdecode(root))))
+            disk = await services.bounded_io.run(root, partial(_measure, Path(os.fsdecode(root))))
             if disk is not None:
                 found.setdefault(disk.device, disk)
     return list(found.values())

@@ -36,7 +36,7 @@ _RENDITION = "rendition"
 
 
 def write(
-    studio: Services,
+    services: Services,
     stored: Stored | None,
     disks: Sequence[Disk],
     *,
@@ -49,13 +49,13 @@ def write(
         stored: what was last read of the database; None if nothing was.
     """
     families = [
-        InfoMetricFamily("tqstudio_build", "Versions", _versions(studio)),
+        InfoMetricFamily("tqstudio_build", "Versions", _versions(services)),
         _gauge("uptime_seconds", "Time since the start", uptime_s),
         _gauge("database_up", "Whether the database answers", database_answers),
-        _gauge("concurrent_jobs", "Running jobs", len(studio.running_jobs.jobs)),
-        *(_of_database(studio, stored) if stored is not None else ()),
-        *_of_disks(studio, disks),
-        *_counted(studio.metrics),
+        _gauge("concurrent_jobs", "Running jobs", len(services.running_jobs.jobs)),
+        *(_of_database(services, stored) if stored is not None else ()),
+        *_of_disks(services, disks),
+        *_counted(services.metrics),
         *ProcessCollector(registry=None).collect(),
     ]
     return generate_latest(_Families(families))
@@ -71,31 +71,31 @@ class _Families:
         return self.families
 
 
-def _versions(studio: Services) -> dict[str, str]:
-    return {"version": __version__, "python": platform.python_version(), "ffmpeg": studio.ffmpeg.version}
+def _versions(services: Services) -> dict[str, str]:
+    return {"version": __version__, "python": platform.python_version(), "ffmpeg": services.ffmpeg.version}
 
 
 # What is the case now
 
 
-def _of_database(studio: Services, stored: Stored) -> Iterator[Metric]:
+def _of_database(services: Services, stored: Stored) -> Iterator[Metric]:
     yield _gauges("jobs", "Jobs, without deleted ones", "status", stored.jobs)
-    found = Counter(statuses(studio, stored.workers))
+    found = Counter(statuses(services, stored.workers))
     yield _gauges("workers", "Workers", "status", {status.value: found[status] for status in WorkerStatus})
     closed = {row.kind for row in stored.gates}
-    if studio.db.refusal is not None:
+    if services.db.refusal is not None:
         closed.add(GateKind.DISK)
     kinds = {kind.value: kind in closed for kind in GateKind}
     yield _gauges("gate_closed", "Whether a gate keeps jobs from starting", "kind", kinds)
 
 
-def _of_disks(studio: Services, disks: Sequence[Disk]) -> Iterator[Metric]:
+def _of_disks(services: Services, disks: Sequence[Disk]) -> Iterator[Metric]:
     shown = dict(zip(_names(disks), disks, strict=False))
     free = {name: disk.free for name, disk in shown.items()}
     yield _gauges("disk_free_bytes", "Free space of the outputs' file systems", "output", free)
     total = {name: disk.total for name, disk in shown.items()}
     yield _gauges("disk_total_bytes", "Size of the outputs' file systems", "output", total)
-    reserve = studio.settings.disk_reserve_bytes
+    reserve = services.settings.disk_reserve_bytes
     yield _gauge("disk_reserve_bytes", "Space that jobs leave free on each of them", reserve)
 
 

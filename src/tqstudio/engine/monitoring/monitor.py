@@ -28,10 +28,10 @@ _DISKS_S = 0.1
 class Monitor:
     """Watches a supervisor."""
 
-    def __init__(self, studio: Services) -> None:
-        self._studio, self._began = studio, time.monotonic()
-        self._stored: Latest[Stored] = Latest(partial(stored.read, studio.db), DATABASE_S)
-        self._disks: Latest[list[Disk]] = Latest(partial(disks.of_outputs, studio), _DISKS_S)
+    def __init__(self, services: Services) -> None:
+        self._services, self._began = services, time.monotonic()
+        self._stored: Latest[Stored] = Latest(partial(stored.read, services.db), DATABASE_S)
+        self._disks: Latest[list[Disk]] = Latest(partial(disks.of_outputs, services), _DISKS_S)
 
     async def health(self) -> HealthView:
         """Checks that the database answers to reads and writes."""
@@ -44,7 +44,7 @@ class Monitor:
         if not answers or found is None:
             return {"ready": False, "reasons": [SILENT]}
         closed = [row.kind for row in found.gates]
-        return readiness(self._studio, statuses(self._studio, found.workers), closed)
+        return readiness(self._services, statuses(self._services, found.workers), closed)
 
     async def scrape(self) -> bytes:
         """Returns all metrics in the text format of Prometheus."""
@@ -52,7 +52,7 @@ class Monitor:
         exposition = await asyncio.to_thread(import_module, "tqstudio.engine.monitoring.exposition")
         answers, _ = await asyncio.gather(self._stored.refresh(), self._disks.refresh())
         text: bytes = exposition.write(
-            self._studio,
+            self._services,
             self._stored.value,
             self._disks.value or (),
             uptime_s=time.monotonic() - self._began,

@@ -22,15 +22,15 @@ _CLOSED: Mapping[GateKind, str] = {
 _WORKING = {WorkerStatus.IDLE, WorkerStatus.BUSY}
 
 
-def readiness(studio: Services, workers: Collection[str], closed: Collection[str]) -> ReadyView:
+def readiness(services: Services, workers: Collection[str], closed: Collection[str]) -> ReadyView:
     """Decides whether a new job would be processed now.
 
     Args:
         workers: the statuses of all workers.
         closed: the kinds of the closed gates.
     """
-    reasons: list[Reason] = [_DRAINING] if studio.draining else []
-    if unwritable := studio.db.refusal is not None:
+    reasons: list[Reason] = [_DRAINING] if services.draining else []
+    if unwritable := services.db.refusal is not None:
         reasons.append(_UNWRITABLE)
     for kind, reason in _CLOSED.items():
         # A database that cannot be written counts as a closed gate elsewhere.

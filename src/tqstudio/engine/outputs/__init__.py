@@ -9,9 +9,9 @@
 """
 
 from tqstudio.engine.outputs.dash import has as has_dash
-from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, sweep
+from tqstudio.engine.outputs.generation import build, first_free, remove, rename_to_final, sweep
 from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, torn
-from tqstudio.engine.outputs.master import named, point
+from tqstudio.engine.outputs.master import named, set_current
 from tqstudio.engine.outputs.place import Place, own, unwritable
 from tqstudio.engine.outputs.rollback import undo
 
@@ -23,11 +23,11 @@ __all__ = [
     "has_dash",
     "intact",
     "is_sound",
-    "name_it",
     "named",
     "own",
-    "point",
     "remove",
+    "rename_to_final",
+    "set_current",
     "sweep",
     "torn",
     "undo",

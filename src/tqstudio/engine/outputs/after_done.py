@@ -135,7 +135,9 @@ class AfterDone:
             why = f"the source could not be {verb}: {what}"
             self._log.warning("a source stays", job=row.job, error=str(error))
             if not isinstance(error, OSError) or error.errno not in _FINAL:
-                await self._db.write(removals.hinder, row, f"{why}; retried every minute", now=now_us())
+                await self._db.write(
+                    removals.record_failure, row, f"{why}; retried every minute", now=now_us()
+                )
                 return False
             await self._db.write(_keep, row, why)
         except Exception:
@@ -208,7 +210,7 @@ class AfterDone:
 
 def _keep(db: Connection, row: Removal, why: str) -> None:
     if why:
-        removals.hinder(db, row, why, now=now_us())
+        removals.record_failure(db, row, why, now=now_us())
     removals.forget(db, row)
 
 

@@ -87,7 +87,7 @@ def files(folder: Path, rows: Sequence[PublishedRow]) -> dict[str, bytes]:
     return {name: text.encode() for name, text in whole.items()} | {MPD_NAME: mpd + b"\n"}
 
 
-def point(place: Place, number: int | None) -> None:
+def set_current(place: Place, number: int | None) -> None:
     """Put the MPD of a generation beside the master playlist, durably; without one, remove ours.
 
     Raises:

@@ -84,7 +84,7 @@ def build(
     _verify(building, rows)
 
 
-def name_it(place: Place, number: int) -> None:
+def rename_to_final(place: Place, number: int) -> None:
     """Rename a built generation to its final name, which must be free or an empty folder.
 
     Raises:

@@ -119,7 +119,7 @@ def record(
         worker=row.worker,
         detail=f"generation {row.number}{_linked(manifest)}",
         warnings=warnings,
-        silent=settled,
+        until_last_progress=settled,
         bytes_out=_encoded_bytes(publication),
     ):
         return False

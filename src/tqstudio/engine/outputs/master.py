@@ -57,13 +57,13 @@ def replace(place: Place, number: int) -> None:
     Raises:
         OSError: of the file system.
     """
-    dash.point(place, number)
+    dash.set_current(place, number)
     failpoints.reach("publish.mpd_replaced")
     place.next_master.replace(place.master)
     durable.sync_folder(place.folder)
 
 
-def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
+def set_current(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     """Make the master name a generation.
 
     Raises:

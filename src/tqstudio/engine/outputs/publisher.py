@@ -207,7 +207,7 @@ class Publisher:
         outputs.build(work_dir, place, number, publication.manifest, rows, publication.kept_from(place))
         failpoints.reach("publish.built")
         self._db.require_lead()
-        outputs.name_it(place, number)
+        outputs.rename_to_final(place, number)
         failpoints.reach("publish.renamed")
         master.write_next(place, number, rows)
         failpoints.reach("publish.master_written")

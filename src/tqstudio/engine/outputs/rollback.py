@@ -32,14 +32,14 @@ def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gene
 
 def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:
     # It may name the generation although the master does not yet.
-    dash.point(place, recorded.number if recorded else None)
+    dash.set_current(place, recorded.number if recorded else None)
     if master.named(place) == number:
         if recorded is None:
             durable.discard(place.master)
             # Before the generation that it named is removed.
             durable.sync_folder(place.folder)
         else:
-            master.point(place, recorded.number, recorded.renditions)
+            master.set_current(place, recorded.number, recorded.renditions)
     # A folder under the final name is not from this publish if the one with the temporary name exists, or if
     # its files differ.
     final = place.generation(number)

@@ -29,7 +29,7 @@ import structlog
 
 from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
-from tqstudio.engine.files.mounts import is_blind
+from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -112,7 +112,7 @@ class Workspace:
         """
         # Calls that may hang are made outside the mutex, so that one disk does not block the others.
         try:
-            if is_blind(os.path.realpath(output_root)):
+            if misses_inotify(os.path.realpath(output_root)):
                 return
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with self.hold(output_root) as work_dir:

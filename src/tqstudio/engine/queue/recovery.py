@@ -47,7 +47,7 @@ class Recovery:
         await self._db.write(workers.forget_processes)
         for row in await self._db.read(workers.listing):
             if row.registered_at is not None:
-                self._running_jobs.hear(row.id)
+                self._running_jobs.record_contact(row.id)
         await self._take_over()
 
     async def renew(self) -> None:
@@ -185,10 +185,10 @@ class Recovery:
         return taken
 
     async def offline_workers(self) -> list[str]:
-        """Marks workers without a sign of life for `offline_s` as silent; returns the names of new ones."""
-        if not (silent := self._running_jobs.silent(self._settings.offline_s)):
+        """Marks workers from which nothing came for `offline_s` as offline; returns the names of new ones."""
+        if not (found := self._running_jobs.offline_workers(self._settings.offline_s)):
             return []
-        marked = await self._db.write(workers.mark_offline, silent, now=now_us())
-        # One may have been heard while this was written.
-        still = self._running_jobs.silent(self._settings.offline_s)
+        marked = await self._db.write(workers.mark_offline, found, now=now_us())
+        # A heartbeat may have come while this was written.
+        still = self._running_jobs.offline_workers(self._settings.offline_s)
         return [name for worker, name in marked if worker in still]

@@ -15,7 +15,7 @@ _LEFT = (JobStatus.PENDING, JobStatus.IN_PROGRESS)
 
 
 @dataclass(frozen=True, slots=True)
-class Remainder:
+class ShutdownSummary:
     """Numbers of remaining jobs."""
 
     left: int
@@ -26,7 +26,7 @@ class Remainder:
     """Paused jobs, not part of `left`."""
 
 
-def count(db: Connection, worked_on: Iterable[int]) -> Remainder:
+def count(db: Connection, worked_on: Iterable[int]) -> ShutdownSummary:
     """Counts the remaining jobs.
 
     Args:
@@ -34,7 +34,7 @@ def count(db: Connection, worked_on: Iterable[int]) -> Remainder:
     """
     counts = counts_by_status(db)
     facts = [job_facts(db, job) for job in worked_on]
-    return Remainder(
+    return ShutdownSummary(
         left=sum(counts[status.value] for status in _LEFT),
         begun=sum(1 for job in facts if job is not None and not job.deleted and job.status in _LEFT),
         paused=counts[JobStatus.PAUSED.value],

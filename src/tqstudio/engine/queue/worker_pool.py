@@ -192,7 +192,7 @@ class WorkerPool:
     def end_offline(self, name: str) -> None:
         """Kills a local process without heartbeats; `_keep` starts a new one."""
         if (running := self._running.get(name)) is not None:
-            self._log.warning("worker is silent", worker=name, pid=running.child.pid)
+            self._log.warning("worker is offline", worker=name, pid=running.child.pid)
             self._kill(running)
 
     def replace(self, name: str, why: str) -> None:

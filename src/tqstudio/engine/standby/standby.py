@@ -289,7 +289,7 @@ class LeaseWatch:
                         now=now,
                     )
             if self._seen_at is None or now - self._seen_at >= SEEN_S * MICROSECOND:
-                standbys.see(db, self._id, name=self._name, version=__version__, now=now)
+                standbys.record_seen(db, self._id, name=self._name, version=__version__, now=now)
                 self._seen_at = now
             found = _Seen(leader, folders.paths(db))
             db.commit()

@@ -1,7 +1,8 @@
 """Receives uploads: durable in parts, verified when whole, then moved to the incoming files and added.
 
 An acknowledged offset survives a power cut: the bytes are synced before it is stored, and it is stored before
-it is answered. What follows the last byte is repeated until its result is stored, by the client or by `tend`.
+it is answered. What follows the last byte is repeated until its result is stored, by the client or by
+`Uploads.finish_pending`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Uploads:
         self._incoming = chosen.absolute()
         logging_setup.know(os.fsencode(self._incoming))
         self._busy: set[str] = set()
-        """Uploads with a request in progress, or that `tend` finishes."""
+        """Uploads with a request in progress, or that `finish_pending` finishes."""
         self._hashers: dict[str, tuple[int, blake3]] = {}
         """Of unfinished uploads: how many bytes were hashed so far, so that they need not be read again."""
         self._log = structlog.get_logger()
@@ -178,7 +179,7 @@ class Uploads:
         with self._alone(number):
             await self._remove(await self.find(number))
 
-    async def tend(self) -> None:
+    async def finish_pending(self) -> None:
         """Finish whole uploads whose client is gone, and remove those that have expired."""
         for row in await self._db.read(uploads.unfinished):
             if row.id in self._busy or not (row.is_whole or row.expires_at < now_us()):

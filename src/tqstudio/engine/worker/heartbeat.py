@@ -18,7 +18,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.calls import Call
 
 PROGRESS_S = 0.5
-_LEAST_TIMEOUT_S = 1.0
+_MIN_TIMEOUT_S = 1.0
 _WARN_AFTER = 3
 
 _log = structlog.get_logger()
@@ -186,7 +186,7 @@ class HeartbeatThread:
     def _timeout_s(self, current: _Assignment | None) -> float:
         # Several requests must fit into a lease, or one slow answer would let it expire.
         span_s = self._heartbeat_s if current is None else current.lease.lease_s / 4
-        return max(_LEAST_TIMEOUT_S, span_s)
+        return max(_MIN_TIMEOUT_S, span_s)
 
     def _request_succeeded(self) -> None:
         if self._failures:

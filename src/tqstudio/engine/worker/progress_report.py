@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tqstudio.engine.media.encode.division import Division
 
 _PACE_WINDOW_S = 30.0
-_PACE_LEAST_S = 2.0
+_MIN_PACE_S = 2.0
 
 
 class Report:
@@ -143,6 +143,6 @@ class Pace:
         while len(self._seen) > 2 and now - self._seen[0][0] > _PACE_WINDOW_S:
             self._seen.popleft()
         began, at_first = self._seen[0]
-        if now - began < _PACE_LEAST_S or fraction <= at_first:
+        if now - began < _MIN_PACE_S or fraction <= at_first:
             return None
         return (1 - fraction) * (now - began) / (fraction - at_first)

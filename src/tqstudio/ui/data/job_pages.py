@@ -23,7 +23,7 @@ MAX_MARKED = 10_000
 """Maximal number of jobs in one action request."""
 
 
-class Pager:
+class JobPages:
     """Moves the window over the list. Answers to a query that was replaced meanwhile are discarded."""
 
     def __init__(

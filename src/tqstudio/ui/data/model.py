@@ -29,12 +29,12 @@ class Link(Enum):
 class Connection:
     """State of the connection to the supervisor.
 
-    `reason` explains why an answer cannot be used; `silent` means that a supervisor runs but does not answer.
+    `reason` explains why an answer cannot be used; `unresponsive`: a supervisor runs but does not answer.
     """
 
     link: Link = Link.CONNECTING
     reason: str = ""
-    silent: bool = False
+    unresponsive: bool = False
 
 
 class Model:
@@ -62,16 +62,16 @@ class Model:
         self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, answers.GenerationView | None] = {}
         """The published generation of each video that was requested."""
-        self.heard_at: datetime | None = None
-        """When the supervisor was last heard from."""
+        self.last_contact: datetime | None = None
+        """When the supervisor last answered."""
 
-    def heard(self) -> None:
-        """Record that the supervisor has just been heard from."""
-        self.heard_at = self.now()
+    def record_contact(self) -> None:
+        """Record that the supervisor has just answered."""
+        self.last_contact = self.now()
 
     def take_status(self, status: answers.StatusView) -> None:
         self.status = status
-        self.heard()
+        self.record_contact()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
 
     def take_progress(self, updates: Sequence[answers.JobLive]) -> None:
@@ -158,12 +158,12 @@ class Model:
     @property
     def stale(self) -> bool:
         """Whether the data may be outdated."""
-        return not self.up and self.heard_at is not None
+        return not self.up and self.last_contact is not None
 
     @property
-    def silence_s(self) -> float:
-        """Seconds since the supervisor was last heard from; 0 if it never was."""
-        return (self.now() - self.heard_at).total_seconds() if self.heard_at else 0.0
+    def since_contact_s(self) -> float:
+        """Seconds since the supervisor last answered; 0 if it never did."""
+        return (self.now() - self.last_contact).total_seconds() if self.last_contact else 0.0
 
     @property
     def rows_age_s(self) -> float:

@@ -48,7 +48,7 @@ class MinimalUpdate(CompositorUpdate):
         return pen.text()
 
 
-class Wire:
+class TerminalDiff:
     """Minimises updates; remembers for a moment the lines that were written as a whole."""
 
     def __init__(self) -> None:

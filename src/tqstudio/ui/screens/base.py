@@ -39,9 +39,9 @@ class StudioScreen(Screen[None]):
     TAB: ClassVar[str] = ""
     """The highlighted tab; the view's own when empty."""
 
-    def __init__(self, studio: Context) -> None:
+    def __init__(self, context: Context) -> None:
         super().__init__()
-        self.studio = studio
+        self.context = context
         self._focus_before: Widget | None = None
 
     @property
@@ -49,12 +49,12 @@ class StudioScreen(Screen[None]):
         return cast("Shell", self.app)
 
     def compose(self) -> ComposeResult:
-        yield Header(self.studio, id="header")
-        yield Notice(self.studio, id="notice")
-        yield Tabs(self.studio, self.TAB or self.VIEW, self.tab_text)
+        yield Header(self.context, id="header")
+        yield Notice(self.context, id="notice")
+        yield Tabs(self.context, self.TAB or self.VIEW, self.tab_text)
         yield from self.body()
         yield Footer(
-            self.studio, self.VIEW, targets=self.footer_targets, marked=self.marked, typing=self.typing
+            self.context, self.VIEW, targets=self.footer_targets, marked=self.marked, typing=self.typing
         )
         yield Static(
             f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines;"
@@ -138,7 +138,7 @@ class StudioScreen(Screen[None]):
         self.shell.show_error(error)
 
     async def do_back(self, _: str) -> None:
-        if self.studio.model.dismiss_notices():
+        if self.context.model.dismiss_notices():
             self.paint()
         else:
             self.dismiss()

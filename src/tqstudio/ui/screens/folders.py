@@ -28,12 +28,12 @@ REREAD_S = 3.0
 class FolderList(ItemList["FolderView"]):
     @property
     def shown(self) -> list[FolderView]:
-        folders = self.studio.model.folders or []
+        folders = self.context.model.folders or []
         return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
 
     def empty(self) -> str:
         unwatched = "no drop folder yet – n adds one; videos dropped into it are transcoded"
-        return self._owner.nothing("folder", unwatched, read=self.studio.model.folders is not None)
+        return self._owner.nothing("folder", unwatched, read=self.context.model.folders is not None)
 
     def key(self, at: int) -> Hashable:
         return self.shown[at]["id"]
@@ -42,7 +42,7 @@ class FolderList(ItemList["FolderView"]):
         return self._columns(width, "folder", "state", "profile", "watch", "waiting", "today")
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
-        glyphs = self.studio.glyphs
+        glyphs = self.context.glyphs
         folder = self.shown[at]
         state = "failed" if folder["problem"] else "running" if folder["enabled"] else "cancelled"
         word = "problem" if folder["problem"] else "watched" if folder["enabled"] else "off"
@@ -64,7 +64,7 @@ class FolderList(ItemList["FolderView"]):
     def _columns(
         self, width: int, path: str, word: str, *values: str, state: str = "", selected: bool = False
     ) -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         line = self.start_row(width, selected=selected)
         widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
         longest = max((width_of(paths.readable(folder["path"])) for folder in self.shown), default=0)
@@ -101,7 +101,7 @@ class FoldersScreen(ListScreen["FolderView"]):
 
     def _reread(self) -> None:
         if self.is_current:
-            self.studio.feed.read_folders_soon()
+            self.context.feed.read_folders_soon()
 
     def tab_text(self) -> tuple[str, str]:
         return self.filter_text, fmt.counted(self.list.count(), "folder")
@@ -140,7 +140,7 @@ class FoldersScreen(ListScreen["FolderView"]):
 
     def _is_elsewhere(self) -> bool:
         """Whether the folders are those of a studio on another machine, which refuses to change them."""
-        if remote := self.studio.model.remote:
+        if remote := self.context.model.remote:
             self.toast(f"drop folders are changed on the machine of {remote}")
         return bool(remote)
 
@@ -157,7 +157,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         if self._is_elsewhere():
             return
         sentence = "Videos dropped into it are transcoded."
-        self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
+        self.app.push_screen(AskPath(self.context, "Watch a folder", sentence, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
         """Add a drop folder; raise TqError if the path is no folder, or the supervisor refuses it."""
@@ -166,18 +166,18 @@ class FoldersScreen(ListScreen["FolderView"]):
             what = f"{paths.display(path)} is not a folder on this machine"
             raise TqError(ErrorCode.SOURCE_MISSING, what, "type the path of an existing folder")
         output = paths.encode(answer.output) if answer.output else None
-        await self.studio.feed.send(
+        await self.context.feed.send(
             calls.add_folder(paths.encode(path), profile=answer.profile, output_b64=output)
         )
         self.toast(f"watching {paths.display(path)}")
-        self.studio.feed.read_folders_soon()
+        self.context.feed.read_folders_soon()
 
     async def do_folder_switch(self, _: str) -> None:
         folder = self._chosen()
         if folder is None:
             return
-        await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
-        self.studio.feed.read_folders_soon()
+        await self.context.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
+        self.context.feed.read_folders_soon()
 
     async def do_folder_hours(self, _: str) -> None:
         folder = self._chosen()
@@ -198,8 +198,8 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.app.push_screen(AskText(title, sentence, folder["hours"], read, wrong), answered)
 
     async def _set_hours(self, folder: int, text: str) -> None:
-        await self.studio.feed.send(calls.edit_folder(folder, hours=text))
-        self.studio.feed.read_folders_soon()
+        await self.context.feed.send(calls.edit_folder(folder, hours=text))
+        self.context.feed.read_folders_soon()
 
     async def do_folder_remove(self, _: str) -> None:
         folder = self._chosen()
@@ -219,8 +219,8 @@ class FoldersScreen(ListScreen["FolderView"]):
         self.app.push_screen(question, answered)
 
     async def _remove(self, folder: int) -> None:
-        await self.studio.feed.send(calls.remove_folder(folder))
-        self.studio.feed.read_folders_soon()
+        await self.context.feed.send(calls.remove_folder(folder))
+        self.context.feed.read_folders_soon()
 
 
 def _why(skipped: SkippedFile) -> str:

@@ -33,7 +33,7 @@ class EventList(ItemList["EventView"]):
     @property
     def shown(self) -> list[EventView]:
         """The events that match the filter, cached until there are new ones."""
-        model = self.studio.model
+        model = self.context.model
         key = (model.last_seq, len(model.events), self._owner.filter_text)
         if key != self._for:
             self._for = key
@@ -49,7 +49,7 @@ class EventList(ItemList["EventView"]):
 
     def empty(self) -> str:
         return self._owner.nothing(
-            "event", "nothing has happened yet", read=self.studio.model.last_seq is not None
+            "event", "nothing has happened yet", read=self.context.model.last_seq is not None
         )
 
     def key(self, at: int) -> Hashable:
@@ -59,16 +59,16 @@ class EventList(ItemList["EventView"]):
         return self.count() - 1
 
     def head(self, width: int) -> Strip:
-        line, faint = self.start(width).gap(2), self.studio.palette.faint
+        line, faint = self.start(width).gap(2), self.context.palette.faint
         line.cell("when", 12, faint).cell("job", 5, faint, right=True).gap(2)
         line.cell("what", WHAT_CELLS, faint).gap()
         return line.add("video" if width >= WIDE else "", faint).strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         event = self.shown[at]
         line = self.start_row(width, selected=selected)
-        line.cell(fmt.moment(event["at"], self.studio.model.now()), 12, palette.dim)
+        line.cell(fmt.moment(event["at"], self.context.model.now()), 12, palette.dim)
         job = str(event["job"]) if event["job"] is not None else ""
         line.cell(job, 5, palette.dim, right=True).gap(2)
         state = event_state(event)
@@ -76,7 +76,7 @@ class EventList(ItemList["EventView"]):
         line.cell(what, WHAT_CELLS, palette.states[state]).gap()
         if width >= WIDE:
             # The video's name is more useful than the job number, where there is room for both.
-            row = self.studio.model.job(event["job"])
+            row = self.context.model.job(event["job"])
             name = fit_name(row["name"], NAME_CELLS, glyphs.ellipsis) if row else ""
             line.cell(name, NAME_CELLS, palette.text).gap(2)
         remark = fmt.plain(event_remark(event))
@@ -96,12 +96,12 @@ class HistoryScreen(ListScreen["EventView"]):
         event = self.selected()
         if event is None:
             return "", []
-        row = self.studio.model.job(event["job"])
-        arrow = self.studio.glyphs.arrow
+        row = self.context.model.job(event["job"])
+        arrow = self.context.glyphs.arrow
         before = status_word(event["source"]) if event["source"] else "new"
         moved = f"{before} {arrow} {status_word(event['target'])}" if event["target"] else ""
         return event_sentence(event), [
-            ("at", fmt.full_moment(event["at"], self.studio.model.now())),
+            ("at", fmt.full_moment(event["at"], self.context.model.now())),
             ("job", f"{event['job']} {row['name'] if row else ''}" if event["job"] is not None else ""),
             ("status", moved),
             ("by", actor_words(event)),
@@ -114,7 +114,7 @@ class HistoryScreen(ListScreen["EventView"]):
         if event is None or event["job"] is None:
             self.toast("this event has no job")
             return
-        self.app.push_screen(JobScreen(self.studio, event["job"]))
+        self.app.push_screen(JobScreen(self.context, event["job"]))
 
     async def do_follow(self, _: str) -> None:
         self.list.follow = not self.list.follow

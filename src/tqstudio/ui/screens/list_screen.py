@@ -28,8 +28,8 @@ class FactPane(LineView):
     FactPane { height: 9; }
     """
 
-    def __init__(self, studio: Context, details: Callable[[], tuple[str, Facts]]) -> None:
-        super().__init__(studio, id="facts")
+    def __init__(self, context: Context, details: Callable[[], tuple[str, Facts]]) -> None:
+        super().__init__(context, id="facts")
         self._details = details
         self._lines: list[Strip] = []
 
@@ -39,7 +39,7 @@ class FactPane(LineView):
         return self._lines[y] if y < len(self._lines) else self.start(width).strip()
 
     def _build(self, width: int) -> list[Strip]:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         title, facts = self._details()
         line = self.start(width)
         if title:
@@ -91,7 +91,7 @@ class ItemList(RowList, Generic[Item]):
     """Subclasses provide the items that match the filter; each has a row."""
 
     def __init__(self, screen: ListScreen[Item]) -> None:
-        super().__init__(screen.studio, id=screen.VIEW)
+        super().__init__(screen.context, id=screen.VIEW)
         self._owner = screen
 
     @property
@@ -102,9 +102,9 @@ class ItemList(RowList, Generic[Item]):
         return len(self.shown)
 
     def start_row(self, width: int, *, selected: bool) -> Line:
-        palette = self.studio.palette
+        palette = self.context.palette
         line = self.start(width, palette.cursor if selected else palette.base)
-        return line.add(self.studio.glyphs.cursor if selected else " ", palette.accent).gap()
+        return line.add(self.context.glyphs.cursor if selected else " ", palette.accent).gap()
 
 
 class ListScreen(RowsScreen, Generic[Item]):
@@ -126,7 +126,7 @@ class ListScreen(RowsScreen, Generic[Item]):
 
     def body(self) -> ComposeResult:
         self.list = self.LIST(self)
-        self.pane = FactPane(self.studio, self.details)
+        self.pane = FactPane(self.context, self.details)
         self.filter_line = FilterLine()
         self.filter_line.placeholder = "words to search for"
         yield self.filter_line
@@ -155,7 +155,7 @@ class ListScreen(RowsScreen, Generic[Item]):
 
     def nothing(self, kind: str, otherwise: str, *, read: bool) -> str:
         """The text of the empty list."""
-        if unread := self.studio.model.unread(read=read):
+        if unread := self.context.model.unread(read=read):
             return unread
         return f"no {kind} matches the filter – esc shows all" if self.filter_text else otherwise
 

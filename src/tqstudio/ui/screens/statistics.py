@@ -34,7 +34,7 @@ class StatisticsScreen(StudioScreen):
     def body(self) -> ComposeResult:
         self.views: dict[str, StatisticsView] = {}
         self._problem = ""
-        self.document = Document(self.studio, self._columns, two_from=TWO_COLUMNS)
+        self.document = Document(self.context, self._columns, two_from=TWO_COLUMNS)
         yield self.document
 
     def on_mount(self) -> None:
@@ -53,7 +53,7 @@ class StatisticsScreen(StudioScreen):
 
     async def reread(self) -> None:
         try:
-            self.views = {by: await self.studio.feed.send(calls.statistics(by)) for by in GROUPS}
+            self.views = {by: await self.context.feed.send(calls.statistics(by)) for by in GROUPS}
             self._problem = ""
         except TqError as error:
             self._problem = in_one_line(error.code, error.message, error.hint)
@@ -75,16 +75,16 @@ class StatisticsScreen(StudioScreen):
         return [[self._sums, days, workers, batches]]
 
     def _waiting(self, width: int) -> list[Strip]:
-        return self.document.paragraph(self._problem or "reading…", width, self.studio.palette.dim)
+        return self.document.paragraph(self._problem or "reading…", width, self.context.palette.dim)
 
     def _sums(self, width: int) -> list[Strip]:
         """One line per figure: its sum, and its course over the days."""
-        palette, heights = self.studio.palette, self.studio.glyphs.heights
+        palette, heights = self.context.palette, self.context.glyphs.heights
         view = self.views["day"]
         lines = [self.document.heading(f"Last {len(view['rows'])} days", width, "a block is a day")]
         for (title, key, _), value in zip(figures.FIGURES, figures.values(view["total"]), strict=True):
             line = self.document.start(width).gap(2).cell(figures.NAMES[title], 18, palette.faint)
-            line.cell(value or self.studio.glyphs.states["skipped"], _CELLS, palette.strong, right=True)
+            line.cell(value or self.context.glyphs.states["skipped"], _CELLS, palette.strong, right=True)
             days = view["rows"][-max(0, line.room - 4) :]
             course = fmt.sparkline(figures.series(days, key), heights)
             lines.append(line.gap(3).add(course, palette.accent).strip())
@@ -92,7 +92,7 @@ class StatisticsScreen(StudioScreen):
 
     def _table(self, by: str, width: int) -> list[Strip]:
         """One line per day, worker or batch, latest first."""
-        palette = self.studio.palette
+        palette = self.context.palette
         rows = self.views[by]["rows"]
         if by == "day":
             rows = [row for row in reversed(rows) if row["attempts"]]
@@ -109,7 +109,7 @@ class StatisticsScreen(StudioScreen):
         return [*lines, self.document.blank(width)]
 
     def _row(self, row: StatisticsRow, width: int) -> Strip:
-        palette = self.studio.palette
+        palette = self.context.palette
         line = (
             self.document.start(width).gap(2).cell(fmt.plain(row["key"]) or "none", _KEY_CELLS, palette.text)
         )

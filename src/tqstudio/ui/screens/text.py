@@ -21,8 +21,8 @@ REREAD_S = 1.0
 
 
 class TextLines(ScrolledLines):
-    def __init__(self, studio: Context, *, wrapped: bool, name_cells: int) -> None:
-        super().__init__(studio, id="text")
+    def __init__(self, context: Context, *, wrapped: bool, name_cells: int) -> None:
+        super().__init__(context, id="text")
         self._wrapped = wrapped
         self._name_cells = name_cells
         self.text = "reading…"
@@ -46,7 +46,7 @@ class TextLines(ScrolledLines):
         return self.count() - 1
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
-        palette, text = self.studio.palette, self.lines()[at]
+        palette, text = self.context.palette, self.lines()[at]
         line = self.start(width).gap()
         if self._name_cells:
             heading = not text.startswith(" ")
@@ -71,7 +71,7 @@ class TextScreen(StudioScreen):
 
     def __init__(
         self,
-        studio: Context,
+        context: Context,
         title: str,
         read: Callable[[], Awaitable[tuple[str, str]]],
         *,
@@ -79,11 +79,11 @@ class TextScreen(StudioScreen):
         wrapped: bool = False,
         name_cells: int = 0,
     ) -> None:
-        super().__init__(studio)
+        super().__init__(context)
         self._title = title
         self._read = read
         self._copied = ""
-        self._text = TextLines(studio, wrapped=wrapped, name_cells=name_cells)
+        self._text = TextLines(context, wrapped=wrapped, name_cells=name_cells)
         self._text.follow = follow
 
     def body(self) -> ComposeResult:

@@ -37,12 +37,12 @@ COLUMNS = (
 class WorkerList(ItemList["WorkerView"]):
     @property
     def shown(self) -> list[WorkerView]:
-        workers = self.studio.model.workers.values()
+        workers = self.context.model.workers.values()
         return [w for w in workers if self._owner.matches(w["name"], w["kind"], w["status"], w["note"])]
 
     def empty(self) -> str:
         unknown = "no workers – tqstudio doctor shows what is missing"
-        return self._owner.nothing("worker", unknown, read=self.studio.model.status is not None)
+        return self._owner.nothing("worker", unknown, read=self.context.model.status is not None)
 
     def key(self, at: int) -> Hashable:
         return self.shown[at]["name"]
@@ -51,11 +51,11 @@ class WorkerList(ItemList["WorkerView"]):
         line = self.start(width).gap(2)
         for title, cells, from_width, right in COLUMNS:
             if width >= from_width:
-                line.cell(title, cells, self.studio.palette.faint, right=right).gap()
+                line.cell(title, cells, self.context.palette.faint, right=right).gap()
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         worker = self.shown[at]
         line = self.start_row(width, selected=selected)
         state, word = self._look(worker)
@@ -71,15 +71,15 @@ class WorkerList(ItemList["WorkerView"]):
         return line.strip()
 
     def _look(self, worker: WorkerView) -> tuple[str, str]:
-        """State and word; uncertain while the supervisor is silent, as workers end with it."""
-        if self.studio.model.stale and worker["status"] in ("busy", "idle", "starting", "draining"):
+        """State and word; uncertain while the supervisor does not answer, as workers end with it."""
+        if self.context.model.stale and worker["status"] in ("busy", "idle", "starting", "draining"):
             return "stale", f"{worker['status']}?"
         if worker["quarantine"] and worker["status"] == "disabled":
             return "failed", "quarantine"
         return state_of(worker["status"]), worker["status"]
 
     def _values(self, worker: WorkerView, state: str) -> dict[str, str]:
-        now, glyphs = self.studio.model.now(), self.studio.glyphs
+        now, glyphs = self.context.model.now(), self.context.glyphs
         beat = fmt.age(worker["last_heartbeat_at"], now)
         since = fmt.age(worker["registered_at"], now)
         return {
@@ -88,7 +88,7 @@ class WorkerList(ItemList["WorkerView"]):
             "state": state,
             "job": str(worker["job"]) if worker["job"] is not None else glyphs.states["skipped"],
             "step": (worker["step"] or "").replace("_", " "),
-            "speed": "" if self.studio.model.stale else fmt.speed(worker["speed"]),
+            "speed": "" if self.context.model.stale else fmt.speed(worker["speed"]),
             "cpu": f"{worker['cpu_percent']:.0f}%" if worker["cpu_percent"] is not None else "",
             "mem": units.short_size(worker["memory_bytes"]),
             "beat": fmt.short_duration(beat) if beat is not None else "",
@@ -124,7 +124,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
         if worker is None or worker["job"] is None:
             self.toast("this worker has no job" if worker else "no worker is selected")
             return
-        self.app.push_screen(JobScreen(self.studio, worker["job"]))
+        self.app.push_screen(JobScreen(self.context, worker["job"]))
 
     async def do_worker_switch(self, _: str) -> None:
         worker = self.selected()
@@ -145,8 +145,8 @@ class WorkersScreen(ListScreen["WorkerView"]):
         await self._act(worker["name"], "drain")
 
     async def _act(self, name: str, verb: str) -> None:
-        worker = await self.studio.feed.send(calls.worker_action(name, verb))
-        self.studio.model.take_workers([worker])
+        worker = await self.context.feed.send(calls.worker_action(name, verb))
+        self.context.model.take_workers([worker])
         self.toast(f"{name} is {worker['status']}")
         self.paint()
 

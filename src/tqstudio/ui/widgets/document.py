@@ -20,9 +20,9 @@ class Document(ScrolledLines):
     """Args: `columns` returns the sections for one column, or for two if there is room."""
 
     def __init__(
-        self, studio: Context, columns: Callable[[bool], list[list[Section]]], *, two_from: int
+        self, context: Context, columns: Callable[[bool], list[list[Section]]], *, two_from: int
     ) -> None:
-        super().__init__(studio, id="document")
+        super().__init__(context, id="document")
         self._columns = columns
         self._two_from = two_from
         self._lines: list[Strip] = []
@@ -63,12 +63,12 @@ class Document(ScrolledLines):
         LineView.on_click(self, event)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
-        return self._lines[at].adjust_cell_length(width, self.studio.palette.base)
+        return self._lines[at].adjust_cell_length(width, self.context.palette.base)
 
     # Building blocks of sections.
 
     def heading(self, title: str, width: int, remark: str = "") -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         line = self.start(width).gap().add(title, palette.accent).gap()
         line.fill(glyphs.rule, palette.rule, keep=width_of(remark) + (3 if remark else 1))
         return (line.gap().add(remark, palette.dim) if remark else line).strip()

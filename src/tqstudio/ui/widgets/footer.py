@@ -28,21 +28,21 @@ TYPED = (("enter", "applies the filter"), ("esc", "clears the filter"))
 class Footer(LineView):
     def __init__(
         self,
-        studio: Context,
+        context: Context,
         view: View,
         *,
         targets: Callable[[], Collection[Target]],
         marked: Callable[[], str],
         typing: Callable[[], bool],
     ) -> None:
-        super().__init__(studio, id="footer")
+        super().__init__(context, id="footer")
         self._view = view
         self._targets = targets
         self._marked = marked
         self._typing = typing
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
-        palette = self.studio.vivid
+        palette = self.context.vivid
         line = self.start(width, palette.bar).gap()
         if self._typing():
             for key, does in TYPED:
@@ -56,7 +56,7 @@ class Footer(LineView):
         last = [a for a in hints if a.name in LAST]
         reserved = sum(self._width(a, targets) for a in last)
         if marked:
-            line.add(f"{self.studio.glyphs.marked}{marked}", palette.mark).gap(2)
+            line.add(f"{self.context.glyphs.marked}{marked}", palette.mark).gap(2)
         for action in hints:
             if action in last or not self._possible(action, targets, marked=bool(marked)):
                 continue
@@ -69,11 +69,11 @@ class Footer(LineView):
         return line.strip()
 
     def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
-        if self.studio.model.connection.link is Link.LOST:
+        if self.context.model.connection.link is Link.LOST:
             # A supervisor that says why it cannot answer runs.
-            runs = self.studio.model.remote or self.studio.model.connection.reason
+            runs = self.context.model.remote or self.context.model.connection.reason
             return action.name in WHEN_LOST and not (action.name == "start" and runs)
-        if action.name in ("start", "reconnect") or (action.group == "Folder" and self.studio.model.remote):
+        if action.name in ("start", "reconnect") or (action.group == "Folder" and self.context.model.remote):
             return False
         single = action.name in NEED_JOB or (action.group == "Job" and action.operation is None)
         if self._view in JOBS and single and (marked or not targets):
@@ -82,13 +82,13 @@ class Footer(LineView):
         return enabled(action, targets) and (marked or action.name != MARKS)
 
     def _label(self, action: Action, targets: Collection[Target]) -> str:
-        return label(action, targets, paused=self.studio.model.paused)
+        return label(action, targets, paused=self.context.model.paused)
 
     def _width(self, action: Action, targets: Collection[Target]) -> int:
         return width_of(_key(action)) + 1 + width_of(self._label(action, targets)) + 2
 
     def _add(self, line: Line, action: Action, targets: Collection[Target]) -> None:
-        palette, click = self.studio.vivid, link(action.name)
+        palette, click = self.context.vivid, link(action.name)
         line.add(_key(action), palette.key + click)
         line.add(f" {self._label(action, targets)}", palette.dim + click).gap(2)
 

@@ -35,15 +35,15 @@ class Header(LineView):
     """
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
-        studio = self.studio
-        palette = studio.palette
+        context = self.context
+        palette = context.palette
         line = self.start(width, palette.bar)
         line.add(" tqstudio ", palette.strong)
-        if studio.model.remote:
-            line.add(f"at {studio.model.remote} ", palette.dim)
+        if context.model.remote:
+            line.add(f"at {context.model.remote} ", palette.dim)
         sign, word, style = self._engine()
         line.add(f"{sign} {word}", style).gap(3 if width >= 80 else 2)
-        status = studio.model.status
+        status = context.model.status
         if status is None:
             return line.strip()
         right = self._right(status, width)
@@ -57,8 +57,8 @@ class Header(LineView):
             len(fmt.number(count)) + len(state) + 4 for _, state, count in counts
         )
         for key, state, count in counts:
-            unsure = studio.model.stale and state == "running"
-            sign = studio.glyphs.states["stale" if unsure else state]
+            unsure = context.model.stale and state == "running"
+            sign = context.glyphs.states["stale" if unsure else state]
             word = f" {state}{'?' if unsure else ''}" if words else ""
             label = f"{sign}{fmt.number(count)}{word}"
             shown = palette.states[state] if count else palette.faint
@@ -69,12 +69,16 @@ class Header(LineView):
         return line.strip()
 
     def _engine(self) -> tuple[str, str, Style]:
-        model, glyphs, palette = self.studio.model, self.studio.glyphs, self.studio.vivid
+        model, glyphs, palette = self.context.model, self.context.glyphs, self.context.vivid
         match model.connection.link:
             case Link.CONNECTING:
                 return glyphs.states["changing"], "connecting…", palette.states["changing"]
             case Link.LOST:
-                ago = f", last seen {fmt.short_duration(model.silence_s)} ago" if model.heard_at else ""
+                ago = (
+                    f", last seen {fmt.short_duration(model.since_contact_s)} ago"
+                    if model.last_contact
+                    else ""
+                )
                 return glyphs.lost, f"no answer{ago}", palette.error
         status = model.status
         if status is None:
@@ -86,9 +90,9 @@ class Header(LineView):
 
     def _right(self, status: StatusView, width: int) -> list[tuple[str, Style]]:
         """Speed, ETA and disk, as far as they fit beside the counts."""
-        palette = self.studio.palette
+        palette = self.context.palette
         parts: list[tuple[str, Style]] = []
-        if self.studio.model.stale:
+        if self.context.model.stale:
             return parts
         if status["speed"]:
             text = fmt.speed(status["speed"]) + (" real time" if width >= 80 else "")

@@ -59,7 +59,7 @@ COLUMNS = (
 )
 WORDY = 40
 """From this width of the name column the word after the sign of a warning is shown."""
-LEAST_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
+LEAST_IMPORTANT_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
 NAME_CELLS, NAME_CELLS_BESIDE = 26, 29
 """Minimal width of the names, also beside the pane, which shows more of the selected job."""
@@ -91,8 +91,8 @@ class JobList(RowList):
             super().__init__()
             self.edge = edge
 
-    def __init__(self, studio: Context) -> None:
-        super().__init__(studio, id="jobs")
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, id="jobs")
         self._drawn: OrderedDict[int, tuple[JobRow, RowLook, Strip]] = OrderedDict()
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
@@ -105,16 +105,16 @@ class JobList(RowList):
 
     @property
     def marks(self) -> Marks:
-        return self.studio.model.marks
+        return self.context.model.marks
 
     def count(self) -> int:
-        return len(self.studio.model.jobs.rows)
+        return len(self.context.model.jobs.rows)
 
     def key(self, at: int) -> Hashable:
-        return self.studio.model.jobs.rows[at]["id"]
+        return self.context.model.jobs.rows[at]["id"]
 
     def find(self, key: Hashable) -> int | None:
-        return self.studio.model.jobs.index_of(key if isinstance(key, int) else None)
+        return self.context.model.jobs.index_of(key if isinstance(key, int) else None)
 
     def _place(self) -> int | None:
         """The row of the cursor's job; if that has ended and moved away, the next unfinished one below it.
@@ -122,7 +122,7 @@ class JobList(RowList):
         The cursor stays with running jobs instead of following a finished one.
         """
         at = super()._place()
-        rows = self.studio.model.jobs.rows
+        rows = self.context.model.jobs.rows
         if at is None or self.shown_key != self.cursor_key or rows[at]["status"] not in TERMINAL:
             return at
         stayed = (place for job in self._below if (place := self.find(job)) is not None)
@@ -131,27 +131,27 @@ class JobList(RowList):
     def settle(self) -> bool:
         before = self.cursor_key
         moved = super().settle()
-        just_deleted: Container[Hashable] = next(reversed(self.studio.model.deleted), {})
+        just_deleted: Container[Hashable] = next(reversed(self.context.model.deleted), {})
         if moved and before is not None and before not in just_deleted:
             self.replaced_at = monotonic()
         return moved
 
     def paint(self) -> None:
         super().paint()
-        self._below = self.studio.model.jobs.below(
+        self._below = self.context.model.jobs.below(
             self.shown_key if isinstance(self.shown_key, int) else None
         )
 
     @property
     def job(self) -> JobRow | None:
         """The job under the cursor."""
-        rows = self.studio.model.jobs.rows
+        rows = self.context.model.jobs.rows
         self.settle()
         return rows[self.cursor] if self.cursor < len(rows) else None
 
     def sync(self) -> None:
         """Adopt changes of the window."""
-        window = self.studio.model.jobs
+        window = self.context.model.jobs
         if window.version == self._version:
             return
         self._version = window.version
@@ -167,7 +167,7 @@ class JobList(RowList):
     @property
     def lacks(self) -> Edge | None:
         """The end at which rows are needed and more exist."""
-        window = self.studio.model.jobs
+        window = self.context.model.jobs
         if window.after is not None and self.cursor + AHEAD > len(window):
             return "end"
         if window.before is not None and self.cursor < AHEAD:
@@ -179,7 +179,7 @@ class JobList(RowList):
             self.post_message(self.NeedMore(edge))
 
     def empty(self) -> str:
-        model = self.studio.model
+        model = self.context.model
         if unread := model.unread(read=model.jobs.loaded):
             return unread
         if model.jobs.query.narrowed:
@@ -190,12 +190,14 @@ class JobList(RowList):
         line = self.start(width).gap(2)
         columns, name_width = self._layout(width)
         for column in columns:
-            line.cell(column.title, column.width or name_width, self.studio.palette.faint, right=column.right)
+            line.cell(
+                column.title, column.width or name_width, self.context.palette.faint, right=column.right
+            )
             line.gap()
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
-        row, model = self.studio.model.jobs.rows[at], self.studio.model
+        row, model = self.context.model.jobs.rows[at], self.context.model
         job = row["id"]
         look = RowLook(
             *(width, self.id_width, self.name_cells),
@@ -205,7 +207,7 @@ class JobList(RowList):
             word=job_word(row, model.rows_age_s, stale=model.stale),
             eta=self._eta(row),
             thumb=self._thumb(at),
-            palette=self.studio.palette,
+            palette=self.context.palette,
         )
         cached = self._drawn.get(job)
         if cached is not None and cached[0] is row and cached[1] == look:
@@ -219,7 +221,7 @@ class JobList(RowList):
 
     def _thumb(self, at: int) -> bool:
         """Whether the scroll bar's thumb covers this row."""
-        window = self.studio.model.jobs
+        window = self.context.model.jobs
         total, page = window.total, self.page
         if window.offset is None or total is None or total <= page:
             return False
@@ -239,14 +241,14 @@ class JobList(RowList):
             def room() -> int:
                 return width - sum(column.width + 1 for column in shown.values()) - 3
 
-            for name in LEAST_FIRST:
+            for name in LEAST_IMPORTANT_FIRST:
                 if room() < self.name_cells:
                     shown.pop(name, None)
             self._columns = ((width, self.id_width, self.name_cells), tuple(shown.values()), max(8, room()))
         return self._columns[1], self._columns[2]
 
     def _draw(self, row: JobRow, look: RowLook) -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         base = palette.base
         if look.selected:
             base = palette.cursor if look.focused else palette.cursor_blur
@@ -254,7 +256,7 @@ class JobList(RowList):
         line.add(glyphs.cursor if look.selected else " ", palette.accent)
         line.add(glyphs.marked if look.marked else " ", palette.mark)
         columns, name_width = self._layout(look.width)
-        state = job_state(row, stale=self.studio.model.stale)
+        state = job_state(row, stale=self.context.model.stale)
         texts = self._texts(row, state, look)
         for column in columns:
             if column.name in TAIL and state in ("failed", "retry") and row["error"]:
@@ -279,12 +281,12 @@ class JobList(RowList):
 
     def _texts(self, row: JobRow, state: str, look: RowLook) -> dict[str, tuple[str, Style | None]]:
         """Text and style of each column; of the qualities, which are drawn as blocks, none."""
-        palette, source, progress = self.studio.palette, row["source"], row["progress"]
+        palette, source, progress = self.context.palette, row["source"], row["progress"]
         main = palette.dim if row["status"] in ("done", "cancelled") else None
         started = progress > 0 or row["status"] in ("in_progress", "done")
         return {
             "id": (str(row["id"]), palette.dim),
-            "state": (f"{self.studio.glyphs.states[state]} {look.word}", palette.states[state]),
+            "state": (f"{self.context.glyphs.states[state]} {look.word}", palette.states[state]),
             "name": (row["name"], main),
             "profile": (row["profile"], palette.dim),
             "priority": (f"{row['priority']:+d}" if row["priority"] else "", palette.key),
@@ -302,14 +304,14 @@ class JobList(RowList):
         count = len(row["warnings"])
         if not count or state in ("failed", "retry"):
             return ""
-        sign = self.studio.glyphs.states["warning"]
+        sign = self.context.glyphs.states["warning"]
         return f"{sign} {fmt.counted(count, 'warning')}" if room >= WORDY else f"{sign} {count}"
 
     def _eta(self, row: JobRow) -> str:
         if row["status"] in ("done", "cancelled"):
-            ago = fmt.age(row["completed_at"], self.studio.model.now())
+            ago = fmt.age(row["completed_at"], self.context.model.now())
             return f"{fmt.short_duration(ago)} ago" if ago is not None else ""
-        if self.studio.model.stale:
+        if self.context.model.stale:
             return ""
         text = fmt.clock_duration(row["eta_s"])
         return f"~{text}" if text and row["status"] != "in_progress" else text

@@ -38,8 +38,8 @@ class JobPane(LineView):
     JobPane { height: 8; }
     """
 
-    def __init__(self, studio: Context, job: Callable[[], JobRow | None]) -> None:
-        super().__init__(studio, id="pane")
+    def __init__(self, context: Context, job: Callable[[], JobRow | None]) -> None:
+        super().__init__(context, id="pane")
         self._job = job
         self.page: Page = "qualities"
         self.beside = False
@@ -57,7 +57,7 @@ class JobPane(LineView):
     def start(self, width: int, base: Style | None = None) -> Line:
         line = super().start(width, base)
         if self.beside:
-            line.add("│" if self.studio.glyphs.rule == "─" else "|", self.studio.palette.rule)
+            line.add("│" if self.context.glyphs.rule == "─" else "|", self.context.palette.rule)
         return line
 
     def _build(self, width: int) -> list[Strip]:
@@ -71,12 +71,12 @@ class JobPane(LineView):
         body = self._facts(row, width) if self.page == "facts" else self._short(row, width)
         if len(body) > height > 0:
             more = self.start(width).gap(2)
-            more.add(f"{len(body) - height + 1} more – enter shows all", self.studio.palette.faint)
+            more.add(f"{len(body) - height + 1} more – enter shows all", self.context.palette.faint)
             body = [*body[: height - 1], more.strip()]
         return [*lines, *body]
 
     def _title(self, row: JobRow | None, width: int) -> Strip:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         if row is None:
             return self.start(width).fill(" " if self.beside else glyphs.rule, palette.rule).strip()
         line = self.start(width)
@@ -94,7 +94,7 @@ class JobPane(LineView):
 
     def _summary(self, row: JobRow) -> str:
         """Step or kind, profile and attempts, as one line."""
-        stale = self.studio.model.stale
+        stale = self.context.model.stale
         if row["status"] == "in_progress":
             step = (row["step"] or "starting").replace("_", " ")
             speed = "" if stale else fmt.speed(row["speed"])
@@ -111,10 +111,10 @@ class JobPane(LineView):
         return ", ".join(part for part in parts if part)
 
     def _state(self, row: JobRow, width: int) -> list[Strip]:
-        palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
+        palette, glyphs, stale = self.context.palette, self.context.glyphs, self.context.model.stale
         state = job_state(row, stale=stale)
         line = self.start(width).gap().add(f"{glyphs.states[state]} ", palette.states[state])
-        line.add(job_word(row, self.studio.model.rows_age_s, stale=stale), palette.states[state])
+        line.add(job_word(row, self.context.model.rows_age_s, stale=stale), palette.states[state])
         about = self.paragraph(self._summary(row), width, palette.dim, indent=1)
         return [line.strip(), *about, self.start(width).strip()]
 
@@ -138,7 +138,7 @@ class JobPane(LineView):
         error = sentences.error_now(row)
         if error is None:
             return []
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.context.palette, self.context.glyphs
         lines = self.paragraph(f"{error['code']}: {error['message']}", width, palette.error)
         lines += self.paragraph(f"{glyphs.arrow} {error['hint']}", width, palette.text)
         if error["log"]:
@@ -154,22 +154,22 @@ class JobPane(LineView):
             return []
         codes = ", ".join(each["code"] for each in row["warnings"])
         count = fmt.counted(len(row["warnings"]), "warning")
-        text = f"{self.studio.glyphs.states['warning']} {count}: {codes}"
-        return self.paragraph(text, width, self.studio.palette.warning)
+        text = f"{self.context.glyphs.states['warning']} {count}: {codes}"
+        return self.paragraph(text, width, self.context.palette.warning)
 
     def _status_text(self, row: JobRow, width: int) -> list[Strip]:
-        model = self.studio.model
+        model = self.context.model
         if row["status"] == "done":
             return self.named("took", sentences.took_words(row), width, cells=9)
         text = "" if model.stale else sentences.status_text(row, model.gates)
-        return self.paragraph(text, width, self.studio.palette.text)
+        return self.paragraph(text, width, self.context.palette.text)
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:
         """The command that plays the published ladder."""
-        generation = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
+        generation = self.context.model.generations.get(row["video"]) if row["status"] == "done" else None
         if generation is None:
             return []
-        palette = self.studio.palette
+        palette = self.context.palette
         lines = []
         # A path that needs two lines anyway starts right after the command.
         place = fmt.copied(generation["master_b64"])
@@ -185,7 +185,7 @@ class JobPane(LineView):
         widest = max((len(each["name"]) for each in made), default=0)
         for rendition in made:
             lines += self.quality(rendition, row["status"], width, widest)
-        palette, sign = self.studio.palette, self.studio.glyphs.states["skipped"]
+        palette, sign = self.context.palette, self.context.glyphs.states["skipped"]
         for text in sentences.skipped_words(row["renditions"]):
             lines += self.paragraph(f"{sign} {text}", width, palette.states["skipped"])
         if not lines and row["status"] == "in_progress":
@@ -194,7 +194,7 @@ class JobPane(LineView):
 
     def quality(self, rendition: RenditionView, job: str, width: int, widest: int = 0) -> list[Strip]:
         """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line."""
-        palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
+        palette, glyphs, stale = self.context.palette, self.context.glyphs, self.context.model.stale
         state, word = quality_look(rendition, job, stale=stale)
         roomy = width >= ROOMY and not self.beside
         column = max(7, widest) if roomy else max(6, min(widest, width - _BESIDE_NAME))
@@ -221,7 +221,7 @@ class JobPane(LineView):
         return [line.strip(), below.strip()]
 
     def _facts(self, row: JobRow, width: int) -> list[Strip]:
-        now = self.studio.model.now()
+        now = self.context.model.now()
         source = row["source"]
         about = [
             fmt.source_size(source),

@@ -54,9 +54,9 @@ class LineView(Widget):
             self.action = action
             self.argument = argument
 
-    def __init__(self, studio: Context, *, id: str | None = None) -> None:
+    def __init__(self, context: Context, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.studio = studio
+        self.context = context
         self._shown: dict[int, Strip] = {}
         self._shown_for: tuple[Size, object] | None = None
 
@@ -74,7 +74,7 @@ class LineView(Widget):
         raise NotImplementedError
 
     def start(self, width: int, base: Style | None = None) -> Line:
-        return Line(width, base or self.studio.palette.base)
+        return Line(width, base or self.context.palette.base)
 
     def paragraph(self, text: str, width: int, style: Style, *, indent: int = 2) -> list[Strip]:
         """The lines of a text, which may come from outside."""
@@ -85,7 +85,7 @@ class LineView(Widget):
         self, name: str, value: str, width: int, *, cells: int, indent: int = 2, margin: int = 2
     ) -> list[Strip]:
         """The lines of a value, with its name before the first; none for an empty value."""
-        palette = self.studio.palette
+        palette = self.context.palette
         lines = []
         for at, part in enumerate(wrap(plain(value), max(8, width - indent - cells - 1 - margin))):
             line = self.start(width).gap(indent).cell("" if at else plain(name), cells, palette.faint).gap()
@@ -101,7 +101,7 @@ class LineView(Widget):
 
     def _line(self, y: int) -> Strip:
         strip = self.line(y, self.size.width)
-        return to_ascii(strip) if self.studio.glyphs is ASCII else strip
+        return to_ascii(strip) if self.context.glyphs is ASCII else strip
 
     def paint(self) -> None:
         """Draw every line again and refresh the cells that differ from the screen."""
@@ -132,7 +132,7 @@ class LineView(Widget):
 
     def _forgets(self) -> bool:
         """Forget what was drawn with another size or palette; whether there was a change of them."""
-        key = (self.size, self.studio.palette)
+        key = (self.size, self.context.palette)
         if key == self._shown_for:
             return False
         self._shown.clear()

@@ -29,13 +29,13 @@ class Notice(LineView):
     _count = 0
 
     def line(self, y: int, width: int) -> Strip:
-        palette = self.studio.vivid
+        palette = self.context.vivid
         line = self.start(width, palette.notice)
         lines = self._lines(width)
         if y < len(lines):
             severity, first, text = lines[y]
             style = palette.error if severity == "error" else palette.warning
-            sign = self.studio.glyphs.states["failed" if severity == "error" else "held"]
+            sign = self.context.glyphs.states["failed" if severity == "error" else "held"]
             line.gap().add(sign if first else " ", style).gap()
             line.add(text, palette.strong)
         return line.strip()
@@ -52,7 +52,7 @@ class Notice(LineView):
 
     def sentences(self) -> list[tuple[str, ...]]:
         """All notices, most urgent first: severity, then wordings from long to short."""
-        model = self.studio.model
+        model = self.context.model
         found: list[tuple[str, ...]] = []
         if model.connection.link is Link.LOST:
             found.append(("error", *_lost(model)))
@@ -74,10 +74,10 @@ class Notice(LineView):
 
 def _lost(model: Model) -> list[str]:
     """Why the supervisor is unreachable, and the key that helps."""
-    ago = f", last seen {fmt.short_duration(model.silence_s)} ago" if model.heard_at else ""
+    ago = f", last seen {fmt.short_duration(model.since_contact_s)} ago" if model.last_contact else ""
     if model.connection.reason:
         return [f"{model.connection.reason} – ctrl+r tries again now"]
-    if model.connection.silent:
+    if model.connection.unresponsive:
         what = "the supervisor is running but does not answer"
         return [f"{what}{ago} – ctrl+r tries again now", f"{what}; ctrl+r tries again"]
     if model.remote:

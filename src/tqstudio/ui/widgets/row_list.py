@@ -31,8 +31,8 @@ class RowList(LineView, can_focus=True):
     class Opened(Message):
         """A row was double-clicked."""
 
-    def __init__(self, studio: Context, *, id: str | None = None) -> None:
-        super().__init__(studio, id=id)
+    def __init__(self, context: Context, *, id: str | None = None) -> None:
+        super().__init__(context, id=id)
         self.cursor = 0
         self.top = 0
         self.cursor_key: Hashable | None = None
@@ -147,7 +147,7 @@ class RowList(LineView, can_focus=True):
             return self.row(at, width, selected=at == self.cursor)
         blank = self.start(width)
         if not self.count() and y == self.HEAD + 1:
-            blank.gap(2).add(self.empty(), self.studio.palette.dim)
+            blank.gap(2).add(self.empty(), self.context.palette.dim)
         return blank.strip()
 
     def empty(self) -> str:

@@ -23,15 +23,15 @@ TABS: dict[View, str] = {
 class Tabs(LineView):
     """Args: `tab_text` returns the active filter and the remark at the right."""
 
-    def __init__(self, studio: Context, view: str, tab_text: Callable[[], tuple[str, str]]) -> None:
-        super().__init__(studio, id="tabs")
+    def __init__(self, context: Context, view: str, tab_text: Callable[[], tuple[str, str]]) -> None:
+        super().__init__(context, id="tabs")
         self._view = view
         self._tab_text = tab_text
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
-        palette, glyphs = self.studio.vivid, self.studio.glyphs
+        palette, glyphs = self.context.vivid, self.context.glyphs
         line = self.start(width).gap()
-        problems = len(self.studio.model.folder_problems)
+        problems = len(self.context.model.folder_problems)
         filter_line, remark = self._tab_text()
         names = sum(len(name) + 4 for name in TABS.values()) + (len(f" x{problems}") if problems else 0)
         # The names of the other views give way to the filter and the remark.

@@ -104,7 +104,7 @@ def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) 
 
     from sqlalchemy.exc import DBAPIError
 
-    from tqstudio.engine.live.speed_model import Estimates
+    from tqstudio.engine.live.speed_model import SpeedModel
     from tqstudio.engine.live.workload import workload
     from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
     from tqstudio.engine.store.db.connection import address_of, connect, is_there
@@ -115,13 +115,13 @@ def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) 
         return None
     try:
         with closing(connect(address, read_only=True)) as db:
-            estimates = Estimates(speeds.load(db), speeds.last_outcomes(db))
+            model = SpeedModel(speeds.load(db), speeds.last_outcomes(db))
     except DBAPIError:
         return None  # an earlier schema, or damage: the next start of the supervisor reports which
-    prediction = estimates.predict(workload(facts, profile, CPU_ENCODER))
+    prediction = model.predict(workload(facts, profile, CPU_ENCODER))
     if prediction.seconds is None:
         return None
-    low_s, high_s = estimates.range_s(prediction.seconds, prediction.doubt)
+    low_s, high_s = model.range_s(prediction.seconds, prediction.variance)
     return {"eta_s": prediction.seconds, "low_s": low_s, "high_s": high_s}
 
 

@@ -142,7 +142,7 @@ def _report_remaining(videos: list[Video], files: int) -> None:
 
 
 def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:
-    """Summarise a run whose supervisor was stopped or is silent; raise any other error.
+    """Summarise a run whose supervisor was stopped or does not answer; raise any other error.
 
     Open jobs continue with the next supervisor.
     """

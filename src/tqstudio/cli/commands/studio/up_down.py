@@ -20,7 +20,7 @@ from tqstudio.words import format as fmt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tqstudio.engine.queue.shutdown_summary import Remainder
+    from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 
 
 _LEVELS = "|".join(get_args(LogLevel))
@@ -126,7 +126,7 @@ def _report_running(pid: int, flags: Iterable[str], *, as_json: bool) -> None:
         )
 
 
-def remaining_summary(of: Remainder) -> str:
+def remaining_summary(of: ShutdownSummary) -> str:
     """Summarise the jobs that a stopped supervisor leaves, and how to continue."""
     parts = ["the supervisor has stopped", "no job is left"]
     if of.left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.dependencies import TheActor, TheStudio
+from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.machine import tokens
@@ -17,8 +17,8 @@ router = APIRouter(prefix="/tokens")
 
 
 @router.get("")
-async def listing(studio: TheStudio) -> dict[str, list[TokenView]]:
-    rows = await studio.db.read(tokens.listing)
+async def listing(services: TheServices) -> dict[str, list[TokenView]]:
+    rows = await services.db.read(tokens.listing)
     now = now_us()
     return {
         "tokens": [
@@ -35,9 +35,9 @@ async def listing(studio: TheStudio) -> dict[str, list[TokenView]]:
 
 
 @router.post("")
-async def create(studio: TheStudio, actor: TheActor, request: TokenRequest) -> NewTokenView:
+async def create(services: TheServices, actor: TheActor, request: TokenRequest) -> NewTokenView:
     """Create a token. It is answered once: the database has only its hash."""
-    if request.role is Role.WORKER and studio.pool.has(request.name):
+    if request.role is Role.WORKER and services.pool.has(request.name):
         raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
     expires_at = None
     if request.expires_at is not None:
@@ -49,14 +49,14 @@ async def create(studio: TheStudio, actor: TheActor, request: TokenRequest) -> N
             ) from None
         if expires_at <= now_us():
             raise TqError(ErrorCode.BAD_REQUEST, "the token would be expired", "give a later time")
-    token = await studio.tokens.create(
+    token = await services.tokens.create(
         request.name, request.role, kind=request.kind.value, expires_at=expires_at, actor=actor
     )
     return {"name": request.name, "role": request.role.value, "token": token}
 
 
 @router.delete("/{name}")
-async def revoke(studio: TheStudio, actor: TheActor, name: str) -> dict[str, str]:
+async def revoke(services: TheServices, actor: TheActor, name: str) -> dict[str, str]:
     """Revoke a token at once; its open event streams end."""
-    await studio.tokens.revoke(name, actor=actor)
+    await services.tokens.revoke(name, actor=actor)
     return {"revoked": name}

@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheStudio
+from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheServices
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.host.clock import MICROSECOND, iso_time
 from tqstudio.engine.store.library.uploads import UploadRow
@@ -73,35 +73,35 @@ Size = Annotated[int, Header(ge=0, lt=2**63)]
 
 
 @router.options("", status_code=204)
-async def abilities(studio: TheStudio) -> Response:
+async def abilities(services: TheServices) -> Response:
     """What of the protocol is supported."""
     headers = {
         "Tus-Version": VERSION,
         "Tus-Extension": EXTENSIONS,
         "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
-        "Tus-Max-Size": str(studio.uploads.max_bytes),
+        "Tus-Max-Size": str(services.uploads.max_bytes),
     }
     return Response(status_code=204, headers=headers)
 
 
 @router.post("", status_code=201, dependencies=_TUS)
 async def create(
-    studio: TheStudio,
+    services: TheServices,
     actor: TheActor,
     upload_length: Size,
     upload_metadata: Annotated[str, Header()] = "",
 ) -> Response:
     """Begin an upload. Metadata: filename, blake3 and the options of `POST /v1/videos`."""
-    row = await studio.uploads.create(upload_length, upload_metadata, actor=actor)
+    row = await services.uploads.create(upload_length, upload_metadata, actor=actor)
     return Response(
         status_code=201, headers={"Location": f"{PREFIX}{router.prefix}/{row.id}", **_expiry(row)}
     )
 
 
 @router.head("/{upload}", dependencies=_TUS)
-async def state(studio: TheStudio, upload: str) -> Response:
+async def state(services: TheServices, upload: str) -> Response:
     """Where an upload is to be continued, or its job."""
-    row = await studio.uploads.find(upload)
+    row = await services.uploads.find(upload)
     headers = {
         **_progress(row),
         "Upload-Length": str(row.size),
@@ -112,8 +112,8 @@ async def state(studio: TheStudio, upload: str) -> Response:
 
 
 @router.get("/{upload}")
-async def one(studio: TheStudio, upload: str) -> UploadView:
-    row = await studio.uploads.find(upload)
+async def one(services: TheServices, upload: str) -> UploadView:
+    row = await services.uploads.find(upload)
     answer = json.loads(row.answer or "{}")
     return {
         "name": parse(row.about).name,
@@ -122,13 +122,13 @@ async def one(studio: TheStudio, upload: str) -> UploadView:
         "expires_at": iso_time(row.expires_at),
         "batch": answer.get("batch"),
         "result": answer.get("result"),
-        "problem": None if (problem := studio.fetches.problem(upload)) is None else error_view(problem),
+        "problem": None if (problem := services.fetches.problem(upload)) is None else error_view(problem),
     }
 
 
 @router.patch("/{upload}", status_code=204, dependencies=_TUS)
 async def append(
-    studio: TheStudio,
+    services: TheServices,
     request: Request,
     upload: str,
     upload_offset: Size,
@@ -139,14 +139,14 @@ async def append(
     if content_type != CONTENT_TYPE:
         raise HTTPException(415, f"the header Content-Type must be {CONTENT_TYPE}")
     checksum = None if upload_checksum is None else _checksum(upload_checksum)
-    row = await studio.uploads.append(upload, upload_offset, _body(request), checksum)
+    row = await services.uploads.append(upload, upload_offset, _body(request), checksum)
     return Response(status_code=204, headers=_progress(row))
 
 
 @router.delete("/{upload}", status_code=204, dependencies=_TUS)
-async def remove(studio: TheStudio, upload: str) -> Response:
+async def remove(services: TheServices, upload: str) -> Response:
     """End an upload; the file of a finished one stays."""
-    await studio.uploads.remove(upload)
+    await services.uploads.remove(upload)
     return Response(status_code=204)
 
 

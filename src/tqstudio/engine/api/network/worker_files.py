@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from tqstudio.engine.api.dependencies import TheStudio, TheWorker
+from tqstudio.engine.api.dependencies import TheServices, TheWorker
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.transfer.segment_files import Part
@@ -41,36 +41,38 @@ TheLease = Annotated[LeaseToken, Depends(_token)]
 
 
 @router.get("/inputs")
-async def inputs(studio: TheStudio, lease: TheLease) -> JobInputs:
-    return await studio.transfers.inputs(lease)
+async def inputs(services: TheServices, lease: TheLease) -> JobInputs:
+    return await services.transfers.inputs(lease)
 
 
 @router.get("/source", responses=_CONTENT, response_class=Response)
 async def source(
-    studio: TheStudio, lease: TheLease, name_b64: Path, version: Path, offset: Number, length: Length
+    services: TheServices, lease: TheLease, name_b64: Path, version: Path, offset: Number, length: Length
 ) -> Response:
     """A part of the source, with its SHA-256 in the header Content-Digest (RFC 9530)."""
-    return _content(await studio.transfers.source(lease, _name(name_b64), version, offset, length))
+    return _content(await services.transfers.source(lease, _name(name_b64), version, offset, length))
 
 
 @router.get("/store", responses=_CONTENT, response_class=Response)
-async def stored(studio: TheStudio, lease: TheLease, path: Path, offset: Number, length: Length) -> Response:
+async def stored(
+    services: TheServices, lease: TheLease, path: Path, offset: Number, length: Length
+) -> Response:
     """A part of a stored file, as of the source."""
     try:
-        return _content(await studio.transfers.stored(lease, path, offset, length))
+        return _content(await services.transfers.stored(lease, path, offset, length))
     except FileNotFoundError:
         raise TqError(ErrorCode.NOT_FOUND, f"{path} is not stored") from None
 
 
 @router.get("/store/names")
-async def stored_names(studio: TheStudio, lease: TheLease) -> StoredNames:
+async def stored_names(services: TheServices, lease: TheLease) -> StoredNames:
     """The segments that are stored, also by other workers."""
-    return await studio.transfers.stored_names(lease)
+    return await services.transfers.stored_names(lease)
 
 
 @router.put("/store", status_code=204, openapi_extra=_BODY)
 async def store(
-    studio: TheStudio,
+    services: TheServices,
     request: Request,
     lease: TheLease,
     path: Path,
@@ -82,19 +84,19 @@ async def store(
     """Store a part of a file; with the last one it becomes visible, if the whole has that hash."""
     del digest  # for the schema
     body = await _body(request)
-    await studio.transfers.store(lease, path, Part(offset, size, blake3), body)
+    await services.transfers.store(lease, path, Part(offset, size, blake3), body)
     return Response(status_code=204)
 
 
 @router.post("/store/remove", status_code=204)
-async def remove(studio: TheStudio, lease: TheLease, body: RemovedFiles) -> Response:
-    await studio.transfers.remove(lease, list(body.paths))
+async def remove(services: TheServices, lease: TheLease, body: RemovedFiles) -> Response:
+    await services.transfers.remove(lease, list(body.paths))
     return Response(status_code=204)
 
 
 @router.put("/log", status_code=204, openapi_extra=_BODY)
 async def log(
-    studio: TheStudio,
+    services: TheServices,
     request: Request,
     lease: TheLease,
     offset: Number,
@@ -102,7 +104,7 @@ async def log(
 ) -> Response:
     """Write a part of the log of the attempt."""
     del digest
-    await studio.transfers.log(lease, offset, await _body(request))
+    await services.transfers.log(lease, offset, await _body(request))
     return Response(status_code=204)
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
 _OOM_SCORE = "500"
-_MOST_FILE_BYTES = 16 * 1024**3
+_MAX_FILE_BYTES = 16 * 1024**3
 """Of one file; a fragment of 30 s with 500 Mbit/s has 2 GB."""
 
 # System calls have the same numbers on all architectures from 424 on.
@@ -100,7 +100,7 @@ def main(policy: dict[str, object], command: list[str]) -> None:
     except OSError:
         pass  # a container may forbid it
     if policy["confined"]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_FILE_BYTES, _MOST_FILE_BYTES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_FILE_BYTES, _MAX_FILE_BYTES))
         _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         reads, writes = (list(map(str, policy[key])) for key in ("reads", "writes"))  # type: ignore[call-overload]
         _allow_files([*_PROGRAMS, os.path.realpath(command[0])], [*_SYSTEM, *reads], [*writes, "/dev/null"])

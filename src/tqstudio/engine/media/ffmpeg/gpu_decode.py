@@ -26,7 +26,7 @@ _DECODER = "decoder"
 _FRAMES_HELD = 16
 # A GPU's bilinear filter ignores pixels beyond this factor. In a simulation of 1080p to 180p, pictures halved
 # first have 43 dB (PSNR) to those of the CPU; in one step 34 dB, as with scale_cuda's default, bicubic.
-_MOST_SHRINKING = 2
+_MAX_SHRINKING = 2
 
 
 def supported(ffmpeg: FFmpeg) -> bool:
@@ -84,7 +84,7 @@ def scaling(video: VideoTrack, rung: Rung, device: str) -> Filters:
     api = interface(device)
     kernel = {"interp_algo": "bilinear"} if api == "cuda" else {}
     sizes, size = [(rung.width, rung.height)], (video.coded_width, video.coded_height)
-    while size[0] > _MOST_SHRINKING * rung.width or size[1] > _MOST_SHRINKING * rung.height:
+    while size[0] > _MAX_SHRINKING * rung.width or size[1] > _MAX_SHRINKING * rung.height:
         size = max(rung.width, size[0] // 4 * 2), max(rung.height, size[1] // 4 * 2)
         sizes.insert(-1, size)
     return tuple((f"scale_{api}", {"w": width, "h": height, **kernel}) for width, height in sizes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.track_names import LOW, MOST_TRACKS, SURROUND, track_names
+from tqstudio.engine.media.plan.track_names import LOW, MAX_TRACKS, SURROUND, track_names
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_sound
 
 DOWNMIX_PEAK = 0.84
@@ -22,7 +22,7 @@ _LAYOUTS = (1, 2, 6, 8)
 """Channels of the layouts that players know: mono, stereo, 5.1, 7.1."""
 _QUALITIES_KBPS = (192, 128, 64)
 """Of sound alone."""
-_LEAST_KBPS = 32
+_MIN_KBPS = 32
 _APART = 1.25
 """Least factor between the bit rates of two qualities."""
 
@@ -82,7 +82,7 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     leading = leading_sound(track for track, _ in sounds)
     first = next(each for each in sounds if each[0] is leading)
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
-    sounds = [first, *others][:MOST_TRACKS]
+    sounds = [first, *others][:MAX_TRACKS]
     names = track_names("audio", (track.language for track, _ in sounds))
     if facts.video.still:
         return _qualities(sounds, names, profile)
@@ -115,7 +115,7 @@ def _qualities(
     other.
     """
     measured = sum(each.bitrate for each in sounds[0] if each is not None)
-    own = max(_LEAST_KBPS, measured // 1000) if measured else _QUALITIES_KBPS[0]
+    own = max(_MIN_KBPS, measured // 1000) if measured else _QUALITIES_KBPS[0]
     rates: list[int] = []
     for rate in sorted(min(own, each) for each in _QUALITIES_KBPS):
         if not rates or rate >= _APART * rates[-1]:

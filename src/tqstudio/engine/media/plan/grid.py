@@ -16,7 +16,7 @@ UNEVEN_S = Fraction(1, 20)
 _ROUNDING = Fraction(1, 10)
 
 NTSC = Fraction(30000, 1001)
-_MOST_FPS = 60
+_MAX_FPS = 60
 
 TIMELINE_START_S = 10
 """Start of every output timeline in seconds. At zero the first decode times would be negative, and the muxer
@@ -103,7 +103,7 @@ def fields_of(video: VideoTrack, profile: Profile) -> str:
 
     Film may come as fields, or as pictures to be shown for two and three fields (a varying rate).
     """
-    if profile.fields == "double" and video.interlaced and 2 * video.fps <= _MOST_FPS:
+    if profile.fields == "double" and video.interlaced and 2 * video.fps <= _MAX_FPS:
         return "double"
     if profile.fields == "film" and video.fps == NTSC and (video.interlaced or video.vfr):
         return "film"

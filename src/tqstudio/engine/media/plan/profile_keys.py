@@ -75,9 +75,9 @@ _BURN = _key(
 )
 _RATES = 8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000
 _AAC_RATE = _key(f"a rate of AAC: {', '.join(map(str, _RATES))}", lambda v: type(v) is int and v in _RATES)
-_MOST_TEXT = 500
+_MAX_TEXT = 500
 _TEXT = _key(
-    f"a text of at most {_MOST_TEXT} characters", lambda v: isinstance(v, str) and len(v) <= _MOST_TEXT
+    f"a text of at most {_MAX_TEXT} characters", lambda v: isinstance(v, str) and len(v) <= _MAX_TEXT
 )
 _OF_RUNG = {
     "short_side": _whole(32, 8640)[1],

@@ -27,9 +27,9 @@ _CONTAINER_FACTOR = 1.05
 _KEEPS_SIZE_PERCENT = 101
 # The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
 _RATE_EXPONENT = 0.75
-_LEAST_MAXRATE_KBPS = 64
+_MIN_MAXRATE_KBPS = 64
 # What level 5.2 of H.264 and 5.1 of HEVC and AV1 allow at 60 frames per second; players need no higher one.
-_MOST_BLOCKS, _MOST_SIDE = 34_560, 8192
+_MAX_BLOCKS, _MAX_SIDE = 34_560, 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
                 name,
                 own_width,
                 own_height,
-                max(_LEAST_MAXRATE_KBPS, round(lowest.maxrate_kbps * scale)),
+                max(_MIN_MAXRATE_KBPS, round(lowest.maxrate_kbps * scale)),
                 lowest.required,
                 _unless_requested(name, requested),
                 *profile.encoding_of(lowest),
@@ -177,7 +177,7 @@ def _allowed(width: int, height: int) -> tuple[int, int]:
     short, long = sorted((width, height))
     for side in range(short, 0, -2):
         size = side, long if side == short else _scaled(long, side, short)
-        if size[1] <= _MOST_SIDE and math.prod(math.ceil(each / 16) for each in size) <= _MOST_BLOCKS:
+        if size[1] <= _MAX_SIDE and math.prod(math.ceil(each / 16) for each in size) <= _MAX_BLOCKS:
             break
     return size if width < height else (size[1], size[0])
 

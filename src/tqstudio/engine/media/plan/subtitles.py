@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.track_names import MOST_TRACKS, track_names
+from tqstudio.engine.media.plan.track_names import MAX_TRACKS, track_names
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_sound
 from tqstudio.paths import display
 
@@ -76,7 +76,7 @@ def subtitle_renditions(facts: SourceFacts, profile: Profile) -> tuple[SubtitleR
     """Choose the published subtitles, in the order of the source; then files beside it, and captions."""
     if profile.subtitle_tracks == "none":
         return ()
-    chosen = [track for track in (*facts.subtitles, *_captions(facts)) if track.text][:MOST_TRACKS]
+    chosen = [track for track in (*facts.subtitles, *_captions(facts)) if track.text][:MAX_TRACKS]
     return tuple(map(SubtitleRendition, track_names("sub", (track.language for track in chosen)), chosen))
 
 

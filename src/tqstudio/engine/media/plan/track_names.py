@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-MOST_TRACKS = 32
+MAX_TRACKS = 32
 """Tracks of a kind that are published at most; a player's menu holds no more."""
 STORYBOARD, SUBTITLES = "storyboard", "subtitles"
 """Words for what a retranscode may drop besides renditions by name: the storyboard, all subtitles."""

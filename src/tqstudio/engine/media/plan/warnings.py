@@ -11,12 +11,12 @@ from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
-from tqstudio.engine.media.source.chapters import MOST, within
+from tqstudio.engine.media.source.chapters import MAX_CHAPTERS, within
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack
 from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
 
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 _OMITTED = {
     "other": "another {}",
     "programme": "{} of another programme",
@@ -51,7 +51,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     parts, grid = facts.chapters or (), make_grid(facts, profile)
     if len(within(parts, grid.zero, grid.length)) < len(parts):
-        left = f"chapters that lie outside of the video, or come after {MOST} others, are left out"
+        left = f"chapters that lie outside of the video, or come after {MAX_CHAPTERS} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
     if facts.omitted:
         named = _listed(
@@ -143,5 +143,5 @@ def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -29,7 +29,7 @@ _PER_SIDE = 10
 _INTERVAL_S = 10
 _EVEN_MS = 2
 """By how much times in WebVTT may differ from those of one interval, because they are rounded."""
-_FEW, _MOST = 100, 1000
+_MIN_TILES, _MAX_TILES = 100, 1000
 """Pictures below which the interval gets shorter, and above which it gets longer."""
 
 
@@ -145,7 +145,7 @@ def lay_out(segments: Path, check: RenditionCheck, store_root: Path) -> Storyboa
         segments: its folder in the segment store of the video, named after its stream key.
         store_root: that segment store.
     """
-    every_s = max(min(_INTERVAL_S, check.duration_s / _FEW), check.duration_s / _MOST)
+    every_s = max(min(_INTERVAL_S, check.duration_s / _MIN_TILES), check.duration_s / _MAX_TILES)
     chosen: list[_KeyFrame] = []
     for frame in _key_frames(check):
         if not chosen or frame.at_s > chosen[-1].at_s + every_s - 0.001:

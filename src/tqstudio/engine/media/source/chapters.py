@@ -14,9 +14,9 @@ from tqstudio.engine.media.source.facts import Chapter, title_of
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-MOST = 500
+MAX_CHAPTERS = 500
 """Chapters that are published at most."""
-_LEAST_S = 0.001
+_MIN_S = 0.001
 
 
 def read(container: InputContainer) -> tuple[Chapter, ...]:
@@ -27,7 +27,7 @@ def read(container: InputContainer) -> tuple[Chapter, ...]:
         about = {key.lower(): value for key, value in each["metadata"].items()}
         title, language = title_of(about.get("title", "")), languages.standard(about.get("language", ""))
         found.append(Chapter(float(each["start"] * clock), float(each["end"] * clock), title, language))
-    return tuple(sorted(found, key=lambda chapter: chapter.start_s)[: MOST + 1])
+    return tuple(sorted(found, key=lambda chapter: chapter.start_s)[: MAX_CHAPTERS + 1])
 
 
 def within(chapters: Sequence[Chapter], begins: Fraction, length: Fraction) -> tuple[Chapter, ...]:
@@ -42,6 +42,6 @@ def within(chapters: Sequence[Chapter], begins: Fraction, length: Fraction) -> t
         end_s = chapter.end_s if chapter.end_s > chapter.start_s else ends
         start_s = max(0.0, chapter.start_s - float(begins))
         end_s = min(float(length), end_s - float(begins))
-        if end_s - start_s >= _LEAST_S:
+        if end_s - start_s >= _MIN_S:
             placed.append(replace(chapter, start_s=start_s, end_s=end_s))
-    return tuple(placed[:MOST])
+    return tuple(placed[:MAX_CHAPTERS])

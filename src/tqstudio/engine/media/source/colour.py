@@ -66,7 +66,7 @@ _SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
 # its knee at the same place. The peak is that of the metadata, at least that of most content, because many
 # state too little. If detected in the pictures, each would depend on previous ones.
 _WHITE_NITS = 203
-_PEAK_NITS, _MOST_NITS = 1000, 10_000
+_PEAK_NITS, _MAX_NITS = 1000, 10_000
 _KNEE = 0.45
 
 # Of frames; encoders would write it into SDR too.
@@ -224,7 +224,7 @@ def peak_of(metadata: Any) -> int:
 def _nits(signal: float) -> float:
     """The luminance of a signal of PQ (SMPTE ST 2084), 0 … 1."""
     root = signal ** (32 / 2523)
-    return float(_MOST_NITS * (max(0, root - 107 / 128) / (2413 / 128 - 2392 / 128 * root)) ** (8192 / 1305))
+    return float(_MAX_NITS * (max(0, root - 107 / 128) / (2413 / 128 - 2392 / 128 * root)) ** (8192 / 1305))
 
 
 def require_mappable(video: VideoTrack, metadata: Any, name: str) -> None:
@@ -351,7 +351,7 @@ def to_jpeg(width: int, height: int) -> Filters:
 
 
 def _tone_mapped(read: Colour, peak_nits: int) -> Filters:
-    peak = min(_MOST_NITS, max(_PEAK_NITS, peak_nits if read.transfer == PQ else 0))
+    peak = min(_MAX_NITS, max(_PEAK_NITS, peak_nits if read.transfer == PQ else 0))
     light: dict[str, Any] = {"transfer": "linear", "npl": _WHITE_NITS, "primaries": "709"}
     if read.transfer == HLG:
         # By default zscale applies the system gamma per component, which oversaturates colours.

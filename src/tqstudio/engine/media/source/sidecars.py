@@ -20,11 +20,11 @@ from tqstudio.source_files import is_video_name
 
 LARGEST = 8 * 1024 * 1024
 """Bytes; a film has some hundred kB."""
-MOST = 64
+MAX_SIDECARS = 64
 """Files of one source that are read at most."""
 _CODECS = {b".srt": "subrip", b".ass": "ass", b".ssa": "ass", b".vtt": "webvtt"}
 _UNSUPPORTED = {b".idx", b".sub", b".sup", b".smi", b".ttml"}
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 _FORCED, _DEFAULT = "forced", "default"
 _HINDI = "hi"
 """After a language it means that the text is for the hearing impaired."""
@@ -60,7 +60,7 @@ def find(source: bytes) -> Found:
         begins = os.fsdecode(stem + b".")
         beside = [os.fsencode(name) for name in os.listdir(folder) if name.startswith(begins)]
         own = sorted(_own(stem, beside))
-        texts = [name for name in own if _extension(name) in _CODECS][:MOST]
+        texts = [name for name in own if _extension(name) in _CODECS][:MAX_SIDECARS]
         for name in texts:
             try:
                 content = _read(folder, name)
@@ -70,9 +70,9 @@ def find(source: bytes) -> Found:
             else:
                 tracks.append(_track(os.path.basename(source), name, content))
     if rest := [display(name) for name in own if name not in texts]:
-        named = ", ".join(rest[:_MOST_NAMED])
-        more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
-        text = f"left out: {named}{more}; at most {MOST} files in SRT, ASS or WebVTT are published"
+        named = ", ".join(rest[:_MAX_NAMED])
+        more = f" and {len(rest) - _MAX_NAMED} more" if len(rest) > _MAX_NAMED else ""
+        text = f"left out: {named}{more}; at most {MAX_SIDECARS} files in SRT, ASS or WebVTT are published"
         warnings.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     return Found(tuple(tracks), tuple(warnings))
 

@@ -53,12 +53,12 @@ def copy(
             old.begin()
             new.begin()
             _require_empty(new, target)
-            with dialect_of(target).bulk(new.core):
+            with dialect_of(target).bulk_insert(new.core):
                 rows = sum(_copy_table(old, new, each, progress) for each in SQLModel.metadata.sorted_tables)
                 integrity.recount(new)
             _keep_ids(old, new, source, target)
             new.commit()
-            dialect_of(target).tidy(new.core)
+            dialect_of(target).analyze(new.core)
     return rows
 
 
@@ -88,7 +88,7 @@ def _keep_ids(old: Connection, new: Connection, source: Address, target: Address
     for table in SQLModel.metadata.sorted_tables:
         column = table.autoincrement_column
         if column is not None and last.get(table.name):
-            dialect_of(target).raise_id(new.core, column, last[table.name])
+            dialect_of(target).advance_sequence(new.core, column, last[table.name])
 
 
 def _copy_table(old: Connection, new: Connection, table: Table, progress: Progress) -> int:

@@ -551,7 +551,7 @@ class Worker(SQLModel, table=True):
     registered_at: int | None = _time()
     last_heartbeat_at: int | None = _time()
     offline_at: int | None = _time()
-    """Since when it is marked as silent; a heartbeat clears it."""
+    """Since when it is marked as offline; a heartbeat clears it."""
     suspected_at: int | None = _time()
     """Since when it must pass a test encode before it gets a job."""
     quarantined_at: int | None = _time()

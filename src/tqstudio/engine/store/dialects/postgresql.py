@@ -31,7 +31,7 @@ _HELD = (
 )
 _HOLDER = f"SELECT coalesce(host(client_addr), 'this machine'), application_name {_HELD}"
 _BEGIN = "SELECT pg_current_xact_id()::text"
-_FATE = "SELECT pg_xact_status(CAST(%s AS xid8))"
+_COMMIT_STATUS = "SELECT pg_xact_status(CAST(%s AS xid8))"
 _ASKED_S = 30.0
 """How long the fate of a transaction is asked for."""
 _ASK_S = 0.2
@@ -171,7 +171,7 @@ def was_committed(connection: Connection, number: str) -> bool | None:
     until = time.monotonic() + _ASKED_S
     while time.monotonic() < until:
         try:
-            return bool(connection.exec_driver_sql(_FATE, (number,)).scalar() == "committed")
+            return bool(connection.exec_driver_sql(_COMMIT_STATUS, (number,)).scalar() == "committed")
         except DBAPIError:
             time.sleep(_ASK_S)
         finally:
@@ -193,7 +193,7 @@ END
 
 
 @contextlib.contextmanager
-def bulk(connection: Connection) -> Iterator[None]:
+def bulk_insert(connection: Connection) -> Iterator[None]:
     """Prepares a transaction for many new jobs, which are counted at its end.
 
     The triggers are off meanwhile: each change of a count leaves an old row until the transaction ends, and
@@ -204,7 +204,7 @@ def bulk(connection: Connection) -> Iterator[None]:
     connection.exec_driver_sql("ALTER TABLE job ENABLE TRIGGER USER")
 
 
-def tidy(connection: Connection) -> None:
+def analyze(connection: Connection) -> None:
     """Does after the copy of a whole database what the server does later by itself: plans are poor before."""
     connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
 
@@ -221,7 +221,7 @@ def last_ids(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.exec_driver_sql(_LAST_IDS)}
 
 
-def raise_id(connection: Connection, column: Column[Any], last: int) -> None:
+def advance_sequence(connection: Connection, column: Column[Any], last: int) -> None:
     """Has the next id of a table follow the one given."""
     connection.exec_driver_sql(_RAISE_ID, (column.table.name, column.name, last))
 

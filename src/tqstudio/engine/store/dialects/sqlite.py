@@ -37,12 +37,12 @@ FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
 REBUILD_INDEXES = "REINDEX"
 
 
-def bulk(_connection: Connection) -> contextlib.AbstractContextManager[None]:
+def bulk_insert(_connection: Connection) -> contextlib.AbstractContextManager[None]:
     """Prepares a transaction for many new jobs, which are counted at its end."""
     return contextlib.nullcontext()
 
 
-def tidy(_connection: Connection) -> None:
+def analyze(_connection: Connection) -> None:
     """Does after the copy of a whole database what the server does later by itself: there is none."""
 
 
@@ -52,7 +52,7 @@ def last_ids(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def raise_id(connection: Connection, column: Column[Any], last: int) -> None:
+def advance_sequence(connection: Connection, column: Column[Any], last: int) -> None:
     """Has the next id of a table follow the one given."""
     name = column.table.name
     connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (name,))

@@ -304,13 +304,21 @@ def end_attempt(
     answer: JobStatus,
     code: str | None = None,
     error: str | None = None,
-    silent: bool = False,
+    until_last_progress: bool = False,
     bytes_out: int = 0,
 ) -> None:
     """Ends the attempt of a lease; the rest as in `statistics.record`."""
     ended = {"ended_at": now, "outcome": outcome, "answer": answer, "error_code": code, "error_text": error}
     db.execute(_END_ATTEMPT, {**lease.token.values, **ended})
-    statistics.record(db, lease.job, lease.epoch, now=now, status=answer, silent=silent, bytes_out=bytes_out)
+    statistics.record(
+        db,
+        lease.job,
+        lease.epoch,
+        now=now,
+        status=answer,
+        until_last_progress=until_last_progress,
+        bytes_out=bytes_out,
+    )
 
 
 def first_answer(db: Connection, token: LeaseToken) -> JobStatus | None:

@@ -165,16 +165,17 @@ def _ending(
     now: int,
     actor: str,
     detail: str | None = None,
-    silent: bool = False,
+    until_last_progress: bool = False,
 ) -> HeldLease | JobStatus | None:
     """Returns the lease that is to be ended, or the job's status if a control request has ended it.
 
-    None if it is lost. The worker of a `silent` one may have ended long ago.
+    None if it is lost. With `until_last_progress` later time does not count, as its worker may have ended
+    long ago.
     """
     lease = claims.held(db, token)
     if lease is None:
         return None
-    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)
+    speeds.add_work(db, lease.job, lease.epoch, now=now, until_last_progress=until_last_progress)
     if lease.control is Control.NONE:
         return lease
     trigger, outcome = _CONTROL_ENDS[lease.control]
@@ -183,7 +184,9 @@ def _ending(
         db, lease.job, trigger, now=now, lease=lease, actor=actor, worker=actor, detail=detail, assign=assign
     )
     answer = target_of(trigger)
-    claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail, silent=silent)
+    claims.end_attempt(
+        db, lease, outcome, now=now, answer=answer, error=detail, until_last_progress=until_last_progress
+    )
     return answer
 
 
@@ -206,8 +209,8 @@ def lose(
     why: str,
     event: EventKind | None = None,
 ) -> JobStatus | None:
-    """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile."""
-    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, silent=True)
+    """Ends the lease of a dead or offline worker, and counts a crash. None: it has ended meanwhile."""
+    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, until_last_progress=True)
     if not isinstance(current, HeldLease):
         return current
     lease = current
@@ -247,7 +250,14 @@ def lose(
     )
     answer = target_of(verdict.trigger)
     claims.end_attempt(
-        db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=verdict.code, error=why, silent=True
+        db,
+        lease,
+        AttemptOutcome.LOST,
+        now=now,
+        answer=answer,
+        code=verdict.code,
+        error=why,
+        until_last_progress=True,
     )
     return answer
 
@@ -256,14 +266,14 @@ def requeue(
     db: Connection, lease: HeldLease, *, now: int, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
 ) -> JobStatus | None:
     """Ends a lease without counting a failure or crash. None: it has ended meanwhile."""
-    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, silent=True)
+    current = _ending(db, lease.token, now=now, actor="supervisor", detail=why, until_last_progress=True)
     if not isinstance(current, HeldLease):
         return current
     lease = current
     move(db, lease.job, EventKind.RELEASE, now=now, lease=lease, actor="supervisor", detail=why, event=event)
     answer, code = JobStatus.PENDING, ErrorCode.WORKER_LOST
     claims.end_attempt(
-        db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why, silent=True
+        db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=code, error=why, until_last_progress=True
     )
     return answer
 
@@ -276,18 +286,18 @@ def complete(
     worker: str,
     detail: str,
     warnings: Sequence[WarningView] = (),
-    silent: bool = False,
+    until_last_progress: bool = False,
     bytes_out: int = 0,
 ) -> bool:
     """Marks a job done whose generation is in place; False if the lease is lost.
 
-    Each warning gets an event of its own. A `silent` worker may have ended long ago; `bytes_out` is the size
-    of what it encoded.
+    Each warning gets an event of its own. With `until_last_progress` later time does not count;
+    `bytes_out` is the size of what it encoded.
     """
     lease = claims.held(db, token)
     if lease is None:
         return False
-    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)
+    speeds.add_work(db, lease.job, lease.epoch, now=now, until_last_progress=until_last_progress)
     moved = move(
         db,
         lease.job,
@@ -326,7 +336,7 @@ def complete(
             AttemptOutcome.DONE,
             now=now,
             answer=JobStatus.DONE,
-            silent=silent,
+            until_last_progress=until_last_progress,
             bytes_out=bytes_out,
         )
     return moved

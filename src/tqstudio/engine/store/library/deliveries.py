@@ -62,8 +62,8 @@ def begin(db: Connection, number: int, generation: int, url: str, *, job: int | 
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
 
 
-# One that has failed waits for those that have not: a thousand of a silent bucket would delay the others
-# for hours. Removals, which are short, come before uploads: 'removing' < 'waiting'.
+# One that has failed waits for those that have not: a thousand of a bucket that is down would delay the
+# others for hours. Removals, which are short, come before uploads: 'removing' < 'waiting'.
 _ORDER = (delivery.c.tries, delivery.c.state, delivery.c.next_at, delivery.c.id)
 _DUE = _SELECT.where(delivery.c.next_at <= bindparam("now")).order_by(*_ORDER).limit(1)
 _NEXT_AT = (

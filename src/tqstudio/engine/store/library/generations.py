@@ -83,7 +83,7 @@ class GenerationRow:
     retired_at: int | None = None
 
 
-_MOST_TWINS = 3
+_MAX_DUPLICATES = 3
 """Of which the next is tried where the one before is damaged, or has other settings."""
 _COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 _PUBLISHED = Rows(PublishedRow, tables.published, files=None)
@@ -136,7 +136,7 @@ class DuplicateRow:
 
 
 _OWN = tables.video.alias("own")
-_TWINS = (
+_DUPLICATES = (
     select(*tables.video.c["id", "output_root", "slug", "full_hash", "generation_id"])
     .join_from(tables.job, _OWN, _OWN.c.id == tables.job.c.video_id)
     .join(tables.folder, tables.folder.c.id == _OWN.c.folder_id)
@@ -157,7 +157,7 @@ _TWINS = (
         tables.video.c.id != _OWN.c.id,
     )
     .order_by(tables.video.c.id.desc())
-    .limit(_MOST_TWINS)
+    .limit(_MAX_DUPLICATES)
 )
 
 
@@ -165,7 +165,7 @@ def duplicates(db: Connection, job: int) -> list[DuplicateRow]:
     """Returns the ladders that a job may link from by the rule of its drop folder, newest video first."""
     return [
         DuplicateRow(row.id, row.output_root, row.slug, row.full_hash, generation)
-        for row in db.execute(_TWINS, {"job": job})
+        for row in db.execute(_DUPLICATES, {"job": job})
         if (generation := get(db, row.generation_id)) is not None
     ]
 

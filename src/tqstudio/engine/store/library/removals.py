@@ -160,7 +160,7 @@ def forget(db: Connection, row: Removal) -> None:
     db.execute(delete(removal).where(removal.c.job_id == row.job))
 
 
-def hinder(db: Connection, row: Removal, why: str, *, now: int) -> None:
+def record_failure(db: Connection, row: Removal, why: str, *, now: int) -> None:
     """Warns that a source could not be moved or deleted, once for each reason."""
     if _warn(db, row, why):
         _report(db, row, EventKind.WARNING, why, KEPT, now=now)

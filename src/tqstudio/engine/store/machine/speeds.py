@@ -80,14 +80,17 @@ def _add_work(until: ColumnElement[int]) -> Update:
 
 
 _ADD_WORK = _add_work(bindparam("now", type_=BigInteger))
-_ADD_SILENT_WORK = _add_work(
+_ADD_WORK_UNTIL_PROGRESS = _add_work(
     least(bindparam("now", type_=BigInteger), func.coalesce(tables.job.c.last_progress_at, 0))
 )
 
 
-def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
-    """Adds the time of a run before its end is stored; of a `silent` one until its last progress."""
-    db.execute(_ADD_SILENT_WORK if silent else _ADD_WORK, {"number": job, "run": epoch, "now": now})
+def add_work(db: Connection, job: int, epoch: int, *, now: int, until_last_progress: bool = False) -> None:
+    """Adds the time of a run before its end is stored; with `until_last_progress`, only to that."""
+    db.execute(
+        _ADD_WORK_UNTIL_PROGRESS if until_last_progress else _ADD_WORK,
+        {"number": job, "run": epoch, "now": now},
+    )
 
 
 def outcome(db: Connection, job: int, epoch: int) -> PredictionOutcome | None:

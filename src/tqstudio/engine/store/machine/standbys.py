@@ -57,7 +57,7 @@ def may_lead(db: Connection, home: str) -> bool:
     return last is None or may_follow(last, home, db.now_us())
 
 
-def see(db: Connection, home: str, *, name: str, version: str, now: int) -> None:
+def record_seen(db: Connection, home: str, *, name: str, version: str, now: int) -> None:
     """Stores that a supervisor stands by now, in place of others of its name or its home."""
     renamed = select(standby.c.name).where(standby.c.home == home, standby.c.name != name)
     for earlier in db.execute(renamed).scalars().all():

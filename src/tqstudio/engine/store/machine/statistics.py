@@ -37,7 +37,7 @@ def record(
     *,
     now: int,
     status: JobStatus,
-    silent: bool = False,
+    until_last_progress: bool = False,
     bytes_out: int = 0,
 ) -> None:
     """Stores the figures of an attempt that ends, after its time was added to its job.
@@ -46,11 +46,11 @@ def record(
         number: its job.
         run: its epoch.
         status: the job's status from now on.
-        silent: its worker may have ended long ago, so that only the time until its last progress counts.
+        until_last_progress: later time does not count, as its worker may have ended long ago.
         bytes_out: what it published.
     """
     row = db.execute(_ENDED, {"number": number, "run": run}).one()
-    until = min(now, row.last_progress_at or 0) if silent else now
+    until = min(now, row.last_progress_at or 0) if until_last_progress else now
     done = status is JobStatus.DONE
     values: dict[str, Any] = {
         "at": now,

@@ -134,10 +134,10 @@ def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> No
             events.append(db, EventKind.WORKER_ONLINE, now=at, actor=back, worker=back)
 
 
-def mark_offline(db: Connection, silent: Iterable[int], *, now: int) -> list[tuple[int, str]]:
+def mark_offline(db: Connection, worker_ids: Iterable[int], *, now: int) -> list[tuple[int, str]]:
     """Marks registered workers as offline until their next heartbeat; returns (id, name) of those."""
     row = tables.worker.c
-    those = (row.id.in_(list(silent)), row.offline_at.is_(None), row.registered_at.is_not(None))
+    those = (row.id.in_(list(worker_ids)), row.offline_at.is_(None), row.registered_at.is_not(None))
     offline = update(tables.worker).where(*those).values(offline_at=now)
     gone = db.execute(offline.returning(row.id, row.name)).all()
     for _, name in sorted(map(tuple, gone)):

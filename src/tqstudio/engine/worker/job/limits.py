@@ -13,13 +13,13 @@ from tqstudio.errors import ErrorCode, TqError
 
 # The time grows with the pixels of the largest quality: 720p has weight 1, smaller ones at least 0.5.
 _REFERENCE_PIXELS = 1280 * 720
-_LEAST_WEIGHT = 0.5
+_MIN_WEIGHT = 0.5
 _GPU_SHARE = 0.5
 
 # On 2 processors a 1080p ladder of four rungs allocates 1.6 GB, of which it uses half, and a 2160p one of six
 # rungs 4.8 GB. The limit is higher: it only stops unbounded growth before the OOM killer hits another
 # process.
-_LEAST_BYTES = 6_000_000_000
+_MIN_BYTES = 6_000_000_000
 _SHARE_OF_MACHINE = 0.75
 
 
@@ -38,12 +38,12 @@ class TimeLimit:
         for rung in rungs:
             used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
             cost = _GPU_SHARE if used in GPU_ENCODERS else CODECS[rung.codec].cost
-            weight = max(_LEAST_WEIGHT, rung.pixels / _REFERENCE_PIXELS) * cost
+            weight = max(_MIN_WEIGHT, rung.pixels / _REFERENCE_PIXELS) * cost
             largest[rung.codec] = max(largest.get(rung.codec, 0), weight)
         if not facts.duration_s:
             return self.most_s
         # The codecs are encoded one after the other.
-        weights = sum(largest.values()) or _LEAST_WEIGHT
+        weights = sum(largest.values()) or _MIN_WEIGHT
         return min(self.most_s, max(self.least_s, facts.duration_s * self.factor * weights))
 
 
@@ -68,4 +68,4 @@ class Deadline:
 def memory_limit(machine_bytes: int) -> int:
     """The memory limit of one ffmpeg process in bytes. It does not depend on the untrusted size of a
     source."""
-    return max(_LEAST_BYTES, int(machine_bytes * _SHARE_OF_MACHINE))
+    return max(_MIN_BYTES, int(machine_bytes * _SHARE_OF_MACHINE))

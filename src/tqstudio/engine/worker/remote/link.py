@@ -18,7 +18,7 @@ from tqstudio.protocol.remote import Exchange, Remote
 
 PART_BYTES = 8 * 1024 * 1024
 """Largest part of a file in one request."""
-_FIRST_PART_BYTES, _LEAST_PART_BYTES = 1024 * 1024, 64 * 1024
+_FIRST_PART_BYTES, _MIN_PART_BYTES = 1024 * 1024, 64 * 1024
 _FAST_S, _SLOW_S = 1.0, 6.0
 """The next part is larger by the least one after a part that took less, and half as large after one that took
 longer or was lost: a studio waits 30 s for a request at most."""
@@ -103,16 +103,16 @@ class Link:
             except TqError as error:
                 if error.code not in _AGAIN:
                     raise
-            self.part_bytes = max(_LEAST_PART_BYTES, self.part_bytes // 2)
+            self.part_bytes = max(_MIN_PART_BYTES, self.part_bytes // 2)
             time.sleep(retry_s)
             retry_s = retry_delay.after(retry_s)
 
     def _pace(self, size: int, took_s: float) -> None:
         """Adapt the size of parts to the line, and keep to the rate."""
         if took_s > _SLOW_S:
-            self.part_bytes = max(_LEAST_PART_BYTES, self.part_bytes // 2)
+            self.part_bytes = max(_MIN_PART_BYTES, self.part_bytes // 2)
         elif took_s < _FAST_S and size >= self.part_bytes:
-            self.part_bytes = min(PART_BYTES, self.part_bytes + _LEAST_PART_BYTES)
+            self.part_bytes = min(PART_BYTES, self.part_bytes + _MIN_PART_BYTES)
         if self._bytes_per_s:
             time.sleep(max(0.0, size / self._bytes_per_s - took_s))
 

@@ -54,7 +54,7 @@ class AskPath(Dialog[None]):
 
     def __init__(
         self,
-        studio: Context,
+        context: Context,
         title: str,
         sentence: str,
         submit: Callable[[PathAnswer], Awaitable[None]],
@@ -62,7 +62,7 @@ class AskPath(Dialog[None]):
         can_hold: bool = False,
     ) -> None:
         super().__init__(title, sentence)
-        self._studio = studio
+        self.context = context
         self._submit = submit
         self._can_hold = can_hold
         self._busy = False
@@ -77,7 +77,7 @@ class AskPath(Dialog[None]):
         )
         yield from _field("output", output)
         if self._can_hold:
-            hold = Tick("queue on hold, until it is resumed", self._studio.glyphs, value=False, id="hold")
+            hold = Tick("queue on hold, until it is resumed", self.context.glyphs, value=False, id="hold")
             yield from _field("", hold)
         yield Problem()
 
@@ -87,7 +87,7 @@ class AskPath(Dialog[None]):
     async def _name_profiles(self) -> None:
         """Offer the names of the profiles; without an answer the field still accepts any name."""
         try:
-            found = (await self._studio.feed.send(calls.profiles()))["profiles"]
+            found = (await self.context.feed.send(calls.profiles()))["profiles"]
         except TqError:
             return
         valid = [each["name"] for each in found if not each["error"]]

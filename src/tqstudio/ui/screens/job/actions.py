@@ -49,7 +49,7 @@ class JobActions(StudioScreen):
         raise NotImplementedError
 
     async def do_undelete(self, _: str) -> None:
-        deleted = self.studio.model.deleted
+        deleted = self.context.model.deleted
         if not deleted:
             self.toast("no deletion left to undo")
             return
@@ -66,21 +66,21 @@ class JobActions(StudioScreen):
         video, name = row["video"], row["name"]
 
         async def delete() -> None:
-            await self.studio.feed.send(calls.delete_video(video))
-            self.studio.model.deleted_videos.append((video, name))
-            self.studio.feed.refresh_soon()
+            await self.context.feed.send(calls.delete_video(video))
+            self.context.model.deleted_videos.append((video, name))
+            self.context.feed.refresh_soon()
             self.toast(f"video {name} deleted; Z brings it back")
 
         self._ask_and_start(video_question(name), delete)
 
     async def do_undelete_video(self, _: str) -> None:
-        if not self.studio.model.deleted_videos:
+        if not self.context.model.deleted_videos:
             self.toast("no video was deleted here")
             return
-        video, name = self.studio.model.deleted_videos[-1]
-        await self.studio.feed.send(calls.undelete_video(video))
-        self.studio.model.deleted_videos.pop()
-        self.studio.feed.refresh_soon()
+        video, name = self.context.model.deleted_videos[-1]
+        await self.context.feed.send(calls.undelete_video(video))
+        self.context.model.deleted_videos.pop()
+        self.context.feed.refresh_soon()
         self.toast(f"video {name} is back")
 
     async def do_priority(self, _: str) -> None:
@@ -117,7 +117,7 @@ class JobActions(StudioScreen):
 
         title = f"Encode {self._named(allowed)} again"
         unknown = sum(not target.qualities for target in allowed)
-        self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
+        self.app.push_screen(ChooseQualities(title, qualities, self.context.glyphs, unknown), answered)
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
@@ -125,7 +125,7 @@ class JobActions(StudioScreen):
 
         async def read(job: int) -> tuple[str, str]:
             try:
-                answer = await self.studio.feed.send(calls.job_log(job, number))
+                answer = await self.context.feed.send(calls.job_log(job, number))
             except TqError as error:
                 if error.code is not ErrorCode.NOT_FOUND:
                     raise
@@ -141,7 +141,7 @@ class JobActions(StudioScreen):
 
     async def do_command(self, _: str) -> None:
         async def read(job: int) -> tuple[str, str]:
-            detail = await self.studio.feed.send(calls.job(job))
+            detail = await self.context.feed.send(calls.job(job))
             newest = max(detail["attempts_log"], key=lambda attempt: attempt["number"], default=None)
             commands = shell_quoting.script(newest["argv"]) if newest is not None else []
             return "\n\n".join(commands) or "No command has run.", "\n".join(commands)
@@ -152,7 +152,7 @@ class JobActions(StudioScreen):
         from tqstudio.ui.screens.job.source_facts import NAME_CELLS, facts_text
 
         async def read(job: int) -> tuple[str, str]:
-            detail = await self.studio.feed.send(calls.job(job))
+            detail = await self.context.feed.send(calls.job(job))
             return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
 
         self._open_text("source of job {job}", read, name_cells=NAME_CELLS)
@@ -166,7 +166,7 @@ class JobActions(StudioScreen):
             self.toast("no job is selected")
             return
         title = title.format(job=row["id"])
-        self.app.push_screen(TextScreen(self.studio, title, partial(read, row["id"]), **look))
+        self.app.push_screen(TextScreen(self.context, title, partial(read, row["id"]), **look))
 
     # Steps of every operation: check locally, confirm if work would be lost, send, report refusals.
 
@@ -226,13 +226,13 @@ class JobActions(StudioScreen):
             for ids, more in requests:
                 for at in range(0, len(ids), MAX_MARKED):
                     call = calls.act(operation.value, ids[at : at + MAX_MARKED], **more)
-                    results += (await self.studio.feed.send(call))["results"]
+                    results += (await self.context.feed.send(call))["results"]
         except TqError as error:
             self.show_error(error)
             if not results:
                 return
         for result in results:
-            self.studio.model.take_result(result)
+            self.context.model.take_result(result)
         refused = [result["error"] for result in results if not result["ok"] and result["error"]]
         if refused:
             error_view = refused[0]
@@ -245,9 +245,9 @@ class JobActions(StudioScreen):
             self.toast(f"new job {', '.join(map(str, new_jobs[:5]))}{' …' if len(new_jobs) > 5 else ''}")
         elif operation is Operation.DELETE and done:
             ids = [result["job"] for result in results if result["ok"]]
-            self.studio.model.deleted.append({job: self._video_name(job) for job in ids})
-            self.studio.model.marks.drop(ids)
-            self.studio.model.jobs.drop(ids)
+            self.context.model.deleted.append({job: self._video_name(job) for job in ids})
+            self.context.model.marks.drop(ids)
+            self.context.model.jobs.drop(ids)
             removed = sum(result["removed_segments"] for result in results)
             without = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
             self.toast(f"delete: {counted(done, 'job')}; U restores {'it' if done == 1 else 'them'}{without}")
@@ -258,12 +258,12 @@ class JobActions(StudioScreen):
         self.paint()
 
     def _video_name(self, job: int) -> str:
-        marked, row = self.studio.model.marks.get(job), self.studio.model.job(job)
+        marked, row = self.context.model.marks.get(job), self.context.model.job(job)
         return marked.name if marked else row["name"] if row else ""
 
     def _report_restored(self, results: Sequence[ActionResult]) -> None:
         """Report the restored jobs and what the next U restores; refused jobs are not tried again."""
-        deleted = self.studio.model.deleted
+        deleted = self.context.model.deleted
         names = deleted.pop()
         back = [result["job"] for result in results if result["ok"]]
         left = {job: name for job, name in names.items() if job not in {each["job"] for each in results}}
@@ -302,7 +302,7 @@ class JobActions(StudioScreen):
 
     def _lost_with(self, targets: Sequence[Target]) -> int:
         """Number of finished segments that are removed with these jobs."""
-        status = self.studio.model.status
+        status = self.context.model.status
         if status is not None and not status["supervisor"]["cleanup_partial"]:
             return 0
         # A waiting job keeps its segments for a while, and those of a done one are published.

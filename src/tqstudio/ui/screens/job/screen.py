@@ -36,32 +36,32 @@ class JobScreen(JobActions):
     TAB = "queue"
     BINDINGS = bindings_of("job")
 
-    def __init__(self, studio: Context, job: int) -> None:
-        super().__init__(studio)
+    def __init__(self, context: Context, job: int) -> None:
+        super().__init__(context)
         self.job = job
         self._chosen: int | None = None
         self._problem = ""
 
     def body(self) -> ComposeResult:
-        self.document = Document(self.studio, self._columns, two_from=TWO_COLUMNS)
+        self.document = Document(self.context, self._columns, two_from=TWO_COLUMNS)
         yield self.document
 
     def on_mount(self) -> None:
-        self.studio.model.take_detail(None)
-        self.studio.feed.listeners.append(self._heard)
+        self.context.model.take_detail(None)
+        self.context.feed.listeners.append(self._on_event)
         self.shell.start(self.reread())
         self.set_interval(REREAD_S, self._reread_running)
 
     def on_unmount(self) -> None:
-        self.studio.feed.listeners.remove(self._heard)
+        self.context.feed.listeners.remove(self._on_event)
 
     @property
     def detail(self) -> JobDetail | None:
-        detail = self.studio.model.detail
+        detail = self.context.model.detail
         return detail if detail is not None and detail["id"] == self.job else None
 
     def current(self) -> JobRow | None:
-        return self.studio.model.job(self.job)
+        return self.context.model.job(self.job)
 
     def targets(self) -> list[Target]:
         row = self.detail or self.current()
@@ -72,13 +72,13 @@ class JobScreen(JobActions):
 
     def tab_text(self) -> tuple[str, str]:
         row = self.current()
-        name = fit_name(row["name"], 60, self.studio.glyphs.ellipsis) if row else ""
+        name = fit_name(row["name"], 60, self.context.glyphs.ellipsis) if row else ""
         return "", f"job {self.job}  {name}"
 
     async def reread(self) -> None:
         try:
-            detail = await self.studio.feed.send(calls.job(self.job))
-            self.studio.model.take_detail(detail)
+            detail = await self.context.feed.send(calls.job(self.job))
+            self.context.model.take_detail(detail)
             self._problem = ""
         except TqError as error:
             self._problem = in_one_line(error.code, error.message, error.hint)
@@ -88,7 +88,7 @@ class JobScreen(JobActions):
         if self.is_current and (self.detail is None or self.detail["status"] == "in_progress"):
             await self.reread()
 
-    def _heard(self, event: EventView) -> None:
+    def _on_event(self, event: EventView) -> None:
         if event["job"] == self.job:
             self.shell.start(self.reread())
 
@@ -110,7 +110,7 @@ class JobScreen(JobActions):
 
     def _waiting(self, width: int) -> list[Strip]:
         text = self._problem or "reading…"
-        return [self.document.start(width).gap(2).add(text, self.studio.palette.dim).strip()]
+        return [self.document.start(width).gap(2).add(text, self.context.palette.dim).strip()]
 
     def selected_attempt(self) -> int | None:
         """The attempt selected with tab, else the newest; None before the first."""

@@ -46,7 +46,7 @@ def newest_attempt(job: JobDetail) -> AttemptView | None:
 
 
 def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    model, palette, glyphs = doc.studio.model, doc.studio.palette, doc.studio.glyphs
+    model, palette, glyphs = doc.context.model, doc.context.palette, doc.context.glyphs
     stale = model.stale
     key = job_state(job, stale=stale)
     word = job_word(job, model.detail_age_s, stale=stale)
@@ -92,7 +92,7 @@ def _error(job: JobDetail, arrow: str, palette: Colours) -> list[tuple[str, Styl
 
 
 def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
+    palette, glyphs, stale = doc.context.palette, doc.context.glyphs, doc.context.model.stale
     attempt = newest_attempt(job)
     kept = attempt["resumed_from"] or 0 if attempt else 0
     division = job["division"] if job["status"] == "in_progress" else None
@@ -162,10 +162,10 @@ def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
 
 
 def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs = doc.studio.palette, doc.studio.glyphs
+    palette, glyphs = doc.context.palette, doc.context.glyphs
     attempt = newest_attempt(job)
     took = attempt["steps"] if attempt else {}
-    moving = job["status"] == "in_progress" and not doc.studio.model.stale
+    moving = job["status"] == "in_progress" and not doc.context.model.stale
     current = job["step"] if moving else None
     broken_off = broken_off_in(attempt) if attempt else None
     lines = [doc.heading("Steps", width)]
@@ -201,14 +201,14 @@ def broken_off_in(attempt: AttemptView) -> str | None:
 
 def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -> list[Strip]:
     """One row per attempt, newest first; `l` opens the log of the selected one."""
-    palette, glyphs = doc.studio.palette, doc.studio.glyphs
+    palette, glyphs = doc.context.palette, doc.context.glyphs
     keys = f"tab selects, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
     lines = [doc.heading("Attempts", width, f"{keys}{sentences.failure_words(job)}")]
     for attempt in sorted(job["attempts_log"], key=lambda attempt: -attempt["number"]):
         click = link("log", str(attempt["number"]))
         here = attempt["number"] == chosen and len(job["attempts_log"]) > 1
         key, words = OUTCOMES.get(attempt["outcome"], ("pending", sentences.status_word(attempt["outcome"])))
-        if key == "running" and doc.studio.model.stale:
+        if key == "running" and doc.context.model.stale:
             key, words = "stale", "running?"
         line = doc.start(width).add(glyphs.cursor if here else " ", palette.accent)
         line.cell(str(attempt["number"]), 3, (palette.strong if here else palette.dim) + click, right=True)
@@ -226,12 +226,12 @@ def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -
 
 def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     """Duration, position it resumed from, start time and what ffmpeg used; the least important last."""
-    now = doc.studio.model.now()
+    now = doc.context.model.now()
     # A lost attempt counts until its last known progress.
     last = attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
     began, ended = fmt.parse_time(attempt["started_at"]), fmt.parse_time(last)
-    if ended is None and attempt["ended_at"] is None and doc.studio.model.stale:
-        ended = doc.studio.model.heard_at
+    if ended is None and attempt["ended_at"] is None and doc.context.model.stale:
+        ended = doc.context.model.last_contact
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
     resumed = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
@@ -245,7 +245,7 @@ def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Stri
     parts = wrap(text, width - 8)
     if len(parts) > ERROR_LINES:
         parts = [*parts[: ERROR_LINES - 1], fit(" ".join(parts[ERROR_LINES - 1 :]), width - 8)]
-    style = doc.studio.palette.dim
+    style = doc.context.palette.dim
     return [doc.start(width).gap(6).add(part, style).strip() for part in parts]
 
 
@@ -253,7 +253,7 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     attempt = newest_attempt(job)
     if attempt is None or not attempt["argv"]:
         return []
-    palette = doc.studio.palette
+    palette = doc.context.palette
     copies = "" if job["status"] == "done" and job["video_view"]["generation"] else "y copies, "
     lines = [doc.heading("Commands", width, f"{copies}c shows all")]
     for argv in attempt["argv"]:
@@ -263,14 +263,14 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             last = parts[COMMAND_LINES - 1]
             parts = [
                 *parts[: COMMAND_LINES - 1],
-                fit(last + " " * width, width - 4, doc.studio.glyphs.ellipsis),
+                fit(last + " " * width, width - 4, doc.context.glyphs.ellipsis),
             ]
         lines += [doc.start(width).gap(2).add(part, palette.dim).strip() for part in parts]
     return [*lines, doc.blank(width)]
 
 
 def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    video, source, now = job["video_view"], job["source"], doc.studio.model.now()
+    video, source, now = job["video_view"], job["source"], doc.context.model.now()
     known = [
         ("format", fmt.source_size(source)),
         ("pixels", f"{source['width']}×{source['height']}" if source["width"] else ""),
@@ -310,10 +310,10 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     published = job["video_view"]["generation"]
-    palette = doc.studio.palette
+    palette = doc.context.palette
     if published is None:
         return []
-    when = fmt.moment(published["published_at"], doc.studio.model.now())
+    when = fmt.moment(published["published_at"], doc.context.model.now())
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
     lines += doc.fact("playlist", readable(published["master"]), width)
@@ -332,7 +332,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 
 def events(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs, now = doc.studio.palette, doc.studio.glyphs, doc.studio.model.now()
+    palette, glyphs, now = doc.context.palette, doc.context.glyphs, doc.context.model.now()
     lines = [doc.heading("Events", width, "newest first")]
     for event in job["events"][:MAX_EVENTS]:
         key = sentences.event_state(event)

@@ -42,13 +42,13 @@ class QueueActions(JobActions, RowsScreen):
 
     async def do_mark_all(self, _: str) -> None:
         try:
-            found, more = await self.studio.feed.pager.targets()
+            found, more = await self.context.feed.job_pages.targets()
         except TqError as error:
             self.show_error(error)
             return
         self.list.marks.update({target.id: target for target in found})
         if more:
-            total = self.studio.model.jobs.total
+            total = self.context.model.jobs.total
             of = f" of {number(total)}" if total else ""
             what = f"only the first {number(len(found))}{of} jobs are marked, the maximum"
             self.toast(f"{what}: narrow the filter to reach the others", problem=True)
@@ -65,12 +65,12 @@ class QueueActions(JobActions, RowsScreen):
         if row is None:
             self.toast("no job is selected")
             return
-        generation = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
+        generation = self.context.model.generations.get(row["video"]) if row["status"] == "done" else None
         self.app.copy_to_clipboard(copied(generation["master_b64"] if generation else row["path_b64"]))
         self.toast(f"path of the {'playlist' if generation else 'source'} of job {row['id']} copied")
 
     async def do_add(self, _: str) -> None:
-        if self.studio.model.remote:
+        if self.context.model.remote:
             from tqstudio.protocol import remote
 
             connect = f" --connect {named}" if (named := remote.named()) else ""
@@ -79,7 +79,7 @@ class QueueActions(JobActions, RowsScreen):
         from tqstudio.ui.screens.dialogs.ask_path import AskPath
 
         sentence = "A video, or a folder: all videos in it and in its subfolders."
-        self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))
+        self.app.push_screen(AskPath(self.context, "Add files", sentence, self._add, can_hold=True))
 
     async def _add(self, answer: PathAnswer) -> None:
         """Queue the chosen files; raise TqError if none of them could be queued."""
@@ -97,7 +97,7 @@ class QueueActions(JobActions, RowsScreen):
         output = sources.encode(answer.output) if answer.output else None
         encoded = [sources.encode(path) for path in paths]
         request = calls.add(encoded, profile=answer.profile, output_b64=output, hold=answer.hold or None)
-        return (await self.studio.feed.send(request))["results"]
+        return (await self.context.feed.send(request))["results"]
 
 
 def _files(answer: PathAnswer) -> list[list[bytes]]:

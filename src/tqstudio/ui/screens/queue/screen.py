@@ -46,8 +46,8 @@ class QueueScreen(QueueActions):
     pane: JobPane
 
     def body(self) -> ComposeResult:
-        self.list = JobList(self.studio)
-        self.pane = JobPane(self.studio, self.current)
+        self.list = JobList(self.context)
+        self.pane = JobPane(self.context, self.current)
         self.filter_line = FilterLine()
         self.frozen = False
         self._looked_up: int | None = None
@@ -61,7 +61,7 @@ class QueueScreen(QueueActions):
 
     def targets(self) -> list[Target]:
         if self.list.marks:
-            window = self.studio.model.jobs
+            window = self.context.model.jobs
             for job in self.list.marks:
                 if row := window.row(job):
                     self.list.marks[job] = Target.of(row)
@@ -90,10 +90,10 @@ class QueueScreen(QueueActions):
         return f"{fmt.number(len(self.list.marks))} marked{of_them}"
 
     def hidden(self) -> Collection[int]:
-        return self.list.marks.hidden(self.studio.model.jobs)
+        return self.list.marks.hidden(self.context.model.jobs)
 
     def tab_text(self) -> tuple[str, str]:
-        window, status = self.studio.model.jobs, self.studio.model.status
+        window, status = self.context.model.jobs, self.context.model.status
         query = window.query
         if not window.loaded:
             return query.line(), ""
@@ -103,15 +103,17 @@ class QueueScreen(QueueActions):
             count = f"{shown} of {fmt.number(sum(status['jobs'].values()))}"
         states = (("frozen", self.frozen), ("following", self.list.follow))
         flags = [word for word, on in states if on]
-        remark = f" {self.studio.glyphs.bullet} ".join([*flags, *self._folder(), count, f"sort {query.sort}"])
+        remark = f" {self.context.glyphs.bullet} ".join(
+            [*flags, *self._folder(), count, f"sort {query.sort}"]
+        )
         return query.line(), remark
 
     def _folder(self) -> list[str]:
         """The name of the drop folder that the list is restricted to."""
-        found = self.studio.model.jobs.query.folder
-        paths = [readable(each["path"]) for each in self.studio.model.folders or () if each["id"] == found]
+        found = self.context.model.jobs.query.folder
+        paths = [readable(each["path"]) for each in self.context.model.folders or () if each["id"] == found]
         names = [path.rpartition("/")[2] or path for path in paths]
-        return [f"in {fit_name(name, FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for name in names]
+        return [f"in {fit_name(name, FOLDER_CELLS, self.context.glyphs.ellipsis)}" for name in names]
 
     def paint(self) -> None:
         super().paint()
@@ -121,18 +123,18 @@ class QueueScreen(QueueActions):
         """Request the published generation of a done job, once the cursor rests on it."""
         row = self.current()
         video = row["video"] if row and row["status"] == "done" else None
-        if video == self._looked_up or video in self.studio.model.generations:
+        if video == self._looked_up or video in self.context.model.generations:
             return
         self._looked_up = video
         if video is not None:
             self.set_timer(REST_S, lambda: self.shell.start(self._read_generation(video)))
 
     async def _read_generation(self, video: int) -> None:
-        if self._looked_up != video or not self.studio.model.up:
+        if self._looked_up != video or not self.context.model.up:
             return
         self._looked_up = None
-        found = await self.studio.feed.send(calls.video(video))
-        self.studio.model.generations[video] = found["generation"]
+        found = await self.context.feed.send(calls.video(video))
+        self.context.model.generations[video] = found["generation"]
         self.pane.paint()
 
     def place(self, width: int, height: int) -> None:
@@ -159,24 +161,24 @@ class QueueScreen(QueueActions):
 
     async def _read_more(self, message: JobList.NeedMore) -> None:
         row = self.current()
-        await self.studio.feed.pager.more(message.edge, row["id"] if row else None)
+        await self.context.feed.job_pages.more(message.edge, row["id"] if row else None)
         self.paint()
 
     # The filter.
 
     async def do_filter(self, _: str) -> None:
-        self.filter_line.open(self.studio.model.jobs.query.line())
+        self.filter_line.open(self.context.model.jobs.query.line())
 
     async def do_show_state(self, state: str) -> None:
         """Filter by the clicked status count of the header, or remove that filter."""
-        query = self.studio.model.jobs.query
+        query = self.context.model.jobs.query
         statuses = () if query.statuses == (state,) else (state,)
         await self.ask(replace(query, statuses=statuses))
 
     @on(FilterLine.Typed)
     async def _typed(self, message: FilterLine.Typed) -> None:
         try:
-            query = parse(message.value, self.studio.model.jobs.query.sort)
+            query = parse(message.value, self.context.model.jobs.query.sort)
         except FilterError as error:
             self.filter_line.show_error(str(error) if message.final else "")
             if message.final:
@@ -190,7 +192,7 @@ class QueueScreen(QueueActions):
     async def ask(self, query: Query) -> None:
         row = self.current()
         try:
-            await self.studio.feed.pager.ask(query, keep=row["id"] if row else None)
+            await self.context.feed.job_pages.ask(query, keep=row["id"] if row else None)
         except TqError as error:
             self.show_error(error)
         self.paint()
@@ -198,7 +200,7 @@ class QueueScreen(QueueActions):
         self.list.replaced_at = 0.0
 
     async def do_sort(self, _: str) -> None:
-        query = self.studio.model.jobs.query
+        query = self.context.model.jobs.query
         sort = SORTS[(SORTS.index(query.sort) + 1) % len(SORTS)]
         await self.ask(replace(query, sort=sort))
 
@@ -211,7 +213,7 @@ class QueueScreen(QueueActions):
             return
         from tqstudio.ui.screens.job.screen import JobScreen
 
-        self.app.push_screen(JobScreen(self.studio, row["id"]))
+        self.app.push_screen(JobScreen(self.context, row["id"]))
 
     async def do_pane(self, _: str) -> None:
         pages = [page for page in PAGES if page != "facts" or not self.pane.beside]
@@ -223,7 +225,7 @@ class QueueScreen(QueueActions):
     async def do_freeze(self, _: str) -> None:
         """Freeze the order of the rows; progress is still updated."""
         self.frozen = not self.frozen
-        self.studio.feed.refresh_soon()
+        self.context.feed.refresh_soon()
         self.paint()
 
     async def do_follow(self, _: str) -> None:
@@ -234,10 +236,10 @@ class QueueScreen(QueueActions):
         self.paint()
 
     async def _go(self, edge: Edge, _: str) -> None:
-        window = self.studio.model.jobs
+        window = self.context.model.jobs
         self.list.follow = False
         if (window.before if edge == "top" else window.after) is not None:
-            await self.studio.feed.pager.go(edge)
+            await self.context.feed.job_pages.go(edge)
         self.list.move_to(0 if edge == "top" else len(window) - 1)
         self.paint()
 
@@ -246,7 +248,7 @@ class QueueScreen(QueueActions):
 
     async def do_back(self, _: str) -> None:
         """Escape: clears the filter first, then marks, following, and notices."""
-        query = self.studio.model.jobs.query
+        query = self.context.model.jobs.query
         if query.narrowed:
             await self.ask(Query(sort=query.sort))
         elif self.list.marks:
@@ -254,5 +256,5 @@ class QueueScreen(QueueActions):
         elif self.list.follow:
             await self.do_follow("")
         else:
-            self.studio.model.dismiss_notices()
+            self.context.model.dismiss_notices()
             self.paint()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
-from tqstudio.ui.data.job_pages import Pager
+from tqstudio.ui.data.job_pages import JobPages
 from tqstudio.ui.data.marks import CONTROL_ASKED
 from tqstudio.ui.data.model import Connection, Link, Model
 
@@ -34,7 +34,7 @@ ANSWER_S = 10.0
 """Timeout of a status request; a slower supervisor counts as lost."""
 BACKOFF_S = (1.0, 2.0, 3.0)
 """Delays between connection attempts; the last one repeats."""
-MISSED_MOST = 1_000
+MAX_MISSED_EVENTS = 1_000
 """After missing more events than this, only the newest are loaded."""
 START_TIMEOUT_S = 10.0
 """Silence of a starting supervisor is not reported for this long."""
@@ -68,7 +68,7 @@ class Feed:
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.model = model
-        self.pager = Pager(model.jobs, self.send, model.now)
+        self.job_pages = JobPages(model.jobs, self.send, model.now)
         self._client_factory = client_factory
         self._client: ApiClient | None = None
         self._changed = changed
@@ -147,8 +147,8 @@ class Feed:
         if monotonic() < self._starting_until and not reason:
             delay_s = START_RETRY_S
         else:
-            silent = not reason and await asyncio.to_thread(self._listening)
-            self.model.connection = Connection(Link.LOST, reason, silent)
+            unresponsive = not reason and await asyncio.to_thread(self._listening)
+            self.model.connection = Connection(Link.LOST, reason, unresponsive)
             self._changed()
         await _wait(self._try_now, delay_s)
 
@@ -162,14 +162,14 @@ class Feed:
         """Load what a new view needs; the stream then continues from the last event read here."""
         model = self.model
         page = await self._in_time(calls.events(limit=200))
-        if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MISSED_MOST:
+        if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MAX_MISSED_EVENTS:
             model.take_events(page["events"], page["last_seq"])
         model.take_status(await self._in_time(calls.status()))
         model.connection = Connection(Link.UP)
         self._starting_until = 0.0
         self._changed()
         anchor, _ = self._anchor()
-        await self.pager.reload(anchor)
+        await self.job_pages.reload(anchor)
         self._changed()
 
     async def _in_time(self, call: Call[T]) -> T:
@@ -205,7 +205,7 @@ class Feed:
 
     def _take(self, message: StreamEvent) -> None:
         model = self.model
-        model.heard()
+        model.record_contact()
         match message.name:
             case "progress":
                 model.take_progress(cast("list[JobLive]", message.data["jobs"]))
@@ -259,7 +259,7 @@ class Feed:
                 continue
             self._jobs_due.clear()
             began = monotonic()
-            await self.pager.reload(anchor)
+            await self.job_pages.reload(anchor)
             self._changed()
             took = monotonic() - began
             await asyncio.sleep(max(JOBS_MIN_S, took / JOBS_SHARE - took))
