@@ -222,7 +222,7 @@ def test_an_idle_worker_gets_a_range(desk: Desk) -> None:
     assert {key: part[key] for key in same} == {key: job[key] for key in same}
     assert part["log"] != job["log"]
     assert desk.show(job["job"])["predicted_s"] is None
-    assert beat(other, part) | {"enabled": True} == {"controls": {}, "lost": [], "enabled": True}
+    assert beat(other, part) == {"controls": {}, "lost": []}
     progress = {"step": "transcode", "progress": 0, "renditions": []}
     for name, done in (("720p", 2), ("360p", 1)):
         progress["renditions"].append({"name": name, "status": "in_progress", "segments_done": done})

@@ -159,7 +159,7 @@ def test_it_may_be_deleted_again_on_its_way_back(queue: Queue, pair: tuple[int, 
     restore(queue, one)
     delete(queue, one)
     assert (state(queue, one), state(queue, two)) == (DeletionState.LEAVING, DeletionState.ASIDE)
-    deletions.returned(queue.db, one, url=None, now=queue.now)
+    deletions.returned(queue.db, one, url=None)
     assert state(queue, one) is DeletionState.LEAVING
 
 
@@ -167,7 +167,7 @@ def test_it_is_back_once_it_has_returned(queue: Queue, pair: tuple[int, int]) ->
     for video in pair:
         aside(queue, video)
         restore(queue, video)
-    deletions.returned(queue.db, pair[0], url=None, now=queue.now)
+    deletions.returned(queue.db, pair[0], url=None)
     assert [state(queue, video) for video in pair] == [None, DeletionState.RETURNING]
 
 
@@ -215,6 +215,10 @@ def test_the_replaced_ladders_of_a_deleted_video_are_aside_too(queue: Queue, pai
         generations.record(queue.db, video, 2, settings_hash="x", poster=None, renditions=(), now=queue.now)
     delete(queue, pair[0])
     assert [row.video for row in generations.retired_before(queue.db, queue.now + 1)] == [pair[1]]
+    assert restore(queue, pair[0])
+    assert [row.video for row in generations.retired_before(queue.db, queue.now + 1)] == [pair[1]]
+    deletions.returned(queue.db, pair[0], url=None)
+    assert len(generations.retired_before(queue.db, queue.now + 1)) == 2
 
 
 def test_a_deleted_video_has_no_duplicates(queue: Queue, pair: tuple[int, int]) -> None:

@@ -636,7 +636,7 @@ def go_on_with_deletions(queue: Queue, rng: Random) -> Any:
         case 2:
             done = deletions.restore(db, video, now=queue.now, actor="test")
         case 3:
-            deletions.returned(db, video, url=rng.choice([None, "s3://é/v"]), now=queue.now)
+            deletions.returned(db, video, url=rng.choice([None, "s3://é/v"]))
         case 4:
             done = deletions.remove(db, video)
         case 5:
@@ -651,7 +651,7 @@ def deliver(queue: Queue, rng: Random) -> Any:
     match rng.randrange(6):
         case 0 | 1:
             number, url = rng.randint(1, 3), rng.choice(["s3://a/v", "s3://é/v"])
-            deliveries.begin(db, known(queue, rng, "video"), number, url, job=None, now=now)
+            deliveries.begin(db, known(queue, rng, "video"), number, url, job=None)
         case 2 if row is not None:
             done = deliveries.advance(db, row, files=9, done=rng.randint(0, 9))
         case 3 if row is not None:

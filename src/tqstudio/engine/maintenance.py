@@ -79,7 +79,7 @@ class Maintenance:
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_STUCK_S, self._services.stuck_workers.tick)
-        self._every(TICK_S, self._services.volumes.look)
+        self._every(TICK_S, self.look_at_volumes)
         self._every(TICK_S, self._load_gate.tick, at_once=True)
         self._every(TICK_S, self.keep_hours, at_once=True)
         self._every(_SCANS_S, self._services.intake.request_due_scans)
@@ -111,7 +111,7 @@ class Maintenance:
         async def run() -> None:
             self._services.recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self._services.volumes.look:
+            if self._db.refusal is not None and what != self.look_at_volumes:
                 return
             try:
                 await what()
@@ -126,6 +126,14 @@ class Maintenance:
         # All count from one moment, so that those that are due together share a wake-up and a read.
         first = self._began if at_once else self._began + timedelta(seconds=seconds)
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, next_run_time=first)
+
+    async def look_at_volumes(self) -> None:
+        """Measures the volumes, and tries a database that could not be written to."""
+        refused = self._db.refusal is not None
+        await self._services.volumes.look()
+        if refused and self._db.refusal is None:
+            # The lease may be about to run out.
+            await self.flush_heartbeats()
 
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+_TOO_SLOW, _OF_PROXIES = 408, (502, 503, 504)
+"""HTTP statuses: a request did not arrive in time; a proxy cannot reach the supervisor."""
 
 
 class Client:
@@ -372,8 +374,11 @@ def decode(status: int, reason: str, body: bytes) -> Any:
     """The decoded answer.
 
     Raises:
-        TqError: the error that the supervisor answered.
+        TqError: the error that the supervisor answered; NO_SUPERVISOR if a proxy cannot reach it, or the
+            request did not arrive in time.
     """
+    if status == _TOO_SLOW:
+        raise TqError(ErrorCode.NO_SUPERVISOR, f"the supervisor answered {status} {reason}")
     try:
         answer = json.loads(body)
         if status < 400:
@@ -381,4 +386,5 @@ def decode(status: int, reason: str, body: bytes) -> Any:
         error = answer["error"]
         raise TqError(error["code"], error["message"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        raise TqError(ErrorCode.INTERNAL, f"the supervisor answered {status} {reason}") from None
+        code = ErrorCode.NO_SUPERVISOR if status in _OF_PROXIES else ErrorCode.INTERNAL
+        raise TqError(code, f"the supervisor answered {status} {reason}") from None

@@ -37,7 +37,7 @@ _TIMEOUT_S = 60.0
 _FINISH_TIMEOUT_S = 3600.0
 """For the last part: the studio may have to read the whole file."""
 _HASHED_BYTES = 16 * 1024 * 1024
-_AGAIN = frozenset((0, 404, 408, 409, 423, 429, 460, 500, 503))
+_AGAIN = frozenset((0, 404, 408, 409, 423, 429, 460, 500, 502, 503, 504))
 """HTTP statuses after which the offset is asked for and the upload continues; 0: there was no answer."""
 
 Progress = Callable[[int, int], object]

@@ -147,7 +147,6 @@ class HeartbeatAnswer(TypedDict):
     controls: dict[str, str]
     """Job id → control, for every job in the heartbeat that the worker still owns."""
     lost: list[int]
-    enabled: bool
 
 
 class OutcomeAnswer(TypedDict):

@@ -166,8 +166,11 @@ class ApiTokens:
 
     async def end_removed(self) -> None:
         """End the tokens that another supervisor of this database has removed."""
+        had = set(self._of_processes.stored)
+        rows = await self._db.read(tokens.listing)
+        self._of_processes.stored -= had - {row.worker_name for row in rows}
         known = {caller.token for caller in self._known.values() if caller.token is not None}
-        for number in known - {row.id for row in await self._db.read(tokens.listing)}:
+        for number in known - {row.id for row in rows}:
             self._end(number)
 
     def _end(self, number: int) -> None:

@@ -156,6 +156,8 @@ class Deletions:
             generation = await self._db.read(generations.current, row.video)
             current = generation.number if generation else None
         root, video = row.output_root, row.video
+        # Another supervisor may have undone the deletion since the row was read.
+        await asyncio.to_thread(self._db.require_lead)
         match row.state:
             case DeletionState.LEAVING:
                 if await self._db.read(deletions.is_busy, video):
@@ -169,7 +171,7 @@ class Deletions:
                 await self._run(row, lambda: self._ladders.restore(root, row.slug, video, current))
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
-                await self._db.write(partial(deletions.returned, number=video, url=url, now=now_us()))
+                await self._db.write(partial(deletions.returned, number=video, url=url))
                 self.on_returned()
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._ladders.remove(root, video, current))

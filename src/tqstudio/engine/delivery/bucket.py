@@ -48,6 +48,8 @@ _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 """Within a request; longer trouble is a failure, after which the delivery is tried again later."""
 _MAX_REMOVED = 1000
 """In one request, as S3 allows."""
+_REMOVAL_S = 0.2
+"""Of each, where that is a request of its own."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 _CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
 """Why a connection failed, in what obstore says for its developers."""
@@ -148,8 +150,17 @@ class Bucket:
         import obstore
 
         for start in range(0, len(names), _MAX_REMOVED):
-            with _absent():
-                await self._ask(obstore.delete_async(self._store, names[start : start + _MAX_REMOVED]))
+            portion = names[start : start + _MAX_REMOVED]
+            patience_s = _PATIENCE_S + len(portion) * _REMOVAL_S
+            try:
+                await self._ask(obstore.delete_async(self._store, portion), patience_s)
+            except TqError as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    raise
+                # Where each is a request of its own, as at Google, the first one that is gone ends them.
+                for name in portion:
+                    with _absent():
+                        await self._ask(obstore.delete_async(self._store, [name]))
 
     async def check(self) -> None:
         """Write, read and remove a small object.

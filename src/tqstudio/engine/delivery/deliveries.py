@@ -35,6 +35,7 @@ from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import deliveries, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -99,7 +100,7 @@ class Deliveries:
         """
         if await self._db.read(videos.get, video) is None:
             raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
-        if not await self._db.write(deliveries.repeat, video, now=now_us()):
+        if not await self._db.write(deliveries.repeat, video):
             raise TqError(
                 ErrorCode.REFUSED,
                 f"video {video} has no ladder here that belongs in a bucket",
@@ -166,7 +167,7 @@ class Deliveries:
         video = await self._db.read(videos.get, row.video)
         assert video is not None, "its row refers to it"
         if (other := await self._db.read(deliveries.occupant, row)) is not None:
-            await self._db.write(deliveries.hurry, row, now=now_us())
+            await self._db.write(deliveries.hurry, row)
             raise TqError(
                 ErrorCode.REFUSED,
                 f"the ladder of video {other} is still at {row.url}",
@@ -213,11 +214,13 @@ class Deliveries:
         if MPD_NAME not in ladder.masters:
             await bucket.remove([MPD_NAME])
         failpoints.reach("delivery.named")
-        if not self._keep_copies:
+        # A job that runs may keep qualities of it.
+        evicts = not self._keep_copies and await self._db.read(jobs.open_job_of, video.id) is None
+        if evicts:
             await self._evict(row, place_of(video), bucket, ladder)
             failpoints.reach("delivery.evicted")
         now = now_us()
-        done = partial(deliveries.delivered, remove_at=now + self._keep_us, is_evicted=not self._keep_copies)
+        done = partial(deliveries.delivered, remove_at=now + self._keep_us, is_evicted=evicts)
         if await self._db.write(done, row, now=now):
             self._log.info("ladder delivered", video=video.id, url=row.url, files=len(ladder.sums))
 

@@ -136,8 +136,9 @@ def record(
         now=now,
     )
     videos.set_slug(db, row.video, row.slug)
-    if url is not None:
-        deliveries.begin(db, row.video, row.number, url, job=row.job, now=now)
+    video = videos.get(db, row.video)
+    if url is not None and video is not None and video.deleted_at is None:
+        deliveries.begin(db, row.video, row.number, url, job=row.job)
     if row.full_hash:
         videos.set_full_hash(db, row.video, row.full_hash)
     progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED, now=now)

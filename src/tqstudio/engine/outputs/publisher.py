@@ -19,13 +19,14 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 import structlog
 
 from tqstudio.engine import outputs
-from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.files.bounded_io import BoundedIO, on_a_thread
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import RunningJobs
@@ -86,7 +87,7 @@ class Publisher:
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
         try:
-            await asyncio.to_thread(self._put_in_place, publication)
+            await on_a_thread(partial(self._put_in_place, publication))
         except TqError:
             await self._undo(publication)
             raise
@@ -120,7 +121,7 @@ class Publisher:
         await asyncio.to_thread(self._db.require_lead)
         try:
             await self._bounded_io.require(publication.place.output_root)
-            whole = await asyncio.to_thread(_point_if_whole, publication, self._db.require_lead)
+            whole = await on_a_thread(partial(_point_if_whole, publication, self._db.require_lead))
         except (OSError, TqError) as error:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
@@ -159,7 +160,7 @@ class Publisher:
                     f"the remains of an earlier publish in {_shown(place_of(video))} cannot be removed",
                 )
         try:
-            place, number = await asyncio.to_thread(self._find_room, video, current, number)
+            place, number = await on_a_thread(partial(self._find_room, video, current, number))
         except OSError as error:
             raise outputs.unwritable(place_of(video), error) from error
         manifest = request.manifest
@@ -224,12 +225,12 @@ class Publisher:
         await asyncio.to_thread(self._db.require_lead)
         try:
             # Before the job is recorded as done: the next job of this video must find an empty store.
-            await asyncio.to_thread(self._workspace.set_aside, video.output_root, video.id)
+            await on_a_thread(partial(self._workspace.set_aside, video.output_root, video.id))
         except OSError as error:
             self._log.warning("segment store could not be set aside", video=video.id, error=str(error))
         failpoints.reach(f"{phase}.set_aside")
         poster = publication.place.generation(row.number) / POSTER_NAME
-        name = POSTER_NAME if await asyncio.to_thread(poster.is_file) else None
+        name = POSTER_NAME if await on_a_thread(poster.is_file) else None
 
         url = bucket_url(self._home, video.output_root, row.slug)
 
@@ -254,7 +255,7 @@ class Publisher:
         if not await self._db.read(generations.exists, row.video, row.number):
             try:
                 await self._bounded_io.require(publication.place.output_root)
-                await asyncio.to_thread(self._undo_files, publication)
+                await on_a_thread(partial(self._undo_files, publication))
             except OSError as error:
                 self._log.warning("a publish cannot be undone yet", job=row.job, error=str(error))
                 return False

@@ -161,6 +161,7 @@ class Retention:
         ended_at = await self._db.read(jobs.work_ended_at, video)
         if ended_at is None or ended_at >= before:
             return {}
+        await asyncio.to_thread(self._db.require_lead)
         try:
             set_aside = await asyncio.to_thread(self._workspace.set_aside, output_root, video)
         except OSError as error:

@@ -244,6 +244,7 @@ class Workspace:
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             root = video.output_root
+            await asyncio.to_thread(self._db.require_lead)
             try:
                 await self._bounded_io.run(root, partial(self.set_aside, root, video.id))
             except NoAnswer as error:

@@ -20,6 +20,9 @@ from tqstudio.events import EventKind
 from tqstudio.home import Home, run_logs
 from tqstudio.protocol.roles import Role
 
+_SETTLE_S = 10.0
+"""Longest wait at the end for publishes, whose disk may hang: the next supervisor finishes or undoes them."""
+
 
 class Recovery:
     """Ends the leases of workers that cannot end them. Their finished segments are kept."""
@@ -125,8 +128,9 @@ class Recovery:
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
     async def settled(self) -> None:
-        """Waits for the tasks that `lost` started."""
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        """Waits for the tasks that `lost` started; not for a publish on a disk that hangs."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=_SETTLE_S)
 
     async def requeue(
         self, lease: HeldLease, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR

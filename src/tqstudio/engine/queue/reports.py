@@ -44,7 +44,6 @@ class Reports:
         return {
             "controls": {str(token.job): self._running_jobs.jobs[token.job].asked for token in ours},
             "lost": [token.job for token in named if token not in held],
-            "enabled": True,
         }
 
     async def progress(self, caller: WorkerToken, job: int, request: ProgressRequest) -> str:

@@ -76,7 +76,7 @@ class Transfers:
         """
         job = await self._job(token)
         files, warnings = await self._read(job.source, partial(_source_files, job))
-        store, paths = await self._write(job, lambda: self._look_up(job))
+        store, paths = await self._write(job, lambda: self._look_up(job, make=True))
         if self._ranges.is_live(token):
             paths = [path for path in paths if os.path.basename(path) == INIT_NAME]
             paths = [path for path in paths if self._ranges.includes(token, path.split("/"))]
@@ -185,7 +185,7 @@ class Transfers:
         """Check that every segment of a result has arrived as its worker lists it.
 
         Raises:
-            TqError: OUTPUT_INVALID.
+            TqError: OUTPUT_INVALID; OUTPUT_GONE.
         """
         job = await self._job(token)
         store = f"segments/{job.video}/"
@@ -200,8 +200,8 @@ class Transfers:
                 if folder == rendition.folder or found != (segment.size, segment.blake3):
                     raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} is not what the worker has reported")
 
-    def _look_up(self, job: _Job) -> tuple[str, list[str]]:
-        with self._hold(job) as store:
+    def _look_up(self, job: _Job, *, make: bool = False) -> tuple[str, list[str]]:
+        with self._hold(job, new_output=make) as store:
             return segment_files.origin(store), sorted(segment_files.listing(store))
 
     def _digest(self, job: _Job, path: str) -> tuple[int, str]:
@@ -209,9 +209,22 @@ class Transfers:
         with self._hold(job, *names[:-1], make=False) as folder:
             return segment_files.digest(folder / names[-1])
 
-    def _hold(self, job: _Job, *names: str, make: bool = True) -> AbstractContextManager[Path]:
-        """Open a folder of the video's store."""
+    def _hold(
+        self, job: _Job, *names: str, make: bool = True, new_output: bool = False
+    ) -> AbstractContextManager[Path]:
+        """Open a folder of the video's store.
+
+        Args:
+            make: create it if it is missing.
+            new_output: the output may have no work folder yet; otherwise its disk is not mounted.
+
+        Raises:
+            TqError: OUTPUT_GONE.
+        """
         root = Path(os.fsdecode(job.output_root))
+        if not new_output and not self._workspace.is_there(job.output_root):
+            text = f"the work folder of the output {display(job.output_root)} is not there"
+            raise TqError(ErrorCode.OUTPUT_GONE, text)
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
     async def _job(self, token: LeaseToken) -> _Job:

@@ -182,14 +182,14 @@ class Uploads:
     async def finish_pending(self) -> None:
         """Finish whole uploads whose client is gone, and remove those that have expired."""
         for row in await self._db.read(uploads.unfinished):
-            if row.id in self._busy or not (row.is_whole or row.expires_at < now_us()):
+            if row.id in self._busy or not (row.is_whole or _has_expired(row)):
                 continue
             try:
                 with self._alone(row.id):
                     row = await self.find(row.id)
                     if row.is_whole:
                         await self._finish(row)
-                    elif row.expires_at < now_us():
+                    elif _has_expired(row):
                         await self._remove(row)
                         self._log.info("upload expired", upload=row.id, received=row.received, size=row.size)
             except TqError as error:
@@ -258,18 +258,15 @@ class Uploads:
         hashed, whole = self._hashers.pop(row.id, (0, blake3()))
         known = whole if hashed == row.received else None
         receiver = Receiver(part, run, start=row.received, limit=row.size, checksum=checksum, whole=known)
-        kept = False
+        received = None
         try:
             received = await receiver.receive(body)
-            expires_at = self._expiry()
-            kept = await self._db.write(
-                lambda db: uploads.advance(
-                    db, row.id, before=row.received, received=received, expires_at=expires_at
-                )
-            )
+            advance = partial(uploads.advance, before=row.received, received=received)
+            await self._db.write(advance, row.id, expires_at=self._expiry())
         finally:
+            # Bytes beyond the stored offset are removed by the next part, in case that is stored unanswered.
             with contextlib.suppress(TqError):
-                await run(partial(part.close, None if kept else row.received))
+                await run(partial(part.close, row.received if received is None else None))
         if known is not None:
             self._hashers[row.id] = received, known
         return await self.find(row.id)
@@ -384,3 +381,8 @@ class Uploads:
         if error.errno in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP):
             return TqError(ErrorCode.PERMISSION, f"{shown} cannot be used: {error.strerror}")
         return TqError(ErrorCode.IO_ERROR, f"{shown} cannot be written: {error.strerror}")
+
+
+def _has_expired(row: UploadRow) -> bool:
+    """Whether the client has sent nothing for long; fetches wait for each other."""
+    return row.url is None and row.expires_at < now_us()

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.worker.outcome import Lost, Stopped, StopReason
+from tqstudio.engine.worker.outcome import Failed, Lost, Stopped, StopReason
 from tqstudio.lifecycle import Control
 
 
 class StopWork(Exception):
     """Unwinds the steps of a job after its lease has ended."""
 
-    def __init__(self, outcome: Stopped | Lost) -> None:
+    def __init__(self, outcome: Stopped | Lost | Failed) -> None:
         super().__init__(str(outcome))
         self.outcome = outcome
 
@@ -55,6 +55,7 @@ class Lease:
         self._control: StopReason | None = None
         self._shutdown = False
         self._lost: str | None = None
+        self._failure: Failed | None = None
 
     def renew(self, asked_at: float) -> None:
         """Renew after an answered heartbeat that was sent at this clock time."""
@@ -72,8 +73,12 @@ class Lease:
         """Mark the lease as lost."""
         self._lost = why
 
+    def fail(self, failure: Failed) -> None:
+        """Request that the attempt ends with this failure, such as of a thread beside it."""
+        self._failure = failure
+
     @property
-    def ended(self) -> Stopped | Lost | None:
+    def ended(self) -> Stopped | Lost | Failed | None:
         """The reason to stop working; None to continue."""
         if self._lost is not None:
             return Lost(self._lost)
@@ -83,7 +88,7 @@ class Lease:
             return Stopped(self._control)
         if self._shutdown:
             return Stopped("shutdown")
-        return None
+        return self._failure
 
     def check(self) -> None:
         """Raise StopWork if the lease has ended."""

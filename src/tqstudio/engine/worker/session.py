@@ -216,7 +216,10 @@ class WorkerSession:
                     return terms
                 except TqError as error:
                     _log.warning("registration failed", code=error.code.value, error=error.message)
-                    if error.code not in UNANSWERED | UNWRITTEN:
+                    if error.code not in UNANSWERED | UNWRITTEN | {
+                        ErrorCode.INTERNAL,
+                        ErrorCode.DATABASE_BUSY,
+                    }:
                         self._refused = True
                         return None
         return None

@@ -94,7 +94,7 @@ def begin(db: Connection, number: int, *, now: int, actor: str) -> list[int]:
         applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
         running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
     _hide_jobs(db, number, now)
-    deliveries.withdraw(db, number, now=now)
+    deliveries.withdraw(db, number)
     events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=number)
     return running
 
@@ -142,11 +142,11 @@ def restore(db: Connection, number: int, *, now: int, actor: str) -> bool:
     return True
 
 
-def returned(db: Connection, number: int, *, url: str | None, now: int) -> None:
+def returned(db: Connection, number: int, *, url: str | None) -> None:
     """Records that a ladder is back in its place. Args: `url` is that of its copy in a bucket."""
     back = (deletion.c.video_id == number, deletion.c.state == DeletionState.RETURNING)
     if db.execute(delete(deletion).where(*back)).rowcount and url is not None:
-        deliveries.renew(db, number, url, now=now)
+        deliveries.renew(db, number, url)
 
 
 def remove(db: Connection, number: int) -> bool:

@@ -23,6 +23,8 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import DeliveryState
 
 _NO_PROBLEM = {"tries": 0, "code": None, "error": None, "hint": None}
+_NOW = 0
+"""As `next_at`: due by any clock, as another supervisor may lead, whose clock is slower."""
 _REPORTED_TRY = 3
 """A failure that so many tries in a row have had is recorded as an event."""
 
@@ -53,12 +55,12 @@ _SELECT = select(*_ROWS.columns)
 _WAITING = delivery.c.state == DeliveryState.WAITING
 
 
-def begin(db: Connection, number: int, generation: int, url: str, *, job: int | None, now: int) -> None:
+def begin(db: Connection, number: int, generation: int, url: str, *, job: int | None) -> None:
     """Records that a generation is to be uploaded, instead of earlier ones that are not yet."""
     late = (delivery.c.video_id == number, _WAITING)
     db.execute(update(delivery).where(*late).values(state=DeliveryState.REMOVING, next_at=None))
     db.execute(delete(delivery).where(delivery.c.video_id == number, delivery.c.number == generation))
-    values = {"video_id": number, "number": generation, "job_id": job, "url": url, "next_at": now}
+    values = {"video_id": number, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
 
 
@@ -91,7 +93,9 @@ def of_video(db: Connection, number: int) -> DeliveryRow | None:
 def is_replaced(db: Connection, row: DeliveryRow) -> bool:
     """Whether the master playlist in the bucket names a newer generation."""
     newer = (delivery.c.video_id == row.video, delivery.c.number > row.number, delivery.c.url == row.url)
-    found = select(delivery.c.id).where(*newer, delivery.c.state == DeliveryState.DELIVERED)
+    # One that is uploaded again has kept the time of its first delivery.
+    there = (delivery.c.state == DeliveryState.DELIVERED) | (_WAITING & delivery.c.delivered_at.is_not(None))
+    found = select(delivery.c.id).where(*newer, there)
     return db.execute(found.limit(1)).first() is not None
 
 
@@ -102,11 +106,11 @@ def occupant(db: Connection, row: DeliveryRow) -> int | None:
     return None if found == row.video else found
 
 
-def hurry(db: Connection, row: DeliveryRow, *, now: int) -> None:
+def hurry(db: Connection, row: DeliveryRow) -> None:
     """Removes hidden ladders of other videos at the address of this one now: nothing can return there."""
     others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.tries == 0)
     hidden = update(delivery).where(*others, delivery.c.state == DeliveryState.REMOVING)
-    db.execute(hidden.values(next_at=now))
+    db.execute(hidden.values(next_at=_NOW))
 
 
 def _is(row: DeliveryRow) -> tuple[ColumnElement[bool], ...]:
@@ -153,10 +157,10 @@ def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
         _report(db, EventKind.DELIVERY_REMOVED, row, now=now, detail=detail)
 
 
-def withdraw(db: Connection, number: int, *, now: int) -> None:
+def withdraw(db: Connection, number: int) -> None:
     """Records that the ladder of a deleted video is to be hidden in the bucket now."""
     of_video = update(delivery).where(delivery.c.video_id == number)
-    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": now}))
+    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": _NOW}))
 
 
 def hidden(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
@@ -165,7 +169,7 @@ def hidden(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
     db.execute(update(delivery).where(*_is(row)).values(_NO_PROBLEM | removing))
 
 
-def renew(db: Connection, number: int, url: str, *, now: int) -> None:
+def renew(db: Connection, number: int, url: str) -> None:
     """Records that the current generation of a video that is brought back is to be uploaded.
 
     If all its files are in the bucket still, only its master playlist is.
@@ -178,19 +182,19 @@ def renew(db: Connection, number: int, url: str, *, now: int) -> None:
     published = db.execute(current).scalar()
     whole = (delivery.c.video_id == number, delivery.c.number == published, delivery.c.url == url)
     there = update(delivery).where(*whole, delivery.c.files_done == delivery.c.files)
-    waiting = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": now}
+    waiting = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": _NOW}
     if published is not None and not db.execute(there.values(waiting)).rowcount:
-        begin(db, number, published, url, job=None, now=now)
+        begin(db, number, published, url, job=None)
 
 
-def repeat(db: Connection, number: int, *, now: int) -> bool:
+def repeat(db: Connection, number: int) -> bool:
     """Records that the newest copy of a video's ladder is to be uploaded now; all of it, if it was delivered.
 
     Returns False if there is none, it is being removed, or its segments are in the bucket alone.
     """
     newest = select(func.max(delivery.c.number)).where(delivery.c.video_id == number).scalar_subquery()
     row = (delivery.c.video_id == number, delivery.c.number == newest, delivery.c.evicted_at.is_(None))
-    again = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": now}
+    again = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": _NOW}
     whole = update(delivery).where(*row, delivery.c.state == DeliveryState.DELIVERED)
     if db.execute(whole.values(again | {"files_done": 0})).rowcount:
         return True

@@ -239,8 +239,8 @@ def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 
             generation.retired_at < before,
             generation.removed_at.is_(None),
             generation.id.is_distinct_from(video.generation_id),
-            # Those of deleted videos are aside with the current one.
-            video.deleted_at.is_(None),
+            # Those of a deleted video are in the archive with the current one, until it is back.
+            ~select(tables.deletion.c.video_id).where(tables.deletion.c.video_id == video.id).exists(),
         )
         .order_by(generation.id)
         .limit(limit)

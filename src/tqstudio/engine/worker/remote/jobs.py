@@ -2,9 +2,9 @@
 
     WORK/source/<video>-<version>/  the source of the last job, and the subtitles beside it
     WORK/.tqstudio/remote/segments/ its segment store, which `Mirror` keeps equal to the studio's
-    WORK/logs/                      the log of the attempt
+    WORK/logs/                      the log of the last attempt
 
-All of it stays until the job is done, so that a line that was cut costs nothing that is finished.
+Source and store stay until the job is done, so that a lost connection loses nothing that is finished.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from tqstudio import paths
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.source.fingerprint import quick_hash_of
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
@@ -49,7 +51,6 @@ _OF_MOUNT = (
     ErrorCode.SOURCE_AWAY,
     ErrorCode.SOURCE_CHANGED,
     ErrorCode.SOURCE_MISSING,
-    ErrorCode.SOURCE_UNREADABLE,
     ErrorCode.PERMISSION,
     ErrorCode.IO_ERROR,
 )
@@ -68,15 +69,22 @@ class RemoteJobs:
     """Limit of the transfers in each direction; 0 for none."""
     shared: tuple[Path, ...] = ()
     """Folders of the studio that are mounted here, in which sources need no copy."""
+    _to_copy: set[str] = field(default_factory=set)
+    """Versions of sources that could not be read there, and are copied the next time."""
 
     def run(self, job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> Outcome:
         """Work on a job as `pipeline.run`, with copies of its files."""
         try:
             report.begin(Step.PROBE)
+            shutil.rmtree(self.work / "logs", ignore_errors=True)
             inputs, root, source = self._copy_inputs(job, lease, report)
             local = self._localise(job, root, source, inputs)
             with self._mirror(local, inputs, lease, report) as mirror:
-                outcome = _as_of_worker(pipeline.run(local, config, lease, report), root in self.shared)
+                outcome = pipeline.run(local, config, lease, report)
+                if root in self.shared and isinstance(outcome, Failed) and outcome.code in _OF_MOUNT:
+                    self._to_copy.add(inputs["files"][0]["version"])
+                    outcome = replace(outcome, code=ErrorCode.WORKER_DISK)
+                outcome = _as_of_worker(outcome)
                 if isinstance(outcome, Done | RangeMade):
                     mirror.finish(lease.check)
                 elif _is_continued(outcome):
@@ -138,9 +146,15 @@ class RemoteJobs:
         return inputs, root, path
 
     def _shared_source(self, job: ClaimedJob, inputs: JobInputs) -> tuple[Path, Path] | None:
-        found = shared.find(self.shared, paths.decode(job["source"]["path_b64"]), inputs["files"])
+        found = None
+        if inputs["files"][0]["version"] not in self._to_copy:
+            found = shared.find(self.shared, paths.decode(job["source"]["path_b64"]), inputs["files"])
         if self.shared:
-            how = "the source is copied: no shared folder has it" if found is None else "the source is shared"
+            how = (
+                "the source is copied: no shared folder has it whole"
+                if found is None
+                else "the source is shared"
+            )
             _log.info(how, job=job["job"])
         return found
 
@@ -174,7 +188,7 @@ class RemoteJobs:
         name, identity = _name(file), file["identity"]
         folder.mkdir(exist_ok=True)
         path, begun = folder / name, folder / ".part"
-        if path.exists():
+        if path.exists() and path.stat().st_size == identity["size"]:
             return
         with begun.open("ab") as part:
             offset = part.tell()
@@ -196,8 +210,16 @@ class RemoteJobs:
                     raise TqError(ErrorCode.SOURCE_CHANGED, f"{name} became shorter while it was copied")
                 part.write(content)
                 offset += len(content)
+        # After a power cut an earlier part may be empty.
+        with begun.open("rb") as part:
+            is_same = quick_hash_of(part.fileno(), identity["size"]) == file["quick_hash"]
+            os.fsync(part.fileno())
+        if not is_same:
+            begun.unlink()
+            raise TqError(ErrorCode.SOURCE_CHANGED, f"the copy of {name} differs from it")
         os.utime(begun, ns=(identity["mtime_ns"], identity["mtime_ns"]))
         begun.replace(path)
+        durable.sync_folder(folder)
 
     def _copy_store(self, link: Link, store: Path, inputs: JobInputs) -> None:
         """Copy stored files that are missing here. Files that are only here stay; they are sent later."""
@@ -257,12 +279,8 @@ def _name(file: SourceFile) -> str:
     return os.path.basename(os.fsdecode(paths.decode(file["name_b64"]))).lstrip(".") or "source"
 
 
-def _as_of_worker(outcome: Outcome, is_shared: bool) -> Outcome:
-    """Errors of the output are of the work folder here, and must not close the studio's gates.
-
-    Nor are those of a mounted source: the next attempt copies it.
-    """
-    of_worker = _OF_DISK + _OF_MOUNT if is_shared else _OF_DISK
-    if isinstance(outcome, Failed) and outcome.code in of_worker:
+def _as_of_worker(outcome: Outcome) -> Outcome:
+    """Errors of the output are of the work folder here, and must not close the studio's gates."""
+    if isinstance(outcome, Failed) and outcome.code in _OF_DISK:
         return replace(outcome, code=ErrorCode.WORKER_DISK)
     return outcome

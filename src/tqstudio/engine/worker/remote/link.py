@@ -27,7 +27,9 @@ _MAX_DAMAGED = 3
 _Request = tuple[dict[str, Any], bytes | None]
 """Parameters and body."""
 _Answer = tuple[int, str, bytes, HTTPMessage]
-_AGAIN = UNANSWERED | UNWRITTEN | {ErrorCode.DISK_SILENT, ErrorCode.DATABASE_BUSY}
+_OF_STUDIO = {ErrorCode.DISK_SILENT, ErrorCode.DATABASE_BUSY, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED}
+_AGAIN = UNANSWERED | UNWRITTEN | _OF_STUDIO
+"""Codes of requests that are sent again: what is wrong at the studio is shown there, and costs no attempt."""
 
 
 class Link:

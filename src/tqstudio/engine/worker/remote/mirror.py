@@ -20,7 +20,7 @@ from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Lost
+from tqstudio.engine.worker.outcome import Failed, Lost
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
@@ -32,6 +32,8 @@ restarted knows of none."""
 _NAMES_TIMEOUT_S = 60.0
 _WAIT_S = 0.1
 _MAX_LOG_BYTES = 32 * 1024 * 1024
+_LOG_PAUSE_S = 60.0
+"""After the studio could not store a part of the log."""
 _MAX_DAMAGED = 3
 """Times that a file is sent."""
 
@@ -61,6 +63,7 @@ class Mirror:
         self._known, self._report = known, report
         self._looked_at = 0.0
         self._logged = 0
+        self._log_after = 0.0
         self._ending = threading.Event()
         self._abandoned = False
         link.check = self._require_needed
@@ -107,14 +110,21 @@ class Mirror:
         except StopWork:
             return
         except TqError as error:
-            self._error = error
-            if class_of(error.code) is ErrorClass.LOST or error.code is ErrorCode.NOT_FOUND:
-                self._lease.lose(error.message)
+            self._end(error)
         except Exception as error:
             _log.exception("files could not be sent")
-            self._error = TqError(ErrorCode.INTERNAL, f"files could not be sent: {error!r}")
+            self._end(TqError(ErrorCode.INTERNAL, f"files could not be sent: {error!r}"))
         finally:
             self._link.close()
+
+    def _end(self, error: TqError) -> None:
+        """End the attempt: what it encodes from here on would not arrive."""
+        self._error = error
+        if class_of(error.code) is ErrorClass.LOST or error.code is ErrorCode.NOT_FOUND:
+            self._lease.lose(error.message)
+        else:
+            _log.warning("files could not be sent", code=error.code.value, error=error.message)
+            self._lease.fail(Failed(error.code, error.message, error.hint))
 
     def _send_changes(self) -> None:
         found = states(self._store)
@@ -175,7 +185,7 @@ class Mirror:
 
     def _send_log(self) -> None:
         """Send what was added to the log; errors of the log fail no job."""
-        if self._log is None:
+        if self._log is None or time.monotonic() < self._log_after:
             return
         try:
             with self._log.open("rb") as file:
@@ -187,6 +197,7 @@ class Mirror:
             if class_of(error.code) is ErrorClass.LOST:
                 raise
             _log.warning("the log could not be sent", code=error.code.value, error=error.message)
+            self._log_after = time.monotonic() + _LOG_PAUSE_S
 
 
 def fetch(link: Link, path: str, target: Path, size: float = math.inf) -> bool:
