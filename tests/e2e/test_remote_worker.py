@@ -103,6 +103,27 @@ class Cutting:
                 end.shutdown(socket.SHUT_RDWR)
 
 
+class Gateway(Cutting):
+    """A proxy that answers by itself while it is `closed`: the studio behind it is being restarted."""
+
+    closed = True
+
+    def _pass(self, one: socket.socket, other: socket.socket, left: int) -> None:
+        del left
+        with contextlib.suppress(OSError):
+            while data := one.recv(4096):
+                if self.closed:
+                    text = b"<html>Bad Gateway</html>"
+                    head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nConnection: close\r\n"
+                    one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
+                    self.cuts += 1
+                    break
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.fixture
 def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
     quick = {"heartbeat_s": 0.5, "lease_s": 5, "grace_s": 5, "scan_s": 1}
@@ -127,6 +148,11 @@ def _copies(far: Far, name: str) -> list[bytes]:
         with contextlib.suppress(FileNotFoundError):
             copies.append(path.read_bytes())
     return copies
+
+
+def segments(studio: Studio, job: int) -> int:
+    """How many segments each quality has at least."""
+    return min(row["segments_done"] for row in studio.job(job)["renditions"] if row["name"] in RUNGS)
 
 
 def check(job: Any, seconds: int) -> None:
@@ -264,6 +290,81 @@ def test_a_pause_sends_what_is_finished(studio: Studio, far: Far, clip: MakeClip
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_proxy_without_its_studio_ends_nothing(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    gateway = Gateway(int(far.url.rpartition(":")[2]), seed=0)
+    far.start(gateway.url)
+    until(lambda: gateway.cuts > 1, "its registration has failed")
+    gateway.closed = False
+    with studio.paced(1):
+        job = studio.add(copy(clip(seconds=12), "film.mp4"))
+        studio.running(job)
+        gateway.closed, before = True, gateway.cuts
+        until(lambda: gateway.cuts > before + 3, "its files and heartbeats are refused")
+        gateway.closed = False
+    done = studio.done(job)
+    check(done, 12)
+    assert len(done["attempts_log"]) == 1
+    assert "Traceback" not in far.end()
+
+
+@pytest.mark.slow
+def test_an_output_that_is_away_is_waited_for(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    far.start()
+    with studio.paced(1):
+        job = studio.add(copy(clip(seconds=12), "film.mp4"))
+        studio.running(job)
+        away = studio.out.with_name("away")
+        studio.out.rename(away)
+        until(lambda: segments(studio, job) >= 4, "it encodes what it cannot send")
+        assert not studio.out.exists()
+        away.rename(studio.out)
+    done = studio.done(job)
+    check(done, 12)
+    assert len(done["attempts_log"]) == 1
+
+
+@pytest.mark.slow
+def test_files_that_cannot_be_stored_end_the_attempt_at_once(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    """They would not arrive, and be encoded again by the next worker."""
+    far.start()
+    with studio.paced(0.5):
+        job = studio.add(copy(clip(seconds=12), "film.mp4"))
+        studio.running(job)
+        [store] = studio.out.glob(".tqstudio/*/segments/*/180p/*")
+        (store / "seg_00004.m4s" / "in the way").mkdir(parents=True)
+        ended = until(lambda: studio.job(job)["attempts_log"][0]["error_code"], "the attempt ends")
+        assert ended != "OUTPUT_INVALID"
+        assert studio.job(job)["progress"] < 100
+
+
+@pytest.mark.slow
+def test_a_copy_that_a_power_cut_has_emptied_is_made_again(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    far.start()
+    with studio.paced(1):
+        job = studio.add(copy(clip(seconds=12), "film.mp4"))
+        studio.running(job)
+        far.end(signal.SIGKILL)
+    [copied] = far.work.glob("source/*/film.mp4")
+    copied.write_bytes(b"")
+    far.start()
+    check(studio.done(job), 12)
+
+
+@pytest.mark.slow
+def test_a_broken_file_in_a_shared_folder_fails(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
+    source = copy(clip(seconds=4), "film.mp4")
+    source.write_bytes(source.read_bytes()[:3000] + bytes(100_000))
+    far.start("", "--shared", str(source.parent))
+    job = studio.add(source)
+    until(lambda: studio.job(job)["status"] == "failed", "the job has failed")
+    assert studio.job(job)["error"]["code"] != "WORKER_DISK"
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_line_that_is_cut_at_any_byte(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, seed: int

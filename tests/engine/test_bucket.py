@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from obstore.store import LocalStore
 
 from object_storage import BUCKET, Asked, ObjectStorage, object_storage, pass_on
 from tqstudio.engine.delivery import bucket
@@ -48,6 +49,20 @@ def test_each_prefix_is_a_place_of_its_own(home: Home, storage: ObjectStorage) -
         assert asyncio.run(place.get("v1/a.m4s")) == name.encode()
         asyncio.run(place.remove(["v1/a.m4s"]))
     assert not storage.names()
+
+
+@pytest.mark.usefixtures("storage")
+def test_all_are_removed_though_some_are_gone(home: Home, tmp_path: Path) -> None:
+    """Where each is removed by a request of its own, as at Google: S3 has one for all, and hides it."""
+    names = [f"v1/seg_{number:05d}.m4s" for number in range(40)]
+    for name in names[3:]:
+        path = tmp_path / "store" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    place = Bucket(home, f"s3://{BUCKET}/vod")
+    place._store = LocalStore(tmp_path / "store")
+    asyncio.run(place.remove(names))
+    assert not list((tmp_path / "store").rglob("*.m4s"))
 
 
 def test_checks_at_the_same_time_leave_each_other_alone(home: Home, storage: ObjectStorage) -> None:

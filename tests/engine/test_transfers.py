@@ -92,7 +92,9 @@ def lease(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lease
         source.with_name("film.de.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")
         source.with_name("private.txt").write_text("private")
         live.send(calls.add([encode(source)], output_b64=encode(out)))
-        yield Lease(live, "attic", source)
+        lease = Lease(live, "attic", source)
+        lease.files("GET", "inputs")  # as each worker begins: it creates the work folder of the output
+        yield lease
     finally:
         live.clear_away()
 
@@ -143,6 +145,38 @@ def test_a_file_appears_once_it_is_whole(lease: Lease, out: Path) -> None:
     body = json.dumps({"paths": ["720p/key/seg_00000.m4s", "720p/missing"]}).encode()
     assert lease.files("POST", "store/remove", body)[0] == 204
     assert "720p/key/seg_00000.m4s" not in _stored(out)
+
+
+def test_the_last_part_may_be_repeated(lease: Lease, out: Path) -> None:
+    """The file was stored, and the answer was lost."""
+    last = {"offset": 5, "whole": b"begin and end"}
+    assert lease.put("720p/key/seg_00001.m4s", b"begin", whole=b"begin and end")[0] == 204
+    for _ in range(2):
+        assert lease.put("720p/key/seg_00001.m4s", b" and end", **last)[0] == 204
+    assert _stored(out)["720p/key/seg_00001.m4s"] == b"begin and end"
+    assert lease.put("720p/key/seg_00001.m4s", b" of it", offset=5, whole=b"begin of it")[0] == 460
+    body = json.dumps({"paths": ["720p/key/seg_00001.m4s"]}).encode()
+    assert lease.files("POST", "store/remove", body)[0] == 204
+
+
+def test_nothing_is_written_below_an_output_that_is_not_mounted(lease: Lease, out: Path) -> None:
+    _, answer = lease.files("GET", "inputs")
+    away = out.with_name("away")
+    out.rename(away)
+    try:
+        out.mkdir()
+        assert lease.put("720p/key/seg_00002.m4s", b"x")[1] == b"OUTPUT_GONE"
+        assert lease.files("GET", "store/names")[1] == b"OUTPUT_GONE"
+        assert (
+            lease.files("GET", "store", path="720p/key/seg_00000.m4s", offset=0, length=3)[1]
+            == b"OUTPUT_GONE"
+        )
+        assert lease.files("POST", "store/remove", b'{"paths": ["720p/x"]}')[1] == b"OUTPUT_GONE"
+        assert not list(out.iterdir())
+        out.rmdir()
+    finally:
+        away.rename(out)
+    assert lease.files("GET", "inputs")[1] == answer
 
 
 def test_damage_on_the_way_is_refused(lease: Lease, out: Path) -> None:

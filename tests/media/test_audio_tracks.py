@@ -267,6 +267,28 @@ def test_only_channels_of_one_pair_are_joined(ffmpeg: FFmpeg, one: Profile, tmp_
     assert chosen(("en", 0.1), ("en", 0.1), ("en", 0.1)) == [(1, 2), (3,)]
 
 
+@pytest.mark.parametrize("left", [(1.2, 4.0), (0.1, 3.2)])
+def test_mono_tracks_that_are_not_together_stay_apart(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, left: tuple[float, float]
+) -> None:
+    """ffmpeg would join them sample by sample: out of step, and as far as the shorter one goes."""
+    begins, ends = left
+    source = film(
+        ffmpeg,
+        tmp_path / "pair.mov",
+        [*tone(500), *tone(1000)],
+        *("-filter:a:0", f"pan=FL|c0=c0,atrim={begins}:{ends}", "-filter:a:1", "pan=FR|c0=c0"),
+        *("-c:a", "pcm_s16le"),
+    )
+    made = encode(source, one)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    late, whole = (hear(state) for state in audio_of(made).values())
+    times = [0.5, 1.0, 1.5, 2.5, 3.0, 3.5]
+    assert [late.loud(0, 500, at) for at in times] == [begins < at < ends for at in times]
+    assert all(whole.loud(0, 1000, at) for at in times)
+
+
 def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path: Path) -> None:
     facts = probe(bytes(film(ffmpeg, tmp_path / "film.mkv", tone(500), "-c:a", "aac")))
     commentary = AudioTrack(1, "aac", 2, RATE, "en", "", True, "commentary", 0.0, 4.0)

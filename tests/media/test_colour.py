@@ -242,6 +242,14 @@ def test_colours_of_sdr_are_those_of_the_source(
     assert_like(patches_of(frame), expected)
 
 
+def test_pictures_in_xyz_of_digital_cinema(make: Make, encode: MakeEncode, tmp_path: Path) -> None:
+    """ffmpeg's matrix for them is rough."""
+    lossless = ("-c:v", "jpeg2000", "-pred", "1", "-q:v", "1")
+    source = make("cinema.mxf", "-vf", "format=rgb48,format=xyz12le", *lossless, pix_fmt="rgb24")
+    frame = first_frame(published(encode, source), tmp_path)
+    assert_like(patches_of(frame), SATURATED, within=10)
+
+
 def test_the_picture_and_its_container_carry_the_tags(
     make: Make, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

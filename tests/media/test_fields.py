@@ -134,6 +134,35 @@ def test_every_field_becomes_a_picture(
     assert combing(stream) < 1
 
 
+@pytest.mark.parametrize(
+    ("name", "codec", "filters"),
+    [
+        ("tape.mkv", ("magicyuv",), TOP),
+        pytest.param("tape.mkv", ("huffyuv", "-pix_fmt", "yuv422p"), BOTTOM, marks=pytest.mark.slow),
+        ("master.mov", ("cfhd", "-pix_fmt", "yuv422p10le"), TOP),
+        pytest.param("master.mov", ("cfhd", "-pix_fmt", "yuv422p10le"), BOTTOM, marks=pytest.mark.slow),
+        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), TOP, marks=pytest.mark.slow),
+        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), BOTTOM, marks=pytest.mark.slow),
+        pytest.param("master.mov", ("png",), TOP, marks=pytest.mark.slow),
+    ],
+)
+def test_fields_are_those_that_the_container_declares(
+    encode: MakeEncode,
+    double: Profile,
+    ffmpeg: FFmpeg,
+    tmp_path: Path,
+    name: str,
+    codec: tuple[str, ...],
+    filters: str,
+) -> None:
+    """Where the codec marks no picture as interlaced."""
+    order = ("-field_order", "tt" if filters is TOP else "bb")
+    source = moving(ffmpeg, tmp_path / name, "50", 2, filters, "-flags", "0", *order, "-c:v", *codec)
+    stream, _ = published(encode, source, double, tmp_path)
+    assert bars_in(stream) == pytest.approx([bar_of(n) for n in range(100)], abs=0.8)
+    assert combing(stream) < 1
+
+
 def test_fields_are_joined_to_pictures_by_default(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

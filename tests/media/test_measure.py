@@ -57,6 +57,9 @@ def video(encode: LadderEncode) -> bytes:
         pytest.param([33, 34, 33], Fraction(1, 1000), "30000/1001", "30000/1001", id="too short to decide"),
         pytest.param([40] * 99, Fraction(1, 1000), "25", "25", id="as declared"),
         pytest.param([17, 16, 17] * 50 + [500], Fraction(1, 1000), "60", "60", id="a pause"),
+        pytest.param([17, 17, 16] * 59 + [17, 16], Fraction(1, 1000), "60", "60", id="rounded up at 60"),
+        pytest.param([17, 16, 17] * 59 + [16], Fraction(1, 1000), "1000", "60", id="of an unknown rate"),
+        pytest.param([8, 8, 9] * 39 + [8], Fraction(1, 1000), "120", "60", id="rounded up at 120"),
         pytest.param([33, 67] * 50, Fraction(1, 1000), "30", "30", id="every second picture is dropped"),
         pytest.param([8, 8, 9] * 99, Fraction(1, 1000), "120", "60", id="more than players show"),
         pytest.param([5000] * 20, Fraction(1, 1000), "1/5", "32/5", id="slides"),
@@ -89,6 +92,24 @@ def test_every_picture_is_made_once(
     made = encode(source)
     run_to_end(made)
     assert [number for _, number in pictures(video(made))] == list(range(90))
+
+
+@pytest.mark.parametrize("codec", ["libvpx", pytest.param("libvpx-vp9", marks=pytest.mark.slow)])
+def test_a_recording_that_is_smaller_for_a_second_is_whole(
+    run: Callable[..., None], encode: MakeEncode, tmp_path: Path, codec: str
+) -> None:
+    for number, size in enumerate(("320x180", "160x90", "320x180")):
+        run(
+            *("-f", "lavfi", "-i", f"color=white:s={size}:r=25:d=1", "-c:v", codec),
+            *("-deadline", "realtime", tmp_path / f"{number}.webm"),
+        )
+    (tmp_path / "list").write_text("".join(f"file {number}.webm\n" for number in range(3)))
+    source = tmp_path / "call.webm"
+    run("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", source)
+    made = encode(source)
+    run_to_end(made)
+    shown = rows(video(made))
+    assert (len(shown), {len(picture) for picture in shown}) == (75, {144})
 
 
 @pytest.mark.slow

@@ -247,8 +247,13 @@ def _poster_size(facts: SourceFacts, profile: Profile) -> tuple[int, int]:
 
 
 def _pictures(opened: Any, facts: SourceFacts) -> Any:
-    """The decoded pictures of an input, without what is above them."""
+    """The decoded pictures of an input, without what is above them, marked as their container declares."""
     stream, rows = opened[str(facts.video.index)], facts.video.vbi_rows
+    if facts.video.fields:
+        stream = stream.filter("setfield", facts.video.fields)
+    if facts.video.pix_fmt.startswith("xyz"):
+        # Of digital cinema. zscale knows no such pictures.
+        stream = stream.filter("format", "gbrp12")
     return stream.filter("crop", "iw", f"ih-{rows}", 0, rows) if rows else stream
 
 

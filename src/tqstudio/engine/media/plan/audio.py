@@ -23,6 +23,7 @@ _LAYOUTS = (1, 2, 6, 8)
 _QUALITIES_KBPS = (192, 128, 64)
 """Of sound alone."""
 _MIN_KBPS = 32
+_TOGETHER_S = 0.05
 _APART = 1.25
 """Least factor between the bit rates of two qualities."""
 
@@ -178,9 +179,17 @@ def _joined(facts: SourceFacts, is_usable: Callable[[AudioTrack], bool]) -> list
             found += [(left, None)] if is_usable(left) else []
             continue
         del rest[0]
-        is_pair = (left.language, left.role) == (right.language, right.role)
-        if is_pair and is_usable(left) and is_usable(right):
+        if _is_pair(left, right) and is_usable(left) and is_usable(right):
             found.append((left, right))
         else:
             found += [(track, None) for track in (left, right) if is_usable(track)]
     return found
+
+
+def _is_pair(left: AudioTrack, right: AudioTrack) -> bool:
+    """Whether two mono tracks are channels of one sound that begin and end together, as `join` needs."""
+    if (left.language, left.role) != (right.language, right.role):
+        return False
+    ends = ((left.first_s, right.first_s), (left.end_s, right.end_s))
+    apart = [abs(one - other) for one, other in ends if one is not None and other is not None]
+    return max(apart, default=0) <= _TOGETHER_S

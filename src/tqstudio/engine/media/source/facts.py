@@ -78,6 +78,8 @@ class VideoTrack:
     """Rows above the picture that carry signals of the vertical blanking interval, and are cut off."""
     inset: bool = False
     """The stream cuts off columns on the left or rows above, which the decoders of GPUs may leave."""
+    fields: Literal["", "tff", "bff"] = ""
+    """Order of the fields as the container declares it, where the codec does not mark its pictures."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

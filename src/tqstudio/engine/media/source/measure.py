@@ -202,10 +202,11 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
     if sum(steady.values()) >= count * _STEADY_OF_ALL:
         length = sum(gap * n for gap, n in steady.items())
-        rate, nominal = _in_range(sum(steady.values()) / (length * time_base)), _in_range(nominal)
+        slack = max(1 - _USUAL_SLACK, Fraction(1, length))
+        rate = _in_range(sum(steady.values()) / (length * time_base), slack)
+        nominal = _in_range(nominal)
         if fastest > rate * _OTHER_RATE:
             return fastest, True
-        slack = max(1 - _USUAL_SLACK, Fraction(1, length))
         near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
         if nominal in near and (nominal in USUAL_FPS or len(near) == 1):
             return nominal, False
@@ -387,9 +388,14 @@ def _missing(path: bytes, facts: SourceFacts, times: PacketTimes, reached: Fract
     return (Damage("cut", has_s, lacks_s - begins_s if lacks_s > begins_s > 0 else lacks_s),)
 
 
-def _in_range(rate: Fraction) -> Fraction:
-    """Divide a rate above `MAX_FPS` and double one below `_MIN_FPS` until it is in range."""
-    rate = rate / max(1, math.ceil(rate / MAX_FPS))
+def _in_range(rate: Fraction, slack: Fraction = 1 - _USUAL_SLACK) -> Fraction:
+    """Divide a rate above `MAX_FPS` and double one below `_MIN_FPS` until it is in range.
+
+    Args:
+        slack: a rate that is above `MAX_FPS` by no more than this share, is `MAX_FPS`: 180 pictures at 60 fps
+            measure 60.01 on a clock of milliseconds.
+    """
+    rate = min(Fraction(MAX_FPS), rate / max(1, math.ceil(rate * (1 - slack) / MAX_FPS)))
     while rate < _MIN_FPS:
         rate *= 2
     return rate

@@ -33,6 +33,9 @@ _SAMPLE_EVERY_S = 2
 _VBI_ROWS = {(720, 608): 32, (720, 512): 26}
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
+"""Broadcast streams repeat their headers with every key frame."""
+_SIZES = {"vp8": slice(3, 10), "libvpx": slice(3, 10), "vp9": slice(0, 9), "libvpx-vp9": slice(0, 9)}
+"""The bytes of key frames that have their size, by decoder: calls in browsers change it with the line."""
 _PGS, _DVD, _DVB = "pgssub", "dvdsub", "dvbsub"
 _DVB_CANVAS = 720, 576
 _LONGEST_CANVAS = 4096
@@ -76,7 +79,8 @@ class PictureShapes:
         self._own_aspect = shown_aspect(stream.sample_aspect_ratio, video.coded_height, video.vbi_rows)
         across, down = container_crop(stream)
         self._hidden = across, down + video.vbi_rows
-        self._has_headers = container in _WITH_HEADERS
+        whole = slice(0, _HEADER_BYTES if container in _WITH_HEADERS else 0)
+        self._header = _SIZES.get(self._context.name, whole)
         self._head = b""
         self._next: Fraction | None = None
         self._aspects: list[tuple[Fraction, Fraction]] = []
@@ -90,8 +94,7 @@ class PictureShapes:
         at = None if packet.pts is None else packet.pts * self._base
         if not packet.is_keyframe:
             return
-        # Broadcast streams repeat their headers with every key frame.
-        head = bytes(memoryview(packet)[:_HEADER_BYTES]) if self._has_headers else b""
+        head = bytes(memoryview(packet)[self._header])
         if head == self._head and at is not None and self._next is not None and at < self._next:
             return
         self._head = head

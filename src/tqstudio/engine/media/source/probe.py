@@ -37,6 +37,8 @@ from tqstudio.paths import display
 # Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
 _TS_PACKET, _TS_SYNC = 188, 0x47
+# Codecs of whole pictures, whose decoders mark none as interlaced: of tapes, and of editing programs.
+_WITHOUT_FIELDS = ("cfhd", "ffvhuff", "huffyuv", "jpeg2000", "magicyuv", "mjpeg", "png", "utvideo")
 # Pictures decoded at most to find one with a timestamp.
 _FIRST_TIME_PICTURES = 120
 # Errors of the operating system; ffmpeg raises all others because of the content.
@@ -251,6 +253,11 @@ def _video_track(
         # VP8 does not carry them; ffmpeg's decoder always sets limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
         colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
+    # FFmpeg has two values for each: the fields may be stored apart or woven.
+    declared: dict[int, Literal["tff", "bff"]] = {2: "tff", 4: "tff", 3: "bff", 5: "bff"}
+    fields: Literal["", "tff", "bff"] = ""
+    if context.name in _WITHOUT_FIELDS:
+        fields = declared.get(context.field_order, "")
     dv_profile, dv_compatibility = (
         picture_shapes.dolby_vision(stream) or picture_shapes.dolby_vision_of(frame) or (0, 0)
     )
@@ -276,12 +283,13 @@ def _video_track(
         first_pts_s=first_pts,
         duration_s=length,
         own_duration=own,
-        interlaced=bool(frame.interlaced_frame),
+        interlaced=bool(frame.interlaced_frame or fields),
         bitrate=context.bit_rate or 0,
         dv_profile=dv_profile,
         dv_compatibility=dv_compatibility,
         peak_nits=colour.peak_of(frame.side_data),
         vbi_rows=rows,
+        fields=fields,
     )
 
 
