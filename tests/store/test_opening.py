@@ -91,7 +91,7 @@ def test_a_damaged_database_stops_the_start_and_is_not_touched(
     before = home.database.read_bytes() if home.database.exists() else None
     names = {entry.name for entry in home.root.iterdir()}
     with pytest.raises(TqError) as caught:
-        opening.require_sound(home)
+        opening.require_intact(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert str(home.database) in caught.value.message
     assert "backup" in caught.value.hint
@@ -110,18 +110,18 @@ def test_what_is_only_in_the_log_is_not_given_up(home: Home) -> None:
     db.commit()
     home.database.unlink()
     with pytest.raises(TqError, match="db-wal"):
-        opening.require_sound(home)
+        opening.require_intact(home)
     db.close()
 
 
 def test_a_sound_database_and_a_new_home_may_be_opened(home: Home, tmp_path: Path) -> None:
-    opening.require_sound(home)
+    opening.require_intact(home)
     new = Home(tmp_path / "new")
     new.create()
-    opening.require_sound(new)
+    opening.require_intact(new)
     # What a first start leaves that is killed at once.
     new.database.write_bytes(b"")
-    opening.require_sound(new)
+    opening.require_intact(new)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def _claimable(home: Home) -> int:
 
 def test_jobs_of_every_kind_are_sound(varied: Home) -> None:
     assert opening.problem_of(varied.database) is None
-    assert opening.require_sound(varied) is None
+    assert opening.require_intact(varied) is None
 
 
 @pytest.mark.parametrize("lost", ["ix_job_waiting", "ix_job_status", "ix_job_ready", "ix_job_one_open"])
@@ -165,7 +165,7 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
     assert problem is not None
     assert problem.in_indexes
     assert "row 1 missing from index" in problem.text
-    assert opening.require_sound(varied) is not None
+    assert opening.require_intact(varied) is not None
     assert opening.problem_of(varied.database) is None
     with committed(varied.database) as reader:
         assert pages.page(reader, PageQuery(), limit=500).ids[1:3] == [1, 2]
@@ -192,7 +192,7 @@ def test_a_start_compares_counts_and_lists_before_it_looks_at_each_row(
     forget_in_indexes(varied.database, jobs, lost)
     with committed(varied.database) as reader:
         assert integrity.unlisted(reader).startswith(expected)
-    found = opening.require_sound(varied)
+    found = opening.require_intact(varied)
     assert found is not None
     assert found.text.startswith(expected)
 
@@ -203,12 +203,12 @@ def test_jobs_that_are_lost_stop_the_start_until_a_user_continues_without_them(v
     forget_in_indexes(home.database, (2,), "ix_job_ready")
     before = home.database.read_bytes()
     with pytest.raises(TqError, match="the number of pending jobs differs from the stored count") as caught:
-        opening.require_sound(home)
+        opening.require_intact(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert caught.value.hint.endswith("tqstudio doctor --repair")
     assert home.database.read_bytes() == before
     opening.repair(home.database, recount=True)
-    assert opening.require_sound(home) is None
+    assert opening.require_intact(home) is None
     assert _claimable(home) == 1
 
 
@@ -225,7 +225,7 @@ def test_indexes_that_cannot_be_rebuilt_are_damage(home: Home) -> None:
     assert problem is not None
     assert "non-unique entry in index ix_job_one_open" in problem.text
     with pytest.raises(TqError, match="cannot be rebuilt") as caught:
-        opening.require_sound(home)
+        opening.require_intact(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
 
 
@@ -242,7 +242,7 @@ def test_a_database_without_a_part_of_its_schema_is_damaged(home: Home, spoil: s
     with contextlib.closing(sqlite3.connect(home.database, isolation_level=None)) as db:
         db.execute(spoil)
     with pytest.raises(TqError) as caught:
-        opening.require_sound(home)
+        opening.require_intact(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert ("alembic_version" in spoil) is ("alembic_version" in caught.value.message)
 
@@ -250,7 +250,7 @@ def test_a_database_without_a_part_of_its_schema_is_damaged(home: Home, spoil: s
 def test_an_earlier_schema_without_an_index_is_sound(home: Home) -> None:
     with committed(home.database) as db:
         db.execute("DROP INDEX ix_job_ended")
-    assert opening.require_sound(home) is None
+    assert opening.require_intact(home) is None
 
 
 def test_a_backup_of_damaged_indexes_is_refused(home: Home, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_change_that_a_power_cut_interrupted_is_taken_back(home: Home, tmp_pat
     writer.close()
     with pytest.raises(OperationalError, match="readonly"):
         connection.connect(cut.database, read_only=True).execute("SELECT count(*) FROM job")
-    opening.require_sound(cut)
+    opening.require_intact(cut)
     db = connection.connect(cut.database, read_only=True)
     assert db.execute("SELECT count(*), max(priority) FROM job").one() == (300, 0)
     db.close()

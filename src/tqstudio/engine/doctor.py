@@ -74,7 +74,7 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
         yield from _contents(address, version, home, settings)
         return
     if not path_checks.is_there(home.database) or not home.database.stat().st_size:
-        opening.require_sound(home)
+        opening.require_intact(home)
         yield line("database", "ok", "none yet; the first start creates it")
         return
     problem = opening.problem_of(home.database)

@@ -82,7 +82,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
                     "standby needs a queue on PostgreSQL, which several supervisors can reach",
                     "set database, or leave standby out",
                 )
-            if repaired := opening.require_sound(home):
+            if repaired := opening.require_intact(home):
                 structlog.get_logger().warning(
                     "the indexes of the database were rebuilt", found=repaired.text
                 )

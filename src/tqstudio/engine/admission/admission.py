@@ -126,16 +126,16 @@ class Admission:
         logging_setup.know(root)
         return root
 
-    async def offer(self, path: bytes, how: Offer) -> AddResult:
+    async def offer(self, path: bytes, offer: Offer) -> AddResult:
         """Decide on one file.
 
         Raises:
             TqError: why it is not admitted.
             NotHashed: as of `look_at`.
         """
-        return await self._decide(await self._look(path, how))
+        return await self._decide(await self._look(path, offer))
 
-    async def offer_all(self, paths: Sequence[bytes], how: Offer) -> list[AddResult | Exception]:
+    async def offer_all(self, paths: Sequence[bytes], offer: Offer) -> list[AddResult | Exception]:
         """Decide on files in this order; up to `_SHARING` decisions share a commit.
 
         Returns:
@@ -143,7 +143,7 @@ class Admission:
         """
         answers: list[AddResult | Exception] = []
         looked: list[OfferedFile | Exception] = []
-        sharing = 1 if how.certainty is Certainty.WHOLE else _SHARING
+        sharing = 1 if offer.certainty is Certainty.WHOLE else _SHARING
 
         async def decide_all() -> None:
             answers.extend(await asyncio.gather(*(_error_or(self._decide, file) for file in looked)))
@@ -152,18 +152,18 @@ class Admission:
         # One after the other: a request must not occupy the threads that others need.
         for first in range(0, len(paths), sharing):
             group = paths[first : first + sharing]
-            new = await self._new_ones(group, how)
+            new = await self._new_ones(group, offer)
             for path in group:
                 file: OfferedFile | Exception | None = new.pop(path, None)
                 if file is None:
-                    file = await _error_or(self._look, path, replace(how, may_read=False))
+                    file = await _error_or(self._look, path, replace(offer, may_read=False))
                 others = {other.found.inode for other in looked if isinstance(other, OfferedFile)}
                 if isinstance(file, NotHashed) or (
                     isinstance(file, OfferedFile) and file.found.inode in others
                 ):
                     # It takes long, or is another name of one of them.
                     await decide_all()
-                    file = await _error_or(self._look, path, how)
+                    file = await _error_or(self._look, path, offer)
                 looked.append(file)
             await decide_all()
         return answers
@@ -180,7 +180,7 @@ class Admission:
         Raises:
             TqError: BAD_CONFIG, which concerns them all.
         """
-        how = Offer(
+        offer = Offer(
             profile=self.profile(folder.profile),
             output_root=folder.output_root,
             template=folder.template,
@@ -197,7 +197,7 @@ class Admission:
             actor="intake",
             owner="folder",
         )
-        answers = await self.offer_all(list(files), how)
+        answers = await self.offer_all(list(files), offer)
         self.on_settled()
         return [await self._error_of(folder, *each) for each in zip(files, answers, strict=True)]
 
@@ -228,45 +228,45 @@ class Admission:
         known = await self._db.read(videos.known_sources, folder.id)
         return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
 
-    async def _new_ones(self, paths: Sequence[bytes], how: Offer) -> dict[bytes, OfferedFile]:
+    async def _new_ones(self, paths: Sequence[bytes], offer: Offer) -> dict[bytes, OfferedFile]:
         """Look at files in a few steps for all together; return those that can be read and are new.
 
         For the others more has to be read, so each is looked at by itself.
         """
-        unknown = await self._db.read(_unknown, paths, how.output_root)
+        unknown = await self._db.read(_unknown, paths, offer.output_root)
         found = await asyncio.to_thread(_readable, unknown, self._ending.is_set)
-        return await self._db.read(_unrelated, found, how)
+        return await self._db.read(_unrelated, found, offer)
 
-    async def _look(self, path: bytes, how: Offer) -> OfferedFile:
+    async def _look(self, path: bytes, offer: Offer) -> OfferedFile:
         """Read from disk and database what the decision on a file depends on."""
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
         # One file is one video. `..` is kept: after a link it may lead elsewhere.
         path = re.sub(rb"//+", b"/", path)
-        known = await self._db.read(videos.find, path, how.output_root)
-        stop, digest = self._ending.is_set, how.digests.get(path)
+        known = await self._db.read(videos.find, path, offer.output_root)
+        stop, digest = self._ending.is_set, offer.digests.get(path)
         with _refusal_at_shutdown(path):
             found = await asyncio.to_thread(
-                look_at, path, known, how.certainty, digest=digest, may_read=how.may_read, stop=stop
+                look_at, path, known, offer.certainty, digest=digest, may_read=offer.may_read, stop=stop
             )
         if known is not None and known.deleted_at is not None:
-            if how.folder is not None and not found.shows_change(known):
+            if offer.folder is not None and not found.shows_change(known):
                 raise TqError(
                     ErrorCode.REFUSED,
                     f"its video {known.id} was deleted",
                     f"bring it back with: tqstudio video undelete {known.id}",
                 )
-            await self.restore_deleted(known.id, how.actor)
+            await self.restore_deleted(known.id, offer.actor)
             known = await self._db.read(videos.get, known.id)
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
             and generation is not None
-            and not how.force
-            and await asyncio.to_thread(is_current, known, generation, found, how.profile)
+            and not offer.force
+            and await asyncio.to_thread(is_current, known, generation, found, offer.profile)
         )
         broken: frozenset[str] = frozenset()
-        if known and generation and current and how.certainty is Certainty.WHOLE:
+        if known and generation and current and offer.certainty is Certainty.WHOLE:
             published = place_of(known), generation.number, generation.renditions
             with _refusal_at_shutdown(path):
                 broken = await asyncio.to_thread(outputs.damaged, *published, stop)
@@ -274,38 +274,38 @@ class Admission:
             current
             or known is None
             or generation is None
-            or how.force
+            or offer.force
             or found.shows_change(known)
             or await asyncio.to_thread(
                 outputs.intact, place_of(known), generation.number, generation.renditions
             )
         )
         left: videos.VideoRow | None = None
-        for other in await self._named_otherwise(found, how.output_root) if known is None else ():
+        for other in await self._named_otherwise(found, offer.output_root) if known is None else ():
             if await asyncio.to_thread(is_same_place, other.source, path):
-                return await self._look(other.source, how)
+                return await self._look(other.source, offer)
             if await asyncio.to_thread(has_left, other.source, found.inode):
                 left = other
-        if how.skip_duplicates and known is None:
-            await self._require_unpublished(path, found, how)
-        return OfferedFile(path, how, found, current, whole, broken, left)
+        if offer.skip_duplicates and known is None:
+            await self._require_unpublished(path, found, offer)
+        return OfferedFile(path, offer, found, current, whole, broken, left)
 
-    async def _require_unpublished(self, path: bytes, found: SourceState, how: Offer) -> None:
+    async def _require_unpublished(self, path: bytes, found: SourceState, offer: Offer) -> None:
         """Check that no other source with this content has a complete ladder of this profile.
 
         Raises:
             TqError: DUPLICATE.
             NotHashed: as of `is_copy`.
         """
-        for other in await self._db.read(videos.published_with_size, how.output_root, found.size):
+        for other in await self._db.read(videos.published_with_size, offer.output_root, found.size):
             generation = await self._db.read(generations.current, other.id)
-            if generation is None or not is_copy(found, other, how.digests.get(path)):
+            if generation is None or not is_copy(found, other, offer.digests.get(path)):
                 continue
-            if await asyncio.to_thread(is_current, other, generation, found, how.profile):
+            if await asyncio.to_thread(is_current, other, generation, found, offer.profile):
                 raise TqError(
                     ErrorCode.DUPLICATE,
                     f"it has the content of video {other.id} ({display(other.source)})",
-                    f"remove it, or encode it too: tqstudio add -o {display(how.output_root)} FILE",
+                    f"remove it, or encode it too: tqstudio add -o {display(offer.output_root)} FILE",
                 )
 
     async def _decide(self, file: OfferedFile | Exception) -> AddResult:
@@ -344,14 +344,14 @@ def _readable(paths: Sequence[bytes], stop: Callable[[], bool]) -> dict[bytes, S
     return found
 
 
-def _unrelated(db: Connection, found: Mapping[bytes, SourceState], how: Offer) -> dict[bytes, OfferedFile]:
+def _unrelated(db: Connection, found: Mapping[bytes, SourceState], offer: Offer) -> dict[bytes, OfferedFile]:
     """The files that are neither another name nor perhaps a copy of the source of a video."""
-    root = how.output_root
+    root = offer.output_root
     return {
-        path: OfferedFile(path, how, state)
+        path: OfferedFile(path, offer, state)
         for path, state in found.items()
         if not videos.with_inode(db, root, inode=state.inode, size=state.size, mtime_ns=state.mtime_ns)
-        and not (how.skip_duplicates and videos.published_with_size(db, root, state.size))
+        and not (offer.skip_duplicates and videos.published_with_size(db, root, state.size))
     }
 
 

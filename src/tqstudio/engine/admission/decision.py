@@ -49,51 +49,51 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         TqError: NOT_FOUND if its drop folder was removed.
         RunningJob: its job runs and would have to change.
     """
-    path, how, found, now = file.path, file.how, file.found, now_us()
-    if how.folder is not None and not folders.exists(db, how.folder):
+    path, offer, found, now = file.path, file.offer, file.found, now_us()
+    if offer.folder is not None and not folders.exists(db, offer.folder):
         raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
-    known = videos.find(db, path, how.output_root)
-    if known is None and file.left is not None and _follow(db, file.left, path, found, how, now):
-        known = videos.find(db, path, how.output_root)
+    known = videos.find(db, path, offer.output_root)
+    if known is None and file.left is not None and _follow(db, file.left, path, found, offer, now):
+        known = videos.find(db, path, offer.output_root)
         found = replace(found, content_id=None)
         newest = jobs.newest_job_of(db, file.left.id)
-        if how.folder not in (None, file.left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
+        if offer.folder not in (None, file.left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
             # A file that was moved to another drop folder gets that folder's options.
-            how = replace(how, named=how.named | _OF_FOLDER)
+            offer = replace(offer, named=offer.named | _OF_FOLDER)
     if known is not None and known.deleted_at is not None:
-        deletions.restore(db, known.id, now=now, actor=how.actor)
-    new_job = partial(_new_job, db, path, how, settings, now)
+        deletions.restore(db, known.id, now=now, actor=offer.actor)
+    new_job = partial(_new_job, db, path, offer, settings, now)
     if known is None:
         video = videos.create(
             db,
             videos.NewVideo(
                 source=path,
-                output_root=how.output_root,
+                output_root=offer.output_root,
                 name=display(os.path.basename(path)),
                 title=_title(path),
-                slug=_slug(path, how),
+                slug=_slug(path, offer),
                 size=found.size,
                 mtime_ns=found.mtime_ns,
                 quick_hash=found.content_id,
-                folder=how.folder,
+                folder=offer.folder,
                 inode=found.inode,
             ),
             now=now,
         )
         return new_job(video, JobKind.NEW, "queued")
     changed = found.shows_change(known)
-    if how.folder is not None and known.folder != how.folder:
-        videos.adopt(db, known.id, how.folder)
+    if offer.folder is not None and known.folder != offer.folder:
+        videos.adopt(db, known.id, offer.folder)
     generation = generations.current(db, known.id)
     newest = jobs.newest_job_of(db, known.id)
     if newest is not None and newest[1] in OPEN:
         if newest[1] is not JobStatus.IN_PROGRESS:
             _refresh(db, known.id, found, changed=changed)
-        return _open_already(db, path, how, known, *newest, now)
+        return _open_already(db, path, offer, known, *newest, now)
     if newest is not None and not (changed and generation) and jobs.failed_source_missing(db, newest[0]):
         # It failed because the file was missing, which it no longer is.
         _refresh(db, known.id, found, changed=changed)
-        return _retry(db, path, how, known, newest[0], now)
+        return _retry(db, path, offer, known, newest[0], now)
     if file.current and file.broken:
         _refresh(db, known.id, found, changed=False)
         damaged = tuple(sorted(file.broken))
@@ -105,17 +105,17 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         master = place_of(known).master
         return {**answer, "master": data(master), "master_b64": encode(master)}
     _refresh(db, known.id, found, changed=changed)
-    reason = "source" if changed else "asked" if how.force else "settings" if file.whole else "ladder"
+    reason = "source" if changed else "asked" if offer.force else "settings" if file.whole else "ladder"
     what = partial(_changes, db, known, file, reason)
     if generation is not None:
-        kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
-        if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
+        kind = JobKind.RETRANSCODE if offer.force and not changed else JobKind.CHANGED
+        if newest is None or newest[1] is JobStatus.DONE or changed or offer.force:
             return new_job(known.id, kind, "changed", reason, changes=what())
     if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
         # If the file may have changed between the samples, it is not the one that failed.
-        if not how.retry_failed and found.is_certain:
+        if not offer.retry_failed and found.is_certain:
             return result(path, "failed", video=known.id, job=newest[0], slug=known.slug)
-        return _retry(db, path, how, known, newest[0], now)
+        return _retry(db, path, offer, known, newest[0], now)
     if generation is None:
         return new_job(known.id, JobKind.NEW, "queued")
     return new_job(known.id, JobKind.CHANGED, "changed", reason, changes=what())
@@ -130,13 +130,13 @@ def _changes(db: Connection, known: videos.VideoRow, file: OfferedFile, reason: 
     creator = jobs.creator_of(db, known.id)
     if reason == "asked" or creator is None:
         return []
-    return changes.of_settings(jobs.spec_of(db, creator).profile_json, file.how.profile)
+    return changes.of_settings(jobs.spec_of(db, creator).profile_json, file.offer.profile)
 
 
 def _new_job(
     db: Connection,
     path: bytes,
-    how: Offer,
+    offer: Offer,
     settings: Settings,
     now: int,
     video: int,
@@ -149,27 +149,27 @@ def _new_job(
 ) -> AddResult:
     new = jobs.NewJob(
         video=video,
-        profile=how.profile.name,
-        profile_json=_as_json(how.profile),
-        prefer_gpu=how.profile.prefer_gpu,
+        profile=offer.profile.name,
+        profile_json=_as_json(offer.profile),
+        prefer_gpu=offer.profile.prefer_gpu,
         kind=kind,
         requested=requested,
-        priority=how.priority,
-        hold=how.hold,
-        batch=how.batch,
-        max_attempts=how.max_attempts or settings.max_attempts,
-        max_crashes=how.max_crashes or settings.max_crashes,
-        autorestart=how.autorestart,
-        metadata=how.metadata,
-        idempotency_key=how.idempotency_key,
-        from_folder=how.folder is not None,
-        owner=how.owner,
+        priority=offer.priority,
+        hold=offer.hold,
+        batch=offer.batch,
+        max_attempts=offer.max_attempts or settings.max_attempts,
+        max_crashes=offer.max_crashes or settings.max_crashes,
+        autorestart=offer.autorestart,
+        metadata=offer.metadata,
+        idempotency_key=offer.idempotency_key,
+        from_folder=offer.folder is not None,
+        owner=offer.owner,
         changes=changes,
     )
-    job = jobs.create(db, new, now=now, actor=how.actor)
+    job = jobs.create(db, new, now=now, actor=offer.actor)
     row = videos.get(db, video)
     answer = result(path, decision, video=video, job=job, slug=row.slug if row else None)
-    other = jobs.open_job_elsewhere(db, path, how.output_root)
+    other = jobs.open_job_elsewhere(db, path, offer.output_root)
     return {**answer, "reason": reason, "status": new.status.value if job else None, "other_job": other}
 
 
@@ -179,7 +179,7 @@ def _as_json(profile: Profile) -> str:
 
 
 def _follow(
-    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, how: Offer, now: int
+    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, offer: Offer, now: int
 ) -> bool:
     """Point an unfinished job to the new name of its file; False if there is no such job."""
     newest = jobs.newest_job_of(db, left.id)
@@ -188,37 +188,43 @@ def _follow(
     if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
         return False
     name, title = display(os.path.basename(path)), _title(path)
-    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
+    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=offer.actor):
         return False
-    slug = _slug(path, how)
+    slug = _slug(path, offer)
     # Workers and players use the folder by its present slug.
-    if slug != _slug(left.source, how) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
+    if (
+        slug != _slug(left.source, offer)
+        and left.generation is None
+        and newest[1] is not JobStatus.IN_PROGRESS
+    ):
         videos.want_slug(db, left.id, left.output_root, slug)
     return True
 
 
-def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, now: int) -> AddResult:
-    operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
-    if how.batch is not None:
-        jobs.join_batch(db, job, how.batch)
-    if how.folder is None:
+def _retry(
+    db: Connection, path: bytes, offer: Offer, known: videos.VideoRow, job: int, now: int
+) -> AddResult:
+    operations.operate(db, job, Operation.RETRY, now=now, actor=offer.actor)
+    if offer.batch is not None:
+        jobs.join_batch(db, job, offer.batch)
+    if offer.folder is None:
         # A drop folder does not override the profile of a job that was added by hand.
-        how = replace(how, named=how.named | {"profile"})
-    applied = existing_job.apply(db, job, how, now=now)
+        offer = replace(offer, named=offer.named | {"profile"})
+    applied = existing_job.apply(db, job, offer, now=now)
     answer = result(path, "retried", video=known.id, job=job, slug=known.slug)
     return {**answer, "status": _status(db, job), "applied": applied}
 
 
 def _open_already(
-    db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
+    db: Connection, path: bytes, offer: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
 ) -> AddResult:
     """Apply explicitly given options to the file's open job."""
     answer = result(path, "waiting", video=known.id, job=job, slug=known.slug)
     if status is JobStatus.IN_PROGRESS:
-        existing_job.require_unchanged(db, job, known.name, how)
-        applied = existing_job.merge_metadata(db, job, how)
+        existing_job.require_unchanged(db, job, known.name, offer)
+        applied = existing_job.merge_metadata(db, job, offer)
         return {**answer, "status": status.value, "applied": applied}
-    applied = existing_job.apply(db, job, how, now=now)
+    applied = existing_job.apply(db, job, offer, now=now)
     return {**answer, "status": _status(db, job), "applied": applied}
 
 
@@ -266,5 +272,5 @@ def _title(path: bytes) -> str:
     return "".join(c for c in stem if readable(c) == c) or "untitled"
 
 
-def _slug(path: bytes, how: Offer) -> str:
-    return output_template.fill(how.template, path, how.base, datetime.now().date())
+def _slug(path: bytes, offer: Offer) -> str:
+    return output_template.fill(offer.template, path, offer.base, datetime.now().date())

@@ -18,54 +18,54 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Effect, Operation
 
 
-def apply(db: Connection, job: int, how: Offer, *, now: int) -> dict[str, Any]:
+def apply(db: Connection, job: int, offer: Offer, *, now: int) -> dict[str, Any]:
     """Change a waiting job; return the values that were different before, by name."""
     applied: dict[str, Any] = {}
     spec = jobs.spec_of(db, job)
-    if "profile" in how.named and not is_same(how.profile, spec.profile_json):
+    if "profile" in offer.named and not is_same(offer.profile, spec.profile_json):
         jobs.set_profile(
             db,
             job,
-            profile=how.profile.name,
-            profile_json=json.dumps(how.profile.to_json()),
-            prefer_gpu=how.profile.prefer_gpu,
+            profile=offer.profile.name,
+            profile_json=json.dumps(offer.profile.to_json()),
+            prefer_gpu=offer.profile.prefer_gpu,
             now=now,
-            actor=how.actor,
+            actor=offer.actor,
         )
-        applied["profile"] = how.profile.name
-    if "priority" in how.named and how.priority != spec.priority:
-        operations.set_priority(db, job, value=how.priority, delta=None, now=now, actor=how.actor)
-        applied["priority"] = how.priority
-    if how.force and jobs.encode_all(db, job, now=now, actor=how.actor):
+        applied["profile"] = offer.profile.name
+    if "priority" in offer.named and offer.priority != spec.priority:
+        operations.set_priority(db, job, value=offer.priority, delta=None, now=now, actor=offer.actor)
+        applied["priority"] = offer.priority
+    if offer.force and jobs.encode_all(db, job, now=now, actor=offer.actor):
         applied["force"] = True
-    if "autorestart" in how.named and autorestart.set_rule(db, job, how.autorestart):
-        applied["autorestart"] = how.autorestart.limit
-    limits = {"max_attempts": how.max_attempts, "max_crashes": how.max_crashes}
-    named = {name: value for name, value in limits.items() if value is not None and name in how.named}
+    if "autorestart" in offer.named and autorestart.set_rule(db, job, offer.autorestart):
+        applied["autorestart"] = offer.autorestart.limit
+    limits = {"max_attempts": offer.max_attempts, "max_crashes": offer.max_crashes}
+    named = {name: value for name, value in limits.items() if value is not None and name in offer.named}
     if named:
         applied |= jobs.set_limits(db, job, named)
-    applied |= merge_metadata(db, job, how)
-    if "hold" in how.named:
-        held = operations.operate(db, job, Operation.PAUSE, now=now, actor=how.actor)
+    applied |= merge_metadata(db, job, offer)
+    if "hold" in offer.named:
+        held = operations.operate(db, job, Operation.PAUSE, now=now, actor=offer.actor)
         if held is not None and held.decision.effect is Effect.NOW:
             applied["hold"] = True
     return applied
 
 
-def merge_metadata(db: Connection, job: int, how: Offer) -> dict[str, Any]:
+def merge_metadata(db: Connection, job: int, offer: Offer) -> dict[str, Any]:
     """Merge metadata into that of a job, which may be running.
 
     Raises:
         TqError: BAD_REQUEST when the merged metadata is too large.
     """
-    if not how.metadata:
+    if not offer.metadata:
         return {}
     before = jobs.metadata_of(db, job)
-    if before | dict(how.metadata) == before:
+    if before | dict(offer.metadata) == before:
         return {}
-    require_small("metadata", before | dict(how.metadata))
-    jobs.set_metadata(db, job, before | dict(how.metadata))
-    return {"metadata": dict(how.metadata)}
+    require_small("metadata", before | dict(offer.metadata))
+    jobs.set_metadata(db, job, before | dict(offer.metadata))
+    return {"metadata": dict(offer.metadata)}
 
 
 class RunningJob(TqError):
@@ -76,7 +76,7 @@ class RunningJob(TqError):
         self.job = job
 
 
-def require_unchanged(db: Connection, job: int, name: str, how: Offer) -> None:
+def require_unchanged(db: Connection, job: int, name: str, offer: Offer) -> None:
     """Check that a running job need not change; a new priority is ignored, because it has no effect on it.
 
     Args:
@@ -86,23 +86,23 @@ def require_unchanged(db: Connection, job: int, name: str, how: Offer) -> None:
         RunningJob: it would have to.
     """
     spec = jobs.spec_of(db, job)
-    if "profile" in how.named and not is_same(how.profile, spec.profile_json):
-        if how.profile.name == spec.profile:
+    if "profile" in offer.named and not is_same(offer.profile, spec.profile_json):
+        if offer.profile.name == spec.profile:
             running, again = f"other settings of {spec.profile}", f"add it again when job {job} is done"
         else:
             running = f"the profile {spec.profile}"
             again = (
-                f"when it is done: tqstudio job retranscode {job} --profile {how.profile.name};"
+                f"when it is done: tqstudio job retranscode {job} --profile {offer.profile.name};"
                 f" or end it now with: tqstudio job cancel {job}, and add it again"
             )
         raise RunningJob(job, f"job {job} is encoding {name} with {running}", again)
-    if how.force and not spec.encodes_all:
+    if offer.force and not spec.encodes_all:
         raise RunningJob(
             job,
             f"job {job} is encoding only a part of {name}",
             f"when it is done: tqstudio job retranscode {job}",
         )
-    if "hold" in how.named:
+    if "hold" in offer.named:
         raise RunningJob(
             job,
             f"job {job} is encoding {name}; only a waiting job can be held",

@@ -57,7 +57,7 @@ class OfferedFile:
     """An offered file, and what the disk shows of it and of its published ladder."""
 
     path: bytes
-    how: Offer
+    offer: Offer
     found: SourceState
     current: bool = False
     """The published ladder fits the file and the profile."""

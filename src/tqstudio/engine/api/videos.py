@@ -40,14 +40,14 @@ async def _add(services: Services, request: AddRequest) -> AddAnswer:
         output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
     await services.deliveries.check(output, must_answer=False)
-    how = replace(
+    offer = replace(
         adding.offer(services.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
         retry_failed=request.retry_failed,
         idempotency_key=request.idempotency_key,
     )
-    answers = await services.admission.offer_all(paths, how)
-    return {"batch": str(how.batch), "results": [*map(adding.result_of, paths, answers)]}
+    answers = await services.admission.offer_all(paths, offer)
+    return {"batch": str(offer.batch), "results": [*map(adding.result_of, paths, answers)]}
 
 
 @router.post("/fetches")

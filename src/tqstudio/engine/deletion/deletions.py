@@ -74,7 +74,7 @@ class Deletions:
         """
         if await self._db.read(videos.get, video) is None:
             raise _unknown(video)
-        for job in await self._db.write(partial(deletions.begin, number=video, now=now_us(), actor=actor)):
+        for job in await self._db.write(partial(deletions.begin, video_id=video, now=now_us(), actor=actor)):
             self._running_jobs.control(job, Control.CANCEL)
         failpoints.reach("deletion.begun")
         await self._settle(video)
@@ -104,7 +104,7 @@ class Deletions:
             if deleted is not None and deleted.state is DeletionState.ASIDE:
                 place = Place.below(row.output_root, row.slug)
                 await self._run(deleted, lambda: self._ladders.require_free(place))
-            restored = partial(deletions.restore, number=video, now=now_us(), actor=actor)
+            restored = partial(deletions.restore, video_id=video, now=now_us(), actor=actor)
             await self._db.write(restored)
             failpoints.reach("undeletion.begun")
         await self._settle(video)
@@ -171,12 +171,12 @@ class Deletions:
                 await self._run(row, lambda: self._ladders.restore(root, row.slug, video, current))
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
-                await self._db.write(partial(deletions.returned, number=video, url=url))
+                await self._db.write(partial(deletions.returned, video_id=video, url=url))
                 self.on_returned()
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._ladders.remove(root, video, current))
                 failpoints.reach("deletion.removed")
-                await self._db.write(partial(deletions.removed, number=video, now=now_us()))
+                await self._db.write(partial(deletions.removed, video_id=video, now=now_us()))
                 self._workspace.sweep_soon(root)
 
     async def _run(self, row: DeletionRow, step: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@
 
 from tqstudio.engine.outputs.dash import has as has_dash
 from tqstudio.engine.outputs.generation import build, first_free, remove, rename_to_final, sweep
-from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, torn
+from tqstudio.engine.outputs.integrity import damaged, intact, is_intact, torn
 from tqstudio.engine.outputs.master import named, set_current
 from tqstudio.engine.outputs.place import Place, own, unwritable
 from tqstudio.engine.outputs.rollback import undo
@@ -22,7 +22,7 @@ __all__ = [
     "first_free",
     "has_dash",
     "intact",
-    "is_sound",
+    "is_intact",
     "named",
     "own",
     "remove",

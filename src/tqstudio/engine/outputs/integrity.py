@@ -87,7 +87,7 @@ def torn(
     """The names of the renditions of a generation that are not as published, with their playlists."""
     target = master.target_of(rows)
     for row in rows:
-        if not _has_playlists(generation, row, target) or not is_sound(generation, row, depth, stop):
+        if not _has_playlists(generation, row, target) or not is_intact(generation, row, depth, stop):
             yield row.name
 
 
@@ -101,7 +101,7 @@ def _has_playlists(generation: Path, row: PublishedRow, target: int | None) -> b
         return False
 
 
-def is_sound(
+def is_intact(
     generation: Path, row: PublishedRow, depth: Depth = Depth.HEADERS, stop: Callable[[], bool] = _never
 ) -> bool:
     """Whether the media of a rendition is as published, and may be linked into another generation."""

@@ -23,7 +23,7 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Range, Ranges
 from tqstudio.engine.live.running_jobs import RunningJobs
-from tqstudio.engine.outputs import is_sound
+from tqstudio.engine.outputs import is_intact
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.retry import RESOURCE_WAIT_S
@@ -70,10 +70,10 @@ class _Published:
     generation: GenerationRow
 
 
-def _sound(kept: dict[str, str], published: _Published) -> dict[str, str]:
+def _intact(kept: dict[str, str], published: _Published) -> dict[str, str]:
     """Returns the renditions in `kept` whose files are still as published."""
     rows = [row for row in published.generation.renditions if row.name in kept]
-    return {row.name: row.settings_hash for row in rows if is_sound(published.folder, row)}
+    return {row.name: row.settings_hash for row in rows if is_intact(published.folder, row)}
 
 
 def _request_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
@@ -166,7 +166,9 @@ class Dispatcher:
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
-                        _request_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
+                        _request_damaged(
+                            job, await asyncio.to_thread(_intact, job["kept"], claimed.published)
+                        )
                     return {"job": job, "test": False}
                 if request.ranges is not None and self._db.refusal is None:
                     part = await self._assign_range(claimant, request.ranges)
@@ -243,58 +245,66 @@ class Dispatcher:
 
     def _describe_range(self, db: Connection, part: Range) -> ClaimedJob | None:
         number, epoch = part.token.job, part.token.epoch
-        asked, facts = assignment_of(db, number), job_facts(db, number)
+        assignment, facts = assignment_of(db, number), job_facts(db, number)
         if facts is None:
             return None
-        job = self._job(asked, number, epoch, facts.video)
+        job = self._job(assignment, number, epoch, facts.video)
         log = f"{self._home.job_logs(number)}/{epoch}-{part.first}.log"
         return {**job, "requested": None, "log": log, "range": part.assigned}
 
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
-        asked = assignment_of(db, lease.job)
-        generation = generations.current(db, lease.video) if asked.generation is not None else None
+        assignment = assignment_of(db, lease.job)
+        generation = generations.current(db, lease.video) if assignment.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
-        if asked.kind is JobKind.RETRANSCODE:
-            if asked.requested is None and not asked.dropped:
+        if assignment.kind is JobKind.RETRANSCODE:
+            if assignment.requested is None and not assignment.dropped:
                 kept = {}
-            for name in asked.requested or ():
+            for name in assignment.requested or ():
                 kept.pop(name, None)
-        for name in asked.dropped:
+        for name in assignment.dropped:
             kept.pop(name, None)
         published = None
         if generation is not None:
-            place = Place.below(asked.output_root, asked.slug)
+            place = Place.below(assignment.output_root, assignment.slug)
             published = _Published(place.generation(generation.number), generation)
-        job = self._job(asked, lease.job, lease.epoch, lease.video)
+        job = self._job(assignment, lease.job, lease.epoch, lease.video)
         job["kept"] = kept
         job["duplicates"] = [_offered(duplicate) for duplicate in generations.duplicates(db, lease.job)]
-        return _Claimed(lease, job, published, asked.starts_over)
+        return _Claimed(lease, job, published, assignment.starts_over)
 
-    def _job(self, asked: Assignment, number: int, epoch: int, video: int) -> ClaimedJob:
+    def _job(self, assignment: Assignment, number: int, epoch: int, video: int) -> ClaimedJob:
         # A source that was moved when it was done is no longer in its drop folder.
-        folder = asked.folder if asked.folder and is_within(asked.source, asked.folder) else None
+        folder = (
+            assignment.folder
+            if assignment.folder and is_within(assignment.source, assignment.folder)
+            else None
+        )
         return {
             "job": number,
             "epoch": epoch,
             "video": video,
-            "attempt": asked.attempt,
-            "kind": asked.kind.value,
-            "source": {"kind": "file", "path_b64": encode(asked.source)},
-            "source_root_b64": encode(folder or os.path.dirname(asked.source)),
+            "attempt": assignment.attempt,
+            "kind": assignment.kind.value,
+            "source": {"kind": "file", "path_b64": encode(assignment.source)},
+            "source_root_b64": encode(folder or os.path.dirname(assignment.source)),
             "drop_folder_b64": encode(folder) if folder else None,
-            "refuses_sound": asked.refuses_sound and not is_audio_name(os.path.basename(asked.source)),
-            "source_size": asked.size,
-            "source_mtime_ns": asked.mtime_ns,
-            "work_dir": {"kind": "file", "path_b64": encode(self._workspace.work_dir(asked.output_root))},
-            "profile": from_json(asked.profile_json),
-            "requested": None if asked.requested is None else list(asked.requested),
-            "dropped": list(asked.dropped),
+            "refuses_sound": assignment.refuses_sound
+            and not is_audio_name(os.path.basename(assignment.source)),
+            "source_size": assignment.size,
+            "source_mtime_ns": assignment.mtime_ns,
+            "work_dir": {
+                "kind": "file",
+                "path_b64": encode(self._workspace.work_dir(assignment.output_root)),
+            },
+            "profile": from_json(assignment.profile_json),
+            "requested": None if assignment.requested is None else list(assignment.requested),
+            "dropped": list(assignment.dropped),
             "kept": {},
             "duplicates": [],
             "source_warnings": [],
-            "facts": asked.facts or None,
-            "content_id": asked.quick_hash,
-            "full_hash": asked.full_hash,
+            "facts": assignment.facts or None,
+            "content_id": assignment.quick_hash,
+            "full_hash": assignment.full_hash,
             "log": f"{self._home.job_logs(number)}/{epoch}.log",
             "lease_s": self._settings.lease_s,
             "range": None,

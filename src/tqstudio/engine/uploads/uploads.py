@@ -292,11 +292,11 @@ class Uploads:
         batch = None
         try:
             output = self._admission.output_root(row.output_root)
-            how = adding.offer(self._admission, metadata.options, output, actor=row.actor)
+            offer = adding.offer(self._admission, metadata.options, output, actor=row.actor)
             # A token is known by its name, however its files arrive.
-            how = replace(how, owner="upload" if row.actor == OWNER.actor else None)
-            batch = how.batch
-            result = adding.result_of(path, await self._admission.offer(path, how))
+            offer = replace(offer, owner="upload" if row.actor == OWNER.actor else None)
+            batch = offer.batch
+            result = adding.result_of(path, await self._admission.offer(path, offer))
         except TqError as error:
             if error.code in UNWRITTEN or self._admission.is_ending():
                 raise

@@ -75,7 +75,7 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
     made = [
         _row(rung.name, "video", f"{rung.width}×{rung.height}", rung.codec, rung.maxrate_kbps, facts)
         for rung in ladder
-        if not rung.skipped and not rung.is_sound
+        if not rung.skipped and not rung.is_audio_only
     ]
     for sound in audio_renditions(facts, profile):
         shape = fmt.counted(sound.channels, "channel")

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import m3u8
 
 from tqstudio.engine.media.check import apple, digests
-from tqstudio.engine.media.check.apple.package import is_sound
+from tqstudio.engine.media.check.apple.package import is_audio_only
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import chapters, dash, storyboard, webvtt
@@ -122,7 +122,7 @@ def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding
     # Each is listed once for every group of audio.
     for uri, entry in {entry.uri: entry for entry in playlist.playlists}.items():
         listed = iframes.get(PurePath(uri).parent)
-        kind = "audio" if is_sound(entry) else "video"
+        kind = "audio" if is_audio_only(entry) else "video"
         yield _check(master, uri, kind, entry.stream_info, listed, every_byte)
     qualities = [entry.uri for entry in playlist.playlists]
     tracks = {each.uri: each for each in playlist.media if each.uri and each.uri not in qualities}

@@ -104,7 +104,7 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
     )
 
 
-def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str) -> None:
+def check_audio(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str) -> None:
     """Check that an audio rendition begins and ends with the video; else raise OUTPUT_INVALID.
 
     If the timestamps of the source jump, the end is an estimate and the tolerance larger.

@@ -163,6 +163,6 @@ class RangeEncode:
 
 
 def _find(spec: EncodeSpec, rung: Rung, wanted: Mapping[str, str]) -> RenditionState | None:
-    if rung.name not in wanted or rung.skipped or rung.is_sound:
+    if rung.name not in wanted or rung.skipped or rung.is_audio_only:
         return None
     return next((state for state in streams(spec, rung) if state.stream_key == wanted[rung.name]), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tqstudio.engine.media.check.rendition import check_end, check_sound, verify_rendition
+from tqstudio.engine.media.check.rendition import check_audio, check_end, verify_rendition
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.segments import webvtt
@@ -60,7 +60,7 @@ def _verify(spec: EncodeSpec, state: RenditionState) -> RenditionCheck:
         return webvtt.inspect(state.directory, names, webvtt.durations(spec.grid))
     check = verify_rendition(state.directory, spec.grid if state.kind == "video" else None, name=state.name)
     if state.kind == "audio":
-        check_sound(spec.facts, spec.grid, check, state.name)
+        check_audio(spec.facts, spec.grid, check, state.name)
     return check
 
 

@@ -25,7 +25,7 @@ class RenditionStates:
     def __init__(self, spec: EncodeSpec) -> None:
         self.spec = spec
         """Its facts may become unseekable."""
-        self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped and not rung.is_sound}
+        self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped and not rung.is_audio_only}
         self._states: dict[str, RenditionState] = {}
         self.warnings: list[JobWarning] = []
         """Warnings of the job; the caller of the encode may add those about the source."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.track_names import LOW, MAX_TRACKS, SURROUND, track_names
-from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_sound
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_audio
 
 DOWNMIX_PEAK = 0.84
 """Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
@@ -80,7 +80,7 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     )
     if not sounds:
         return ()
-    leading = leading_sound(track for track, _ in sounds)
+    leading = leading_audio(track for track, _ in sounds)
     first = next(each for each in sounds if each[0] is leading)
     others = [each for each in sounds if each is not first] if profile.audio_tracks == "all" else []
     sounds = [first, *others][:MAX_TRACKS]

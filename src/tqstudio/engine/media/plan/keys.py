@@ -115,7 +115,7 @@ def _of_subtitles(rendition: SubtitleRendition, facts: SourceFacts, grid: Grid) 
 def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
     """The settings hash of each rendition of the full ladder, by name."""
     renditions: list[Rendition] = [
-        *(rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_sound),
+        *(rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_audio_only),
         *audio_renditions(facts, profile),
         *subtitle_renditions(facts, profile),
     ]

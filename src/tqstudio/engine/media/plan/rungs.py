@@ -52,7 +52,7 @@ class Rung:
     """It keeps the colours of the source, which is HDR; others are SDR."""
 
     @property
-    def is_sound(self) -> bool:
+    def is_audio_only(self) -> bool:
         """Whether it is a quality of sound alone: the audio rendition of its name."""
         return self.codec not in CODECS
 
@@ -116,7 +116,7 @@ def max_bytes(facts: SourceFacts, max_kbps: float) -> int:
 
 def max_ladder_bytes(facts: SourceFacts, profile: Profile) -> int:
     """Bytes of a ladder whose renditions all have their highest bit rates."""
-    rungs = [rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_sound]
+    rungs = [rung for rung in build_ladder(facts, profile) if not rung.skipped and not rung.is_audio_only]
     sounds = audio_renditions(facts, profile)
     kbps = sum(rung.maxrate_kbps for rung in rungs) + sum(sound.bitrate_kbps for sound in sounds)
     return max_bytes(facts, kbps)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.track_names import MAX_TRACKS, track_names
-from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_sound
+from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, leading_audio
 from tqstudio.paths import display
 
 IN_PICTURES = "cc_dec"
@@ -63,7 +63,7 @@ def burnt_subtitles(facts: SourceFacts, profile: Profile) -> Burnt | None:
         chosen = min(full, key=lambda track: (track.role, not track.default), default=None)
         return Burnt(chosen, forced_only=False) if chosen else None
     forced = [track for track in tracks if track.role == "forced" or track.has_forced]
-    spoken = leading_sound(facts.audio).language if facts.audio else "und"
+    spoken = leading_audio(facts.audio).language if facts.audio else "und"
     first = min(
         forced,
         key=lambda track: (track.language != spoken, track.role != "forced", not track.default),
@@ -88,5 +88,5 @@ def _captions(facts: SourceFacts) -> list[SubtitleTrack]:
     jumps = facts.unseekable and facts.video.last_s is None
     if not facts.captions or jumps:
         return []
-    language = leading_sound(facts.audio).language if facts.audio else "und"
+    language = leading_audio(facts.audio).language if facts.audio else "und"
     return [SubtitleTrack(facts.video.index, IN_PICTURES, language, "", False, text=True, role="captions")]

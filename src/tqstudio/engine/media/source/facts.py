@@ -231,7 +231,7 @@ class SourceFacts:
     @property
     def leading(self) -> int:
         """Index of the stream that sets the times: the video, else the sound that players begin with."""
-        return leading_sound(self.audio).index if self.video.still else self.video.index
+        return leading_audio(self.audio).index if self.video.still else self.video.index
 
     def to_json(self) -> dict[str, Any]:
         """Convert to what JSON can express. Fractions become strings such as "30000/1001"."""
@@ -266,7 +266,7 @@ class SourceFacts:
         return cls(**{**data, **read})
 
 
-def leading_sound(tracks: Iterable[AudioTrack]) -> AudioTrack:
+def leading_audio(tracks: Iterable[AudioTrack]) -> AudioTrack:
     """The track that players begin with: the first default one that is no commentary and no description."""
     return min(tracks, key=lambda track: (not track.codec, bool(track.role), not track.default))
 

@@ -41,7 +41,7 @@ class Problem:
         return errors.damaged(path, self.text, hint)
 
 
-def require_sound(home: Home) -> Problem | None:
+def require_intact(home: Home) -> Problem | None:
     """Rebuilds the indexes of a database before a start if they do not match its tables; returns why.
 
     Raises:

@@ -55,5 +55,5 @@ _ASSIGNMENTS = Rows(
 _OF_JOB = select(*_ASSIGNMENTS.columns).join_from(job, video).where(job.c.id == bindparam("job"))
 
 
-def assignment_of(db: Connection, number: int) -> Assignment:
-    return _ASSIGNMENTS.value(db.execute(_OF_JOB, {"job": number}).one())
+def assignment_of(db: Connection, job_id: int) -> Assignment:
+    return _ASSIGNMENTS.value(db.execute(_OF_JOB, {"job": job_id}).one())

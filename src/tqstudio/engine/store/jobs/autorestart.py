@@ -52,23 +52,23 @@ def is_any_due(db: Connection, *, now: int) -> bool:
 def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
     """Restarts the failed jobs whose delay, since their failure or last restart, is over."""
     restarted = []
-    for number, restarts, allowed in db.execute(DUE, {"now": now, "limit": limit}).all():
+    for job_id, restarts, allowed in db.execute(DUE, {"now": now, "limit": limit}).all():
         detail = f"restart {restarts + 1} of {allowed}"
         assign = assignments_of(EventKind.AUTORESTART, now=now)
         if move(
-            db, number, EventKind.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail
+            db, job_id, EventKind.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail
         ):
-            restarted.append(int(number))
+            restarted.append(int(job_id))
     return restarted
 
 
-def set_rule(db: Connection, number: int, rule: AutorestartRule) -> bool:
+def set_rule(db: Connection, job_id: int, rule: AutorestartRule) -> bool:
     """Changes a job's autorestart rule; returns whether it differed."""
     state = case((job.c.autorestart == Autorestart.DISABLED, Autorestart.ENABLED), else_=job.c.autorestart)
     differs = or_(job.c.autorestart_limit != rule.limit, job.c.autorestart_delay_s != rule.delay_s)
     changed = db.execute(
         update(job)
-        .where(job.c.id == number, differs)
+        .where(job.c.id == job_id, differs)
         .values(
             autorestart_limit=rule.limit,
             autorestart_delay_s=rule.delay_s,

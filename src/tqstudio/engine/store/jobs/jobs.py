@@ -135,10 +135,10 @@ def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 
-def failed_source_missing(db: Connection, number: int) -> bool:
+def failed_source_missing(db: Connection, job_id: int) -> bool:
     """Whether a job failed because its source was missing."""
     missing = (job.c.status == JobStatus.FAILED, job.c.error_code == ErrorCode.SOURCE_MISSING)
-    return db.execute(select(job.c.id).where(job.c.id == number, *missing)).first() is not None
+    return db.execute(select(job.c.id).where(job.c.id == job_id, *missing)).first() is not None
 
 
 def creator_of(db: Connection, video: int) -> int | None:
@@ -199,32 +199,32 @@ _OPEN_JOB_ELSEWHERE = _OPEN_JOB.where(job.c.video_id.in_(_ELSEWHERE)).limit(1)
 def open_job_elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """Returns an open job of the same source for another output."""
     values = {"source": source, "root": output_root}
-    number: int | None = db.execute(_OPEN_JOB_ELSEWHERE, values).scalar()
-    return number
+    job_id: int | None = db.execute(_OPEN_JOB_ELSEWHERE, values).scalar()
+    return job_id
 
 
-def join_batch(db: Connection, number: int, batch: str) -> None:
+def join_batch(db: Connection, job_id: int, batch: str) -> None:
     """Moves a waiting job that was added again to the newer batch."""
-    waits = (job.c.id == number, job.c.status == JobStatus.PENDING)
+    waits = (job.c.id == job_id, job.c.status == JobStatus.PENDING)
     db.execute(update(job).where(*waits).values(batch=batch))
 
 
-def metadata_of(db: Connection, number: int) -> dict[str, Any]:
+def metadata_of(db: Connection, job_id: int) -> dict[str, Any]:
     """Returns a job's metadata."""
-    found = select(job.c.metadata_json).where(job.c.id == number)
+    found = select(job.c.metadata_json).where(job.c.id == job_id)
     metadata: dict[str, Any] = json.loads(db.execute(found).scalar_one())
     return metadata
 
 
-def set_metadata(db: Connection, number: int, metadata: Mapping[str, Any]) -> None:
-    db.execute(update(job).where(job.c.id == number).values(metadata_json=json.dumps(dict(metadata))))
+def set_metadata(db: Connection, job_id: int, metadata: Mapping[str, Any]) -> None:
+    db.execute(update(job).where(job.c.id == job_id).values(metadata_json=json.dumps(dict(metadata))))
 
 
 _WAITS = job.c.status.in_([JobStatus.PENDING, JobStatus.PAUSED]) & job.c.deleted_at.is_(None)
 
 
 def set_profile(
-    db: Connection, number: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
+    db: Connection, job_id: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
 ) -> bool:
     """Changes the profile of a waiting job and resets its progress."""
     changed = {
@@ -235,43 +235,43 @@ def set_profile(
         **NO_ESTIMATE,
     }
     of_video = db.execute(
-        update(job).where(job.c.id == number, _WAITS).values(changed).returning(job.c.video_id)
+        update(job).where(job.c.id == job_id, _WAITS).values(changed).returning(job.c.video_id)
     ).scalar()
     if of_video is None:
         return False
-    reset_renditions(db, number)
+    reset_renditions(db, job_id)
     detail = f"profile {profile}"
-    events.append(db, EventKind.PROFILE, now=now, actor=actor, job=number, video=of_video, detail=detail)
+    events.append(db, EventKind.PROFILE, now=now, actor=actor, job=job_id, video=of_video, detail=detail)
     return True
 
 
-def set_limits(db: Connection, number: int, limits: Mapping[str, int]) -> dict[str, int]:
+def set_limits(db: Connection, job_id: int, limits: Mapping[str, int]) -> dict[str, int]:
     """Changes how often a waiting job may fail and crash; returns those that differ now.
 
     What it has used up already stays allowed.
     """
     columns = [job.c[name] for name in limits]
-    before = db.execute(select(*columns).where(job.c.id == number)).one()
+    before = db.execute(select(*columns).where(job.c.id == job_id)).one()
     used = {"max_attempts": job.c.attempts, "max_crashes": job.c.crashes}
     values = {name: greatest(used[name], literal(value)) for name, value in limits.items()}
-    changed = update(job).where(job.c.id == number, _WAITS).values(values).returning(*columns)
+    changed = update(job).where(job.c.id == job_id, _WAITS).values(values).returning(*columns)
     after = db.execute(changed).first() or before
     return {name: new for name, old, new in zip(limits, before, after, strict=True) if new != old}
 
 
-def encode_all(db: Connection, number: int, *, now: int, actor: str) -> bool:
+def encode_all(db: Connection, job_id: int, *, now: int, actor: str) -> bool:
     """Makes a waiting job encode everything instead of only differences; False if it does already."""
     in_part = or_(job.c.kind == JobKind.CHANGED, job.c.requested.is_not(None), job.c.dropped != "[]")
     of_video = db.execute(
         update(job)
-        .where(job.c.id == number, _WAITS, in_part)
+        .where(job.c.id == job_id, _WAITS, in_part)
         .values(kind=JobKind.RETRANSCODE, requested=None, dropped="[]")
         .returning(job.c.video_id)
     ).scalar()
     if of_video is None:
         return False
     detail = "encodes everything again"
-    events.append(db, EventKind.FORCED, now=now, actor=actor, job=number, video=of_video, detail=detail)
+    events.append(db, EventKind.FORCED, now=now, actor=actor, job=job_id, video=of_video, detail=detail)
     return True
 
 
@@ -308,16 +308,16 @@ def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000)
 _SPECS = Rows(JobSpec, job, autorestart=None)
 
 
-def spec_of(db: Connection, number: int) -> JobSpec:
+def spec_of(db: Connection, job_id: int) -> JobSpec:
     rule = job.c["autorestart_limit", "autorestart_delay_s"]
-    row = db.execute(select(*_SPECS.columns, *rule).where(job.c.id == number)).one()
+    row = db.execute(select(*_SPECS.columns, *rule).where(job.c.id == job_id)).one()
     return _SPECS.value(row, autorestart=AutorestartRule(*row[-2:]))
 
 
-def starts_over(db: Connection, number: int) -> bool:
+def starts_over(db: Connection, job_id: int) -> bool:
     """Whether the work before a job's restart still has to be removed."""
-    return bool(db.execute(select(job.c.starts_over).where(job.c.id == number)).scalar())
+    return bool(db.execute(select(job.c.starts_over).where(job.c.id == job_id)).scalar())
 
 
-def has_started_over(db: Connection, number: int) -> None:
-    db.execute(update(job).where(job.c.id == number).values(starts_over=0))
+def has_started_over(db: Connection, job_id: int) -> None:
+    db.execute(update(job).where(job.c.id == job_id).values(starts_over=0))

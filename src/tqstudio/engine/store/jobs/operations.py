@@ -44,14 +44,14 @@ _CONTROLS = {
 _REVIVING = (Operation.RETRY, Operation.RESTART, Operation.UNDELETE)
 
 
-def _is_of_deleted_video(db: Connection, number: int) -> bool:
-    deleted = select(video.c.id).where(video.c.id == number, video.c.deleted_at.is_not(None))
+def _is_of_deleted_video(db: Connection, video_id: int) -> bool:
+    deleted = select(video.c.id).where(video.c.id == video_id, video.c.deleted_at.is_not(None))
     return db.execute(deleted).first() is not None
 
 
-def operate(db: Connection, number: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
+def operate(db: Connection, job_id: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
     """Pauses, resumes, cancels, retries, restarts, deletes or undeletes a job; None if it does not exist."""
-    facts = job_facts(db, number)
+    facts = job_facts(db, job_id)
     if facts is None:
         return None
     if operation in _REVIVING and _is_of_deleted_video(db, facts.video):
@@ -63,16 +63,16 @@ def operate(db: Connection, number: int, operation: Operation, *, now: int, acto
     decision = decide(facts.status, operation, facts.control)
     if decision.effect is Effect.CONTROL:
         control, asked = _CONTROLS[operation]
-        db.execute(update(job).where(job.c.id == number).values(control=control))
-        events.append(db, asked, now=now, actor=actor, job=number, video=facts.video, source=facts.status)
+        db.execute(update(job).where(job.c.id == job_id).values(control=control))
+        events.append(db, asked, now=now, actor=actor, job=job_id, video=facts.video, source=facts.status)
         return Applied(decision, facts.status, control)
     if decision.effect is Effect.NOW and operation in _NOW_TRIGGERS:
         trigger = _NOW_TRIGGERS[operation]
-        if not move(db, number, trigger, now=now, actor=actor, assign=assignments_of(trigger, now=now)):
+        if not move(db, job_id, trigger, now=now, actor=actor, assign=assignments_of(trigger, now=now)):
             other = open_job_of(db, facts.video)
             return _refused(facts, f"cannot continue: job {other} has the same video; cancel that first")
         if trigger is EventKind.RESTART:
-            reset_renditions(db, number)
+            reset_renditions(db, job_id)
         return Applied(decision, target_of(trigger), Control.NONE)
     return Applied(decision, facts.status, facts.control)
 
@@ -101,10 +101,10 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
 
 
 def set_priority(
-    db: Connection, number: int, *, value: int | None, delta: int | None, now: int, actor: str
+    db: Connection, job_id: int, *, value: int | None, delta: int | None, now: int, actor: str
 ) -> Applied | None:
     """Sets or shifts a job's priority, within ±1000."""
-    facts = job_facts(db, number)
+    facts = job_facts(db, job_id)
     if facts is None:
         return None
     if facts.deleted:
@@ -116,10 +116,10 @@ def set_priority(
         if value is not None:
             bounded = max(-1000, min(1000, value))
         priority = db.execute(
-            update(job).where(job.c.id == number).values(priority=bounded).returning(job.c.priority)
+            update(job).where(job.c.id == job_id).values(priority=bounded).returning(job.c.priority)
         ).scalar_one()
         detail = f"priority {priority}"
         events.append(
-            db, EventKind.PRIORITY, now=now, actor=actor, job=number, video=facts.video, detail=detail
+            db, EventKind.PRIORITY, now=now, actor=actor, job=job_id, video=facts.video, detail=detail
         )
     return Applied(decision, facts.status, facts.control)

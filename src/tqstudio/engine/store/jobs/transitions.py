@@ -44,8 +44,8 @@ _ROWS = Rows(JobFacts, job, video="video_id", deleted=job.c.deleted_at.is_not(No
 _FACTS = select(*_ROWS.columns).where(job.c.id == bindparam("job"))
 
 
-def job_facts(db: Connection, number: int) -> JobFacts | None:
-    return _ROWS.first(db.execute(_FACTS, {"job": number}))
+def job_facts(db: Connection, job_id: int) -> JobFacts | None:
+    return _ROWS.first(db.execute(_FACTS, {"job": job_id}))
 
 
 _other = job.alias("other")
@@ -74,7 +74,7 @@ _STATUS_AND_VIDEO = select(job.c.status, job.c.video_id).where(job.c.id == bindp
 
 def move(
     db: Connection,
-    number: int,
+    job_id: int,
     trigger: Trigger,
     *,
     now: int,
@@ -95,7 +95,7 @@ def move(
     target = target_of(trigger)
     if lease is not None:
         source, of_video = JobStatus.IN_PROGRESS, lease.video
-    elif (row := db.execute(_STATUS_AND_VIDEO, {"number": number}).first()) is None:
+    elif (row := db.execute(_STATUS_AND_VIDEO, {"number": job_id}).first()) is None:
         return False
     else:
         source, of_video = row
@@ -108,14 +108,14 @@ def move(
     computed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}
     given = {name: value for name, value in values.items() if name not in computed}
     statement = _MOVES[trigger].values(computed) if computed else _MOVES[trigger]
-    moved = db.execute(statement, {"number": number, **given}).rowcount == 1
+    moved = db.execute(statement, {"number": job_id, **given}).rowcount == 1
     if moved:
         events.append(
             db,
             event or trigger,
             now=now,
             actor=actor,
-            job=number,
+            job=job_id,
             video=of_video,
             worker=worker,
             source=source,

@@ -29,15 +29,15 @@ class Waiting:
     need: JobVolumes
 
 
-def begin(db: Connection, number: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
+def begin(db: Connection, job_id: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
     """Lets a ready job wait for its volume, and records why."""
-    of_video, reason = db.execute(select(job.c.video_id, job.c.error_text).where(job.c.id == number)).one()
+    of_video, reason = db.execute(select(job.c.video_id, job.c.error_text).where(job.c.id == job_id)).one()
     values = {"error_code": code, "error_text": why, "error_hint": hint, "error_log": None}
-    db.execute(update(job).where(job.c.id == number).values(not_before=until, ready_at=None, **values))
+    db.execute(update(job).where(job.c.id == job_id).values(not_before=until, ready_at=None, **values))
     if reason != why:
         kind = EventKind.PUT_OFF
         events.append(
-            db, kind, now=now, actor="supervisor", job=number, video=of_video, code=code, detail=why
+            db, kind, now=now, actor="supervisor", job=job_id, video=of_video, code=code, detail=why
         )
 
 
@@ -63,5 +63,5 @@ def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: i
     A longer wait is recorded neither as an attempt nor as an event.
     """
     for jobs, values in ((longer, {"not_before": until}), (back, {"not_before": None, "ready_at": now})):
-        for number in jobs:
-            db.execute(update(job).where(job.c.id == number, *_WAITS).values(values))
+        for job_id in jobs:
+            db.execute(update(job).where(job.c.id == job_id, *_WAITS).values(values))

@@ -52,8 +52,8 @@ _ROWS = Rows(DeletionRow, deletion, video, video="video_id", generation="generat
 _SELECT = select(*_ROWS.columns).join_from(deletion, video, video.c.id == deletion.c.video_id)
 
 
-def of_video(db: Connection, number: int) -> DeletionRow | None:
-    return _ROWS.first(db.execute(_SELECT.where(deletion.c.video_id == number)))
+def of_video(db: Connection, video_id: int) -> DeletionRow | None:
+    return _ROWS.first(db.execute(_SELECT.where(deletion.c.video_id == video_id)))
 
 
 def moving(db: Connection) -> list[DeletionRow]:
@@ -77,95 +77,95 @@ def due(db: Connection, before: int, *, limit: int = 50) -> list[int]:
     return [int(row[0]) for row in db.execute(DUE, {"before": before, "limit": limit})]
 
 
-def begin(db: Connection, number: int, *, now: int, actor: str) -> list[int]:
+def begin(db: Connection, video_id: int, *, now: int, actor: str) -> list[int]:
     """Deletes a video with its jobs, and cancels the open one; returns the job that still runs.
 
     A video that is deleted already does not change.
     """
-    here = (video.c.id == number, video.c.deleted_at.is_(None))
+    here = (video.c.id == video_id, video.c.deleted_at.is_(None))
     if not db.execute(update(video).where(*here).values(deleted_at=now)).rowcount:
         return []
-    again = update(deletion).where(deletion.c.video_id == number).values(state=DeletionState.LEAVING)
+    again = update(deletion).where(deletion.c.video_id == video_id).values(state=DeletionState.LEAVING)
     if not db.execute(again).rowcount:
-        db.execute(insert(deletion), {"video_id": number, "state": DeletionState.LEAVING})
-    opened = jobs.open_job_of(db, number)
+        db.execute(insert(deletion), {"video_id": video_id, "state": DeletionState.LEAVING})
+    opened = jobs.open_job_of(db, video_id)
     running = []
     if opened is not None:
         applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
         running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
-    _hide_jobs(db, number, now)
-    deliveries.withdraw(db, number)
-    events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=number)
+    _hide_jobs(db, video_id, now)
+    deliveries.withdraw(db, video_id)
+    events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=video_id)
     return running
 
 
-def _hide_jobs(db: Connection, number: int, at: int) -> None:
+def _hide_jobs(db: Connection, video_id: int, at: int) -> None:
     """Deletes the jobs of a video that have ended from the list."""
-    ended = (job.c.video_id == number, job.c.deleted_at.is_(None), job.c.status != JobStatus.IN_PROGRESS)
+    ended = (job.c.video_id == video_id, job.c.deleted_at.is_(None), job.c.status != JobStatus.IN_PROGRESS)
     db.execute(update(job).where(*ended).values(deleted_at=at))
 
 
-def is_busy(db: Connection, number: int) -> bool:
+def is_busy(db: Connection, video_id: int) -> bool:
     """Whether a job of a video runs, or its result is being published."""
-    publishes = select(publication.c.job_id).where(publication.c.video_id == number)
-    return jobs.open_job_of(db, number) is not None or db.execute(publishes.limit(1)).first() is not None
+    publishes = select(publication.c.job_id).where(publication.c.video_id == video_id)
+    return jobs.open_job_of(db, video_id) is not None or db.execute(publishes.limit(1)).first() is not None
 
 
-def left(db: Connection, number: int) -> list[int]:
+def left(db: Connection, video_id: int) -> list[int]:
     """Records that a ladder is aside; returns the jobs that were deleted with the video."""
-    leaving = (deletion.c.video_id == number, deletion.c.state == DeletionState.LEAVING)
+    leaving = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.LEAVING)
     if not db.execute(update(deletion).where(*leaving).values(state=DeletionState.ASIDE)).rowcount:
         return []
-    at = db.execute(select(video.c.deleted_at).where(video.c.id == number)).scalar_one()
+    at = db.execute(select(video.c.deleted_at).where(video.c.id == video_id)).scalar_one()
     # One that ran when the video was deleted has ended since.
-    _hide_jobs(db, number, at)
-    return _hidden(db, number, at)
+    _hide_jobs(db, video_id, at)
+    return _hidden(db, video_id, at)
 
 
-def _hidden(db: Connection, number: int, at: int) -> list[int]:
-    found = select(job.c.id).where(job.c.video_id == number, job.c.deleted_at == at).order_by(job.c.id)
+def _hidden(db: Connection, video_id: int, at: int) -> list[int]:
+    found = select(job.c.id).where(job.c.video_id == video_id, job.c.deleted_at == at).order_by(job.c.id)
     return [int(row[0]) for row in db.execute(found)]
 
 
-def restore(db: Connection, number: int, *, now: int, actor: str) -> bool:
+def restore(db: Connection, video_id: int, *, now: int, actor: str) -> bool:
     """Makes a video one that is not deleted, with its jobs; False if it was not, or is being removed."""
-    at = db.execute(select(video.c.deleted_at).where(video.c.id == number)).scalar()
-    removing = (deletion.c.video_id == number, deletion.c.state == DeletionState.REMOVING)
+    at = db.execute(select(video.c.deleted_at).where(video.c.id == video_id)).scalar()
+    removing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.REMOVING)
     if at is None or db.execute(select(exists().where(*removing))).scalar_one():
         return False
-    db.execute(update(video).where(video.c.id == number).values(deleted_at=None))
-    returning = update(deletion).where(deletion.c.video_id == number)
+    db.execute(update(video).where(video.c.id == video_id).values(deleted_at=None))
+    returning = update(deletion).where(deletion.c.video_id == video_id)
     db.execute(returning.values(state=DeletionState.RETURNING))
-    hidden = (job.c.video_id == number, job.c.deleted_at == at)
+    hidden = (job.c.video_id == video_id, job.c.deleted_at == at)
     db.execute(update(job).where(*hidden).values(deleted_at=None))
-    events.append(db, EventKind.VIDEO_UNDELETED, now=now, actor=actor, video=number)
+    events.append(db, EventKind.VIDEO_UNDELETED, now=now, actor=actor, video=video_id)
     return True
 
 
-def returned(db: Connection, number: int, *, url: str | None) -> None:
+def returned(db: Connection, video_id: int, *, url: str | None) -> None:
     """Records that a ladder is back in its place. Args: `url` is that of its copy in a bucket."""
-    back = (deletion.c.video_id == number, deletion.c.state == DeletionState.RETURNING)
+    back = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.RETURNING)
     if db.execute(delete(deletion).where(*back)).rowcount and url is not None:
-        deliveries.renew(db, number, url)
+        deliveries.renew(db, video_id, url)
 
 
-def remove(db: Connection, number: int) -> bool:
+def remove(db: Connection, video_id: int) -> bool:
     """Records that a ladder is about to be removed; False if it is not aside any more."""
-    aside = (deletion.c.video_id == number, deletion.c.state == DeletionState.ASIDE)
+    aside = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.ASIDE)
     return bool(db.execute(update(deletion).where(*aside).values(state=DeletionState.REMOVING)).rowcount)
 
 
-def removed(db: Connection, number: int, *, now: int) -> None:
+def removed(db: Connection, video_id: int, *, now: int) -> None:
     """Records that a ladder is gone. The video stays, so that its drop folder does not queue it again."""
-    removing = (deletion.c.video_id == number, deletion.c.state == DeletionState.REMOVING)
+    removing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.REMOVING)
     if not db.execute(delete(deletion).where(*removing)).rowcount:
         return
-    kept = (generation.c.video_id == number, generation.c.removed_at.is_(None))
+    kept = (generation.c.video_id == video_id, generation.c.removed_at.is_(None))
     retired = func.coalesce(generation.c.retired_at, now)
     db.execute(update(generation).where(*kept).values(retired_at=retired, removed_at=now))
-    db.execute(update(video).where(video.c.id == number).values(generation_id=None))
+    db.execute(update(video).where(video.c.id == video_id).values(generation_id=None))
     detail = "the ladder of a deleted video"
-    events.append(db, EventKind.GENERATION_REMOVED, now=now, actor="retention", video=number, detail=detail)
+    events.append(db, EventKind.GENERATION_REMOVED, now=now, actor="retention", video=video_id, detail=detail)
 
 
 _NEEDED = (

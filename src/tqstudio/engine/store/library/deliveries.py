@@ -55,12 +55,12 @@ _SELECT = select(*_ROWS.columns)
 _WAITING = delivery.c.state == DeliveryState.WAITING
 
 
-def begin(db: Connection, number: int, generation: int, url: str, *, job: int | None) -> None:
+def begin(db: Connection, video_id: int, generation: int, url: str, *, job: int | None) -> None:
     """Records that a generation is to be uploaded, instead of earlier ones that are not yet."""
-    late = (delivery.c.video_id == number, _WAITING)
+    late = (delivery.c.video_id == video_id, _WAITING)
     db.execute(update(delivery).where(*late).values(state=DeliveryState.REMOVING, next_at=None))
-    db.execute(delete(delivery).where(delivery.c.video_id == number, delivery.c.number == generation))
-    values = {"video_id": number, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
+    db.execute(delete(delivery).where(delivery.c.video_id == video_id, delivery.c.number == generation))
+    values = {"video_id": video_id, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
 
 
@@ -84,9 +84,9 @@ def next_at(db: Connection) -> int | None:
     return found
 
 
-def of_video(db: Connection, number: int) -> DeliveryRow | None:
+def of_video(db: Connection, video_id: int) -> DeliveryRow | None:
     """Returns the newest copy of a video's ladder."""
-    newest = _SELECT.where(delivery.c.video_id == number).order_by(delivery.c.number.desc()).limit(1)
+    newest = _SELECT.where(delivery.c.video_id == video_id).order_by(delivery.c.number.desc()).limit(1)
     return _ROWS.first(db.execute(newest))
 
 
@@ -157,9 +157,9 @@ def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
         _report(db, EventKind.DELIVERY_REMOVED, row, now=now, detail=detail)
 
 
-def withdraw(db: Connection, number: int) -> None:
+def withdraw(db: Connection, video_id: int) -> None:
     """Records that the ladder of a deleted video is to be hidden in the bucket now."""
-    of_video = update(delivery).where(delivery.c.video_id == number)
+    of_video = update(delivery).where(delivery.c.video_id == video_id)
     db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": _NOW}))
 
 
@@ -169,7 +169,7 @@ def hidden(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
     db.execute(update(delivery).where(*_is(row)).values(_NO_PROBLEM | removing))
 
 
-def renew(db: Connection, number: int, url: str) -> None:
+def renew(db: Connection, video_id: int, url: str) -> None:
     """Records that the current generation of a video that is brought back is to be uploaded.
 
     If all its files are in the bucket still, only its master playlist is.
@@ -177,23 +177,23 @@ def renew(db: Connection, number: int, url: str) -> None:
     current = (
         select(generation.c.number)
         .join_from(video, generation, generation.c.id == video.c.generation_id)
-        .where(video.c.id == number)
+        .where(video.c.id == video_id)
     )
     published = db.execute(current).scalar()
-    whole = (delivery.c.video_id == number, delivery.c.number == published, delivery.c.url == url)
+    whole = (delivery.c.video_id == video_id, delivery.c.number == published, delivery.c.url == url)
     there = update(delivery).where(*whole, delivery.c.files_done == delivery.c.files)
     waiting = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": _NOW}
     if published is not None and not db.execute(there.values(waiting)).rowcount:
-        begin(db, number, published, url, job=None)
+        begin(db, video_id, published, url, job=None)
 
 
-def repeat(db: Connection, number: int) -> bool:
+def repeat(db: Connection, video_id: int) -> bool:
     """Records that the newest copy of a video's ladder is to be uploaded now; all of it, if it was delivered.
 
     Returns False if there is none, it is being removed, or its segments are in the bucket alone.
     """
-    newest = select(func.max(delivery.c.number)).where(delivery.c.video_id == number).scalar_subquery()
-    row = (delivery.c.video_id == number, delivery.c.number == newest, delivery.c.evicted_at.is_(None))
+    newest = select(func.max(delivery.c.number)).where(delivery.c.video_id == video_id).scalar_subquery()
+    row = (delivery.c.video_id == video_id, delivery.c.number == newest, delivery.c.evicted_at.is_(None))
     again = _NO_PROBLEM | {"state": DeliveryState.WAITING, "next_at": _NOW}
     whole = update(delivery).where(*row, delivery.c.state == DeliveryState.DELIVERED)
     if db.execute(whole.values(again | {"files_done": 0})).rowcount:

@@ -26,12 +26,12 @@ class RangeWork(Attempt):
     """The steps of one range: nothing but its segments is made."""
 
     encode: RangeEncode | None = None
-    asked: AssignedRange = field(init=False)
+    assigned: AssignedRange = field(init=False)
 
     def __post_init__(self) -> None:
-        asked = self.job.get("range")
-        assert asked is not None, "the job is claimed as a range"
-        self.asked = asked
+        assigned = self.job.get("range")
+        assert assigned is not None, "the job is claimed as a range"
+        self.assigned = assigned
 
     def run(self) -> RangeMade:
         with self.step(Step.PROBE):
@@ -49,8 +49,8 @@ class RangeWork(Attempt):
         assert self.source is not None
         spec = self.spec(poster=False)
         deadline = Deadline(self.config.time_limit.of(self.source.facts, self.choice.make, spec.encoder))
-        asked = self.asked
-        encode = self.encode = RangeEncode(spec, asked["first"], asked["end"], asked["streams"])
+        assigned = self.assigned
+        encode = self.encode = RangeEncode(spec, assigned["first"], assigned["end"], assigned["streams"])
         try:
             while encode.step():
                 self.lease.check()
@@ -74,15 +74,15 @@ class RangeWork(Attempt):
     def log_outcome(self, outcome: Outcome) -> None:
         """Log the outcome, and how many segments are made."""
         made = min(self.encode.done.values()) if self.encode is not None else 0
-        asked = self.asked
-        what = f"{made} of the segments {asked['first']} to {asked['end'] - 1} made"
+        assigned = self.assigned
+        what = f"{made} of the segments {assigned['first']} to {assigned['end'] - 1} made"
         self.log.line(": ".join(filter(None, (what, problem_of(outcome)))))
 
     @property
     def _scratch_dir(self) -> Path:
         whole = super()._scratch_dir
         # A killed worker may have left one of the same range.
-        return whole.with_name(f"{whole.name}-{self.asked['first']}-{os.getpid()}")
+        return whole.with_name(f"{whole.name}-{self.assigned['first']}-{os.getpid()}")
 
     def _remove_old(self, root: Path) -> None:
         del root  # the worker that has the job removes what others leave

@@ -78,7 +78,7 @@ def choose(
     texts = {
         text.name: text for text in subtitle_renditions(facts, profile) if not is_dropped(text.name, dropped)
     }
-    pictures = (rung for rung in ladder if not rung.skipped and not rung.is_sound)
+    pictures = (rung for rung in ladder if not rung.skipped and not rung.is_audio_only)
     renditions: list[Rendition] = [*pictures, *sounds.values(), *texts.values()]
     wanted = {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
     if requested is None:
@@ -88,7 +88,7 @@ def choose(
         again = {name for name in fresh if quality_of(name) in requested}
         keep = {name: key for name, key in kept.items() if name not in again}
     made = [rung for rung in ladder if not rung.skipped and rung.name not in keep]
-    make = tuple(rung for rung in made if not rung.is_sound)
+    make = tuple(rung for rung in made if not rung.is_audio_only)
     known = keep.keys() | sounds.keys() | texts.keys()
     if requested is not None and not made and known.isdisjoint(requested):
         available = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
@@ -162,5 +162,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
 def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
     if state.duplicate:
         return f"linked from video {state.duplicate}"
-    intended = state.encoder if gpu is None or rung.is_sound else encoder_for(rung.codec, gpu, hdr=rung.hdr)
+    intended = (
+        state.encoder if gpu is None or rung.is_audio_only else encoder_for(rung.codec, gpu, hdr=rung.hdr)
+    )
     return None if state.encoder == intended else f"encoded with {state.encoder} instead of {intended}"

@@ -69,9 +69,9 @@ class Package:
         return list(self.master.playlists)
 
     @property
-    def is_sound(self) -> bool:
+    def is_audio_only(self) -> bool:
         """Whether no variant has pictures."""
-        return all(map(is_sound, self.variants))
+        return all(map(is_audio_only, self.variants))
 
     @property
     def iframe_variants(self) -> Sequence[Any]:
@@ -98,7 +98,7 @@ class Package:
         return peak, average
 
 
-def is_sound(variant: Any) -> bool:
+def is_audio_only(variant: Any) -> bool:
     """Whether an entry of the master playlist names codecs, and all of them are of sound."""
     return all(codec.strip().startswith(_SOUND) for codec in (variant.stream_info.codecs or "").split(","))
 

@@ -83,6 +83,6 @@ def result_of(rule: Rule, package: Package) -> Result:
     notes = tuple(each.text for each in found if isinstance(each, Note))
     outcome = Outcome.NOTE if notes else Outcome.PASS
     if violations:
-        is_new = bool(package.iframes) or package.is_sound
+        is_new = bool(package.iframes) or package.is_audio_only
         outcome = Outcome.FAIL if rule.level == "MUST" and is_new else Outcome.WARN
     return Result(rule.number, rule.level, rule.text, outcome, (*violations, *notes))

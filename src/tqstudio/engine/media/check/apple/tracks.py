@@ -38,7 +38,7 @@ def _sounds(package: Package) -> list[tuple[Any, set[str]]]:
     for variant in package.variants:
         sound = {codec for codec in codecs_of(variant) if codec.startswith((*_STEREO, *_SEVERAL))}
         groups.setdefault(variant.stream_info.audio or "", set()).update(sound)
-    alone = [(each, set(codecs_of(each))) for each in package.variants if package.is_sound]
+    alone = [(each, set(codecs_of(each))) for each in package.variants if package.is_audio_only]
     return alone + [(medium, groups.get(medium.group_id, set())) for medium in package.media("AUDIO")]
 
 
