@@ -391,9 +391,7 @@ def _missing(path: bytes, facts: SourceFacts, times: PacketTimes, reached: Fract
 def _in_range(rate: Fraction, slack: Fraction = 1 - _USUAL_SLACK) -> Fraction:
     """Divide a rate above `MAX_FPS` and double one below `_MIN_FPS` until it is in range.
 
-    Args:
-        slack: a rate that is above `MAX_FPS` by no more than this share, is `MAX_FPS`: 180 pictures at 60 fps
-            measure 60.01 on a clock of milliseconds.
+    With `slack`, a share: 180 pictures at 60 fps measure 60.01 on a clock of milliseconds.
     """
     rate = min(Fraction(MAX_FPS), rate / max(1, math.ceil(rate * (1 - slack) / MAX_FPS)))
     while rate < _MIN_FPS:
