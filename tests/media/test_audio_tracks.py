@@ -208,6 +208,25 @@ def test_other_layouts_become_five_one(
         assert kept.loud(channel, hertz, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("layout", "channel"),
+    [("5.1.4", "TBL"), ("7.1.4", "TBR"), pytest.param("hexadecagonal", "WL", marks=pytest.mark.slow)],
+)
+def test_channels_that_ffmpeg_would_lose_are_heard(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, layout: str, channel: str
+) -> None:
+    options = ("-filter:a", f"pan={layout}|{channel}=c0", "-c:a", "pcm_s24le")
+    source = film(ffmpeg, tmp_path / "film.mov", tone(500), *options)
+    made = encode(source, replace(one, audio_surround="aac"))
+    run_to_end(made)
+    assert made.state == "done", made.error
+    stereo, surround = (hear(state) for state in audio_of(made).values())
+    side = 0 if channel.endswith("L") else 1
+    assert [stereo.loud(at, 500, 2.0) for at in (0, 1)] == [side == 0, side == 1]
+    assert any(surround.loud(at, 500, 2.0) for at in range(8))
+    assert max(max(each) for each in stereo.samples) <= 1
+
+
 def test_mono_tracks_of_a_mov_file_that_are_named_left_and_right_are_joined(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -46,6 +46,32 @@ _UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
 # Of channels without places ffmpeg makes no stereo. Of a sound field (W, Y, …), what comes from both sides.
 _STEREO_OF = {"discrete": "stereo|c0<c0|c1<c1", "ambisonic": "stereo|c0<c0+c1|c1<c0-c1"}
+_HALF = 0.7071
+_NEAREST = {
+    "FC": (_HALF, "FL FR"),
+    "BC": (_HALF, "BL BR"),
+    "TFC": (_HALF, "FC"),
+    "TC": (_HALF, "FC"),
+    "TBC": (1, "BC"),
+    "BFC": (_HALF, "FC"),
+    "LFE2": (1, "LFE"),
+    **{
+        f"{name}{side}": (gain, f"{near}{side}")
+        for side in "LR"
+        for name, gain, near in (
+            ("B", _HALF, "F"),
+            ("S", 1, "B"),
+            ("W", 1, "F"),
+            ("TF", _HALF, "F"),
+            ("TB", 1, "B"),
+            ("TS", 1, "S"),
+            ("BF", _HALF, "F"),
+        )
+    },
+    **{f"F{side}C": (1, f"F{side}") for side in "LR"},
+}
+"""Channel → gain and where it is heard in a layout without it; the LFE is left out of stereo."""
+_CHANNELS = {"stereo": "FL FR", "5.1": "FL FR FC LFE BL BR", "7.1": "FL FR FC LFE BL BR SL SR"}
 _MEASURE = {"peak": "true", "framelog": "verbose"}
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
 """ffmpeg's name of the layout by number of channels."""
@@ -239,9 +265,29 @@ def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> li
     streams = []
     for rendition in renditions:
         parts = [branches[track].pop() for track in rendition.tracks]
+        if rendition.track.places and rendition.downmixed:
+            layout = _LAYOUTS[max(2, rendition.channels)]
+            parts = [parts[0].filter("pan", _mix_of(rendition.track.places, layout))]
         joined = {"channel_layout": "stereo", "map": "0.0-FL|1.0-FR"}
         streams.append(parts[0] if len(parts) == 1 else compiler.filter(parts, "join", **joined))
     return streams
+
+
+def _mix_of(places: str, layout: str) -> str:
+    """The `pan` that mixes the named channels down to a layout without clipping, and loses none."""
+    gains: dict[str, list[str]] = {channel: [] for channel in _CHANNELS[layout].split()}
+
+    def add(source: str, channel: str, gain: float) -> None:
+        if channel in gains:
+            gains[channel].append(f"{gain:.4f}*{source}")
+        elif channel in _NEAREST:
+            less, nearest = _NEAREST[channel]
+            for each in nearest.split():
+                add(source, each, gain * less)
+
+    for place in places.split():
+        add(place, place, 1)
+    return "|".join([layout, *(f"{channel}<{'+'.join(each or ['0*FL'])}" for channel, each in gains.items())])
 
 
 def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, rate: int) -> Any:

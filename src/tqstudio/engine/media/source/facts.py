@@ -123,6 +123,8 @@ class AudioTrack:
     unplaced: Literal["", "discrete", "ambisonic"] = ""
     """Channels without places, which are published in stereo: numbered ones of an unusual count, or the sound
     field of a 360° video."""
+    places: str = ""
+    """ffmpeg's names of all channels, where its own mix would lose some: above and behind, or wide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,12 @@ plans; 3 s for two hours of video in the page cache, plus the sampled key frames
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import av.error
-from av.audio.codeccontext import AudioCodecContext
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.container import InputContainer
@@ -30,7 +26,7 @@ from tqstudio.engine.media.source.mpegts_scan import TransportScan
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
 from tqstudio.engine.media.source.source_file import require_readable
-from tqstudio.engine.media.source.streams import late, packets
+from tqstudio.engine.media.source.streams import channels_of, late, packets
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -60,7 +56,6 @@ _CHECK_EVERY = 1000
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
-_UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 12, 14, 16, 24)}
 # Larger where timestamps jump: ffmpeg then aligns sound and pictures by estimates.
 _UNSEEKABLE_TOLERANCE_SHARE = 0.05
 
@@ -254,30 +249,6 @@ def _gap_at(gaps: Mapping[int, int], rank: int) -> int:
         if rank < 0:
             return gap
     raise IndexError(rank)
-
-
-def channels_of(described: AudioCodecContext | AudioFrame) -> int:
-    """Count the channels of an audio codec or frame.
-
-    PyAV 18.1 frees the map of a custom channel order twice, with the layout object and with the object that
-    it describes, which aborts the process. So the layout object is leaked on purpose: 100 bytes per track.
-    """
-    layout = described.layout
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    return int(layout.nb_channels)
-
-
-def placing_of(described: AudioCodecContext) -> dict[str, Any]:
-    """The fields of `AudioTrack` that say where its channels belong, if that is unusual."""
-    layout = described.layout
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    name = str(layout.name)
-    if named := re.fullmatch(r"1 channels \((\w+)\)", name):
-        return {"side": named[1]}
-    if name.startswith("ambisonic"):
-        return {"unplaced": "ambisonic"}
-    # For other counts ffmpeg assumes a usual layout.
-    return {"unplaced": "discrete"} if name in _UNUSUAL else {}
 
 
 def _pause_s(facts: SourceFacts, leading: StreamClock, clocks: Iterable[StreamClock]) -> int:

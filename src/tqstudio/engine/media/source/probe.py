@@ -30,7 +30,7 @@ from tqstudio.engine.media.source.facts import (
     VideoTrack,
     title_of,
 )
-from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure, placing_of
+from tqstudio.engine.media.source.measure import grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -322,10 +322,10 @@ def _audio_track(stream: Any) -> AudioTrack:
         role = "commentary"
     return AudioTrack(
         **_described(stream),
-        channels=channels_of(context) if context else 0,
+        channels=streams.channels_of(context) if context else 0,
         sample_rate=(context.sample_rate or 0) if context else 0,
         role=role,
-        **(placing_of(context) if context else {}),
+        **(streams.placing_of(context) if context else {}),
     )
 
 

@@ -1,8 +1,9 @@
-"""Lists the streams of a source and demuxes them: which belong together, and which begin later."""
+"""Lists the streams of a source and demuxes them: what belongs together, begins later, its channels."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import re
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 import av
 import av.error
 import av.logging
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Disposition, Stream
@@ -28,6 +31,8 @@ _PRINTED = re.compile(
 # Types of an MPEG-TS: private data, and video or sound of standards that ffmpeg may not know.
 _MAY_BE_MEDIA = {6, *range(0x1C, 0x40), int.from_bytes(b"AV01", "little")}
 _EDIT = re.compile(r"Processing st: (\d+), edit list \d+ - media time: (-?\d+), duration: (\d+)")
+_LOST_IN_MIX = re.compile(r"\b(TFC|TC|TB[LCR]|TS[LR]|W[LR]|BF[LCR])\b")
+_UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 12, 14, 16, 24)}
 _PUBLISHED = ("video", "audio", "subtitle")
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
@@ -48,6 +53,33 @@ def videos(container: InputContainer) -> list[VideoStream]:
     """The video streams, the default one first; attached cover pictures do not count."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     return sorted(streams, key=lambda stream: not stream.disposition & Disposition.default)
+
+
+def channels_of(described: AudioCodecContext | AudioFrame) -> int:
+    """Count the channels of an audio codec or frame.
+
+    PyAV 18.1 frees the map of a custom channel order twice, with the layout object and with the object that
+    it describes, which aborts the process. So the layout object is leaked on purpose: 100 bytes per track.
+    """
+    layout = described.layout
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    return int(layout.nb_channels)
+
+
+def placing_of(described: AudioCodecContext) -> dict[str, Any]:
+    """The fields of `AudioTrack` that say where its channels belong, if that is unusual."""
+    layout = described.layout
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    name = str(layout.name)
+    if named := re.fullmatch(r"1 channels \((\w+)\)", name):
+        return {"side": named[1]}
+    if name.startswith("ambisonic"):
+        return {"unplaced": "ambisonic"}
+    # For other counts ffmpeg assumes a usual layout.
+    if name in _UNUSUAL:
+        return {"unplaced": "discrete"}
+    places = " ".join(channel.name for channel in layout.channels)
+    return {"places": places} if _LOST_IN_MIX.search(places) else {}
 
 
 def beside(container: InputContainer, found: Sequence[VideoStream]) -> tuple[OmittedStream, ...]:
