@@ -39,7 +39,7 @@ def absolute(path: str) -> str:
     if _ONE_SLASH.match(path):
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{readable(path)} is neither an address nor likely a path",
+            f"{readable(path)} looks like a mistyped address of a bucket",
             readable(f"write {path.replace(':/', '://', 1)} for a bucket, or ./{path} for a folder"),
         )
     try:

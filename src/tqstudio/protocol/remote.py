@@ -45,7 +45,7 @@ class Remote:
     context: ssl.SSLContext | None
     """None without TLS."""
     follows: bool = False
-    """Whether it is the one for which the home's supervisor stands by: each new connection is to that one."""
+    """Whether it is the leader of the home's standby; each new connection looks it up again."""
 
     @property
     def url(self) -> str:

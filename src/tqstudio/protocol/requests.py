@@ -499,7 +499,7 @@ class Manifest(Message):
     storyboard: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Its folder, relative to the work folder."""
     keep_storyboard: bool = False
-    """Whether that of the current generation, if it has one, is published again."""
+    """Whether to publish the storyboard of the current generation again."""
     dash: bool = False
     """Whether an MPD is published."""
     chapters: list[ManifestChapter] = Field(default_factory=list, max_length=500)

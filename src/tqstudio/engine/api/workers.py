@@ -69,7 +69,9 @@ async def new_worker(services: TheServices, request: NewWorker) -> dict[str, obj
     """Create a token for a worker that the pool does not spawn. It is shown once and expires with the
     supervisor."""
     if services.pool.has(request.name):
-        raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
+        raise TqError(
+            ErrorCode.REFUSED, f"{request.name} is the name of a local worker", "choose another name"
+        )
     row = await services.db.write(workers.ensure, request.name, request.kind.value, device=None)
     token = services.worker_tokens.issue(row.id, row.name, row.kind)
     return {"worker": row.id, "name": row.name, "token": token}

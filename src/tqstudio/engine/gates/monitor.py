@@ -1,9 +1,9 @@
 """Keeps the measured state of all volumes in use, and makes the queue or single jobs wait for them.
 
-One look measures, settles the jobs that wait alone, and shuts or opens the disk gate. It is made every
-`TICK_S`, when a job becomes ready, when a claim was refused, and on any change while the gate is shut. Claims
-only read the states. Until the next look the last one counts: the needs of running jobs are read by the claim
-itself, so no space is promised twice, and what other programs write meanwhile is what the reserve is for.
+Each pass measures all volumes, updates the jobs that wait for their own, and closes or opens the disk gate.
+It runs every `TICK_S`, when a job becomes ready, when a claim was refused, and on any change while the gate
+is closed. Claims only read the last result; they count what running jobs still need, so no space is promised
+twice. The reserve covers what other programs write in between.
 
 Ticks measure only outputs in use: measuring locks an output, so that its disk could not be unmounted.
 """
@@ -69,7 +69,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """How often an output failed during a job, when it is tried again in any case, and how it was then."""
+    """Number of failures of an output, when it is tried again, and what it lacked at the last failure."""
 
     tries: int
     due: float

@@ -1,8 +1,8 @@
 """Divides running jobs among idle workers, by ranges of segments.
 
 All of it is in memory: what is finished is in the segment stores, where the worker that has a job finds it.
-A range that is not made costs nothing but time, as that worker comes to its segments too. So nothing is lost
-with a worker or with the supervisor, and a slow worker's range is overtaken.
+A lost range costs time only: the worker that has the job encodes those segments when it reaches them. So
+nothing is lost with a worker or with the supervisor, and the range of a slow worker is overtaken.
 """
 
 from __future__ import annotations

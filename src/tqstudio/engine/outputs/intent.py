@@ -108,7 +108,7 @@ def record(
 
     Args:
         url: where it is to be copied to, in a bucket.
-        settled: an earlier supervisor may have begun it, an unknown time ago.
+        settled: it is recovered, and an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
     warnings: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]

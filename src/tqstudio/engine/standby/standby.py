@@ -1,8 +1,8 @@
 """Stands by until no other supervisor leads the queue.
 
-The lock of PostgreSQL's writer decides who leads; the lease of the one that leads, when another may try. One
-that was cut off from the database keeps neither, but its files may still be reached: so it is not replaced
-before its lease has run out, and asks for its lock before it changes what is published.
+The advisory lock of the writing connection decides which supervisor is the leader; the leader's lease, when
+a standby may try to take over. A leader that has lost the database may still write files: so a standby waits
+for the end of its lease, and a leader checks its lock before it changes what is published.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _LOOK_S = 60.0
 _PAUSE_S = 10.0
 """After an error of the database."""
 _FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPLOAD_TOO_LARGE))
-"""Codes of errors that no further try would escape."""
+"""Codes of permanent errors, after which nothing is retried."""
 
 
 class Fetches:

@@ -38,7 +38,9 @@ async def listing(services: TheServices) -> dict[str, list[TokenView]]:
 async def create(services: TheServices, actor: TheActor, request: TokenRequest) -> NewTokenView:
     """Create a token. It is answered once: the database has only its hash."""
     if request.role is Role.WORKER and services.pool.has(request.name):
-        raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
+        raise TqError(
+            ErrorCode.REFUSED, f"{request.name} is the name of a local worker", "choose another name"
+        )
     expires_at = None
     if request.expires_at is not None:
         try:

@@ -1,7 +1,7 @@
-"""Decides which part of an encode other workers may make, and makes such a part.
+"""Selects segments of a running encode for other workers, and encodes such a range.
 
-The segment store is all that they share: they store segments further on, and the encode of the job skips what
-is stored when it arrives there.
+They share the segment store alone: helpers store later segments, and the encode of the job skips segments
+that exist when it reaches them.
 """
 
 from __future__ import annotations

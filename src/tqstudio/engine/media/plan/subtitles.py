@@ -47,8 +47,8 @@ class Burnt:
 def burnt_subtitles(facts: SourceFacts, profile: Profile) -> Burnt | None:
     """Choose what `subtitles.burn` asks for, of the tracks that can be decoded; None if there is none.
 
-    Forced ones are those of the language in which players begin; without a forced track they may be marked in
-    a full one. Of a language it is a full track, at best one without sounds.
+    `forced` is the forced track of the default language, else a full track with bitmaps marked as forced. A
+    language is a full track, preferably without descriptions of sounds.
     """
     tracks = [track for track in facts.subtitles if all(track.canvas)]
     if facts.video.still or profile.subtitle_burn == "none" or not tracks:

@@ -204,9 +204,12 @@ def _any_depth(pix_fmt: str) -> tuple[str, dict[str, Any]]:
 def peak_of(metadata: Any) -> int:
     """The luminance of the brightest pixel by the metadata of a frame, in cd/m²; 0 if it does not state it.
 
-    They are ffmpeg's structs: MaxCLL and MaxFALL; eight chromaticities, the least and the most luminance of
-    the display as fractions, and whether the two groups are stated; three offsets, to the third of which
-    follows what Dolby Vision states of the display, after 190 bytes the most luminance in 12 bits of PQ.
+    ffmpeg's structs, by byte offset:
+
+    - content light: 0 MaxCLL
+    - mastering display: 72 maximal luminance (two int: a fraction), 84 whether luminance is stated
+    - Dolby Vision: three size_t, of which the last is the offset of the display's metadata; there, 190 is the
+      maximal luminance in 12 bits of PQ
     """
     display, light = (metadata.get(kind) for kind in _HDR_METADATA)
     if light is not None and (most := int(struct.unpack_from("=I", bytes(light))[0])):

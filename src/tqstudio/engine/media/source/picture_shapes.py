@@ -252,8 +252,8 @@ def display_size(width: int, height: int, aspect: Fraction | None, rotation: int
 def is_inset(stream: VideoStream, packet: Packet[Stream]) -> bool:
     """Whether H.264 or HEVC cuts off columns on the left or rows above; also if its headers are damaged.
 
-    Decoders do not say what they cut off. So the key frame gets headers that cut off nothing on the right and
-    below, once with what they cut off on the other sides, once without: both are equal if that is nothing.
+    Decoders do not report it. So a key frame is decoded twice, without any crop on the right and below: once
+    with the crop on the left and above, once without it. Equal pictures mean that there is none.
     """
     codec = stream.codec_context.codec.canonical_name
     if codec not in ("h264", "hevc"):

@@ -157,7 +157,7 @@ def url_of(text: str) -> URL:
             return url
     raise TqError(
         ErrorCode.BAD_CONFIG,
-        "the database is given by no URL of PostgreSQL that names one",
+        "the setting database is no PostgreSQL URL with the name of a database",
         "write it like postgresql://user@host/database, and an @ in a password as %40; for the file in the"
         " home, leave the setting empty",
     )

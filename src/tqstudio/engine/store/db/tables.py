@@ -156,7 +156,7 @@ class Folder(SQLModel, table=True):
     audio: str = _text(default="skip")
     max_attempts: int = _int(optional=True)
     max_crashes: int = _int(optional=True)
-    """Of its jobs; NULL: those of the settings."""
+    """Limits of jobs of this folder; NULL: those of the settings."""
     hours: str = _text(default="")
     """When its jobs may run; empty: always."""
 

@@ -139,8 +139,8 @@ def end_writer(connection: Connection, expired_at: int) -> None:
     """Ends the connection of a supervisor that leads no longer, but may still hold the lock of the writer.
 
     Args:
-        expired_at: when its lease ran out, by the database's clock. A later connection is another's: of one
-            that leads now, and has stored no lease yet.
+        expired_at: when its lease ran out, by the database's clock. Later connections are kept: they are of a
+            new leader that has stored no lease yet.
     """
     connection.exec_driver_sql(_END_WRITER, (expired_at,))
 

@@ -128,7 +128,7 @@ def _hidden(db: Connection, video_id: int, at: int) -> list[int]:
 
 
 def restore(db: Connection, video_id: int, *, now: int, actor: str) -> bool:
-    """Makes a video one that is not deleted, with its jobs; False if it was not, or is being removed."""
+    """Undeletes a video and its jobs; False if it is not deleted, or its ladder is being removed."""
     at = db.execute(select(video.c.deleted_at).where(video.c.id == video_id)).scalar()
     removing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.REMOVING)
     if at is None or db.execute(select(exists().where(*removing))).scalar_one():

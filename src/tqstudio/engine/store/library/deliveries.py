@@ -107,7 +107,7 @@ def occupant(db: Connection, row: DeliveryRow) -> int | None:
 
 
 def hurry(db: Connection, row: DeliveryRow) -> None:
-    """Removes hidden ladders of other videos at the address of this one now: nothing can return there."""
+    """Has hidden ladders of other videos at this URL removed now: they can no longer be restored."""
     others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.tries == 0)
     hidden = update(delivery).where(*others, delivery.c.state == DeliveryState.REMOVING)
     db.execute(hidden.values(next_at=_NOW))
