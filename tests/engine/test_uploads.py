@@ -530,7 +530,7 @@ def test_a_disk_without_links_gets_the_file_too(tmp_path: Path, monkeypatch: pyt
         target = part_file.reserve(tmp_path, number, "film.mp4")
         assert target == tmp_path / name
         for _ in range(2):
-            part_file.settle(tmp_path, number, target)
+            part_file.promote(tmp_path, number, target)
             assert target.read_bytes() == number.encode()
     assert list((tmp_path / part_file.PARTS).iterdir()) == []
 

@@ -74,7 +74,7 @@ def test_removals_come_first_and_failures_last(queue: Queue, pair: tuple[Deliver
     assert deliveries.due(queue.db, now=queue.now) == two, "the other one has failed"
     deleted = begin(queue, queue.video())
     queue.wait(1)
-    deliveries.withdraw(queue.db, deleted.video)
+    deliveries.unpublish(queue.db, deleted.video)
     deleted = newest(queue, deleted.video)
     assert deliveries.due(queue.db, now=queue.now) == deleted
     deliveries.failed(queue.db, deleted, ERROR, now=queue.now, next_at=queue.now)
@@ -85,19 +85,19 @@ def test_a_ladder_waits_for_that_of_another_video_at_its_address(
     queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
 ) -> None:
     one, two = pair
-    assert deliveries.occupant(queue.db, two) is None
-    assert deliveries.occupant(queue.db, begin(queue, one.video, 2)) is None, "that is its own one"
+    assert deliveries.other_video_at_url(queue.db, two) is None
+    assert deliveries.other_video_at_url(queue.db, begin(queue, one.video, 2)) is None, "that is its own one"
     later = begin(queue, two.video, 2, one.url)
-    assert deliveries.occupant(queue.db, later) == one.video
-    assert deliveries.occupant(queue.db, one) is None, "it was there first"
-    deliveries.withdraw(queue.db, one.video)
-    assert deliveries.occupant(queue.db, later) == one.video, "it is not removed yet"
+    assert deliveries.other_video_at_url(queue.db, later) == one.video
+    assert deliveries.other_video_at_url(queue.db, one) is None, "it was there first"
+    deliveries.unpublish(queue.db, one.video)
+    assert deliveries.other_video_at_url(queue.db, later) == one.video, "it is not removed yet"
     for number in (1, 2):
         row = deliveries.due(queue.db, now=queue.now)
         assert row is not None
         assert (row.video, row.number) == (one.video, number)
         deliveries.removed(queue.db, row, now=queue.now)
-    assert deliveries.occupant(queue.db, later) is None
+    assert deliveries.other_video_at_url(queue.db, later) is None
 
 
 def test_uploads_are_under_way_until_they_fail_again_and_again(
@@ -109,7 +109,7 @@ def test_uploads_are_under_way_until_they_fail_again_and_again(
         assert deliveries.are_uploaded(queue.db)
         deliveries.failed(queue.db, newest(queue, two.video), ERROR, now=queue.now, next_at=queue.now)
     assert not deliveries.are_uploaded(queue.db)
-    deliveries.withdraw(queue.db, one.video)
+    deliveries.unpublish(queue.db, one.video)
     assert not deliveries.are_uploaded(queue.db), "it is removed"
 
 
@@ -119,7 +119,7 @@ def test_progress_is_stored_while_the_ladder_is_wanted(
     one, two = pair
     assert deliveries.advance(queue.db, one, files=9, done=4)
     assert (newest(queue, one.video).files_done, newest(queue, two.video).files_done) == (4, 0)
-    deliveries.withdraw(queue.db, one.video)
+    deliveries.unpublish(queue.db, one.video)
     assert not deliveries.advance(queue.db, one, files=9, done=5)
     assert not delivered(queue, one)
     assert newest(queue, two.video) == two
@@ -211,17 +211,17 @@ def test_a_deleted_ladder_is_removed_and_may_return(
     deliveries.removed(queue.db, gone, now=queue.now)
     assert newest(queue, one.video) == back
 
-    deliveries.withdraw(queue.db, one.video)
-    deliveries.withdraw(queue.db, two.video)
-    deliveries.hidden(queue.db, newest(queue, one.video), remove_at=queue.now + HOUR)
+    deliveries.unpublish(queue.db, one.video)
+    deliveries.unpublish(queue.db, two.video)
+    deliveries.record_unpublished(queue.db, newest(queue, one.video), remove_at=queue.now + HOUR)
     hidden = newest(queue, one.video)
     assert (hidden.state, hidden.next_at) == (DeliveryState.REMOVING, queue.now + HOUR)
     assert newest(queue, two.video).state is DeliveryState.HIDING
-    deliveries.hidden(queue.db, newest(queue, two.video), remove_at=queue.now)
+    deliveries.record_unpublished(queue.db, newest(queue, two.video), remove_at=queue.now)
     deliveries.removed(queue.db, hidden, now=queue.now)
     assert deliveries.of_video(queue.db, one.video) is None
     assert newest(queue, two.video).state is DeliveryState.REMOVING
-    deliveries.hidden(queue.db, two, remove_at=0)
+    deliveries.record_unpublished(queue.db, two, remove_at=0)
     assert newest(queue, two.video).next_at == queue.now, "it was read before it was deleted"
     assert reported(queue) == ["delivered"] * 2 + ["delivery_removed"]
 
@@ -236,22 +236,22 @@ def test_a_ladder_that_is_whole_in_its_bucket_returns_at_once(
             queue.db, row.video, 1, settings_hash="x", poster=None, renditions=(), now=queue.now
         )
         assert deliveries.advance(queue.db, row, files=9, done=done)
-        deliveries.withdraw(queue.db, row.video)
-    deliveries.renew(queue.db, one.video, one.url)
+        deliveries.unpublish(queue.db, row.video)
+    deliveries.restore(queue.db, one.video, one.url)
     back = newest(queue, one.video)
     assert (back.state, back.next_at) == (DeliveryState.WAITING, 0)
     assert back.files_done == (9 if kept else 0)
     assert newest(queue, two.video).state is DeliveryState.HIDING
-    deliveries.renew(queue.db, two.video, "s3://films/elsewhere")
+    deliveries.restore(queue.db, two.video, "s3://films/elsewhere")
     other = begin(queue, queue.video(), 1, one.url)
     assert delivered(queue, other)
-    deliveries.renew(queue.db, one.video, one.url)
+    deliveries.restore(queue.db, one.video, one.url)
     assert newest(queue, other.video).state is DeliveryState.DELIVERED
     assert newest(queue, two.video).files_done == 0, "it was in another place"
     begin(queue, one.video, 2)
     assert deliveries.advance(queue.db, newest(queue, one.video), files=9, done=9)
-    deliveries.withdraw(queue.db, one.video)
-    deliveries.renew(queue.db, one.video, one.url)
+    deliveries.unpublish(queue.db, one.video)
+    deliveries.restore(queue.db, one.video, one.url)
     assert states(queue, one.video)[1][1] == "hiding", "the first is the one that is published"
 
 
@@ -265,7 +265,7 @@ def test_a_video_without_a_ladder_returns_without_one(queue: Queue) -> None:
     other = queue.video()
     generations.record(queue.db, other, 1, settings_hash="x", poster=None, renditions=(), now=queue.now)
     video = queue.video()
-    deliveries.renew(queue.db, video, "s3://films/x")
+    deliveries.restore(queue.db, video, "s3://films/x")
     assert deliveries.of_video(queue.db, video) is None
 
 
@@ -289,21 +289,21 @@ def test_a_hidden_ladder_makes_room_for_another_video(
     one, two = pair
     later = begin(queue, queue.video(), 1, one.url)
     for row in (one, two):
-        deliveries.withdraw(queue.db, row.video)
-        deliveries.hidden(queue.db, newest(queue, row.video), remove_at=queue.now + HOUR)
+        deliveries.unpublish(queue.db, row.video)
+        deliveries.record_unpublished(queue.db, newest(queue, row.video), remove_at=queue.now + HOUR)
     own = begin(queue, later.video, 2, one.url)
-    deliveries.hurry(queue.db, own)
+    deliveries.remove_now(queue.db, own)
     assert newest(queue, one.video).next_at == 0
     assert newest(queue, two.video).next_at == queue.now + HOUR, "it is elsewhere"
     assert states(queue, later.video)[0] == (1, "removing", None), "it is of the same video"
     failing = newest(queue, one.video)
     deliveries.failed(queue.db, failing, ERROR, now=queue.now, next_at=queue.now + HOUR)
-    deliveries.hurry(queue.db, own)
+    deliveries.remove_now(queue.db, own)
     assert newest(queue, one.video).next_at == queue.now + HOUR, "it is tried again in its time"
     last = begin(queue, queue.video(), 1, two.url)
     waiting = begin(queue, queue.video(), 1, two.url)
     assert delivered(queue, last)
-    deliveries.hurry(queue.db, waiting)
+    deliveries.remove_now(queue.db, waiting)
     assert newest(queue, last.video).next_at is None, "it is not hidden"
 
 
@@ -317,7 +317,7 @@ def test_a_ladder_is_uploaded_again(queue: Queue, pair: tuple[DeliveryRow, Deliv
     assert deliveries.is_replaced(queue.db, one)
     other = begin(queue, queue.video(), 2)
     assert delivered(queue, other)
-    assert deliveries.repeat(queue.db, one.video)
+    assert deliveries.requeue(queue.db, one.video)
     assert newest(queue, other.video).state is DeliveryState.DELIVERED
     again = newest(queue, one.video)
     assert (again.state, again.next_at, again.files_done) == (DeliveryState.WAITING, 0, 0)
@@ -326,21 +326,21 @@ def test_a_ladder_is_uploaded_again(queue: Queue, pair: tuple[DeliveryRow, Deliv
     assert newest(queue, two.video) == two
     assert delivered(queue, again)
     begin(queue, one.video, 3)
-    assert deliveries.repeat(queue.db, one.video)
+    assert deliveries.requeue(queue.db, one.video)
     assert [state for _, state, _ in states(queue, one.video)] == ["removing", "delivered", "waiting"]
-    deliveries.withdraw(queue.db, one.video)
+    deliveries.unpublish(queue.db, one.video)
     assert not deliveries.is_replaced(queue.db, one), "the master playlist is about to be removed"
 
     assert deliveries.advance(queue.db, two, files=9, done=3)
     deliveries.failed(queue.db, newest(queue, two.video), ERROR, now=NOW, next_at=NOW + HOUR)
-    assert deliveries.repeat(queue.db, two.video)
+    assert deliveries.requeue(queue.db, two.video)
     tried = newest(queue, two.video)
     assert (tried.files_done, tried.next_at, tried.tries, tried.code) == (3, 0, 0, None)
     third = begin(queue, two.video, 2)
     assert not deliveries.is_replaced(queue.db, two), "it was never in the bucket"
-    deliveries.withdraw(queue.db, third.video)
-    assert not deliveries.repeat(queue.db, third.video), "it is being removed"
-    assert not deliveries.repeat(queue.db, queue.video()), "it belongs to no bucket"
+    deliveries.unpublish(queue.db, third.video)
+    assert not deliveries.requeue(queue.db, third.video), "it is being removed"
+    assert not deliveries.requeue(queue.db, queue.video()), "it belongs to no bucket"
     evicted = begin(queue, queue.video())
     assert deliveries.delivered(queue.db, evicted, now=5, remove_at=9, is_evicted=True)
-    assert not deliveries.repeat(queue.db, evicted.video)
+    assert not deliveries.requeue(queue.db, evicted.video)

@@ -535,7 +535,7 @@ def wait_for_hours_or_volumes(queue: Queue, rng: Random) -> Any:
         volume_waits.begin(db, job, now=now, **how)
     longer, back = [known(queue, rng, "job")], [known(queue, rng, "job")]
     if rng.random() < 0.3:
-        volume_waits.settle(db, longer=longer, back=back, now=now, until=now + SECOND)
+        volume_waits.update_waits(db, longer=longer, back=back, now=now, until=now + SECOND)
     return [
         volume_waits.waiting(db, limit=100),
         folder_hours.is_any_over(db, closed),
@@ -663,7 +663,7 @@ def deliver(queue: Queue, rng: Random) -> Any:
         case 5 if row is not None:
             done = deliveries.is_replaced(db, row)
             if row.state is DeliveryState.HIDING:
-                deliveries.hidden(db, row, remove_at=now + SECOND)
+                deliveries.record_unpublished(db, row, remove_at=now + SECOND)
             else:
                 deliveries.removed(db, row, now=now)
     return row, done, deliveries.next_at(db), deliveries.unfinished(db)

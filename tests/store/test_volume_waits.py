@@ -88,10 +88,10 @@ def test_jobs_whose_volume_is_back_may_be_claimed_and_the_others_wait(queue: Que
     before = [queue.row(job) for job in others]
     events_before = len(queue.history())
     until = queue.now + 5
-    volume_waits.settle(queue.db, longer=[away, *others[1:]], back=[], now=queue.now, until=until)
+    volume_waits.update_waits(queue.db, longer=[away, *others[1:]], back=[], now=queue.now, until=until)
     assert queue.row(away)["not_before"] == until
     assert [queue.row(job) for job in others] == before
-    volume_waits.settle(queue.db, longer=[], back=[back, *others[1:]], now=queue.now + 1, until=until)
+    volume_waits.update_waits(queue.db, longer=[], back=[back, *others[1:]], now=queue.now + 1, until=until)
     assert (queue.row(back)["not_before"], queue.row(back)["ready_at"]) == (None, queue.now + 1)
     assert queue.row(away)["not_before"] == until
     assert [queue.row(job) for job in others] == before

@@ -339,7 +339,7 @@ class Supervisor:
         await self.services.intake.stop()
         await self._prober.stop()
         await self.services.pool.stop()
-        await self.services.recovery.settled()
+        await self.services.recovery.finish_requeues()
         self._maintenance.stop()
         await self.services.after_done.stop()
         await self.services.alerts.stop(patient=self._until_idle)

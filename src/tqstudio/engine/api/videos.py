@@ -135,5 +135,5 @@ async def undelete(services: TheServices, actor: TheActor, video: int) -> VideoV
 @router.post("/videos/{video}/upload")
 async def upload(services: TheServices, video: int) -> VideoView:
     """Upload the ladder of a video to its bucket again, whole."""
-    await services.deliveries.repeat(video)
+    await services.deliveries.upload_again(video)
     return await one(services, video)

@@ -77,7 +77,7 @@ class Deletions:
         for job in await self._db.write(partial(deletions.begin, video_id=video, now=now_us(), actor=actor)):
             self._running_jobs.control(job, Control.CANCEL)
         failpoints.reach("deletion.begun")
-        await self._settle(video)
+        await self._advance(video)
 
     async def undelete(self, video: int, *, actor: str) -> None:
         """Bring a video back with its ladder and jobs; one that is not deleted does not change.
@@ -107,7 +107,7 @@ class Deletions:
             restored = partial(deletions.restore, video_id=video, now=now_us(), actor=actor)
             await self._db.write(restored)
             failpoints.reach("undeletion.begun")
-        await self._settle(video)
+        await self._advance(video)
 
     async def restore_on_add(self, video: int, actor: str) -> None:
         """Bring a video back whose source is added again, as far as its files are there.
@@ -115,14 +115,14 @@ class Deletions:
         Raises:
             TqError: REFUSED, something else is in its place, or it does not answer.
         """
-        await self._settle(video)
+        await self._advance(video)
         if await self._db.read(deletions.of_video, video) is not None:
             await self.undelete(video, actor=actor)
 
     def hint(self, events: Sequence[EventRow]) -> None:
         """Set the ladders of deleted videos aside whose job has ended."""
         if any(event.video in self._waiting and event.target in _ENDS for event in events):
-            task = asyncio.get_running_loop().create_task(self.settle(), name="deletions")
+            task = asyncio.get_running_loop().create_task(self.advance(), name="deletions")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -131,14 +131,14 @@ class Deletions:
         for video in await self._db.read(deletions.due, now_us() - self._keep_us):
             await self._db.write(deletions.remove, video)
             failpoints.reach("deletion.expired")
-        await self.settle()
+        await self.advance()
 
-    async def settle(self) -> None:
+    async def advance(self) -> None:
         """Take the next step of every ladder that is on its way."""
         for row in await self._db.read(deletions.moving):
-            await self._settle(row.video)
+            await self._advance(row.video)
 
-    async def _settle(self, video: int) -> None:
+    async def _advance(self, video: int) -> None:
         async with self._stepping:
             row = await self._db.read(deletions.of_video, video)
             if row is None or row.state is DeletionState.ASIDE:

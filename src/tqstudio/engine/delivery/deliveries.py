@@ -92,7 +92,7 @@ class Deliveries:
                 if must_answer or error.code is not ErrorCode.UPSTREAM:
                     raise
 
-    async def repeat(self, video: int) -> None:
+    async def upload_again(self, video: int) -> None:
         """Upload the ladder of a video again, whole; one that waits is tried now.
 
         Raises:
@@ -100,7 +100,7 @@ class Deliveries:
         """
         if await self._db.read(videos.get, video) is None:
             raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
-        if not await self._db.write(deliveries.repeat, video):
+        if not await self._db.write(deliveries.requeue, video):
             raise TqError(
                 ErrorCode.REFUSED,
                 f"video {video} has no ladder here that belongs in a bucket",
@@ -166,8 +166,8 @@ class Deliveries:
         """
         video = await self._db.read(videos.get, row.video)
         assert video is not None, "its row refers to it"
-        if (other := await self._db.read(deliveries.occupant, row)) is not None:
-            await self._db.write(deliveries.hurry, row)
+        if (other := await self._db.read(deliveries.other_video_at_url, row)) is not None:
+            await self._db.write(deliveries.remove_now, row)
             raise TqError(
                 ErrorCode.REFUSED,
                 f"the ladder of video {other} is still at {row.url}",
@@ -251,7 +251,7 @@ class Deliveries:
         failpoints.reach("delivery.unnamed")
         if row.state is DeliveryState.HIDING:
             # Twice as long as the local ladder can be brought back.
-            await self._db.write(deliveries.hidden, row, remove_at=now_us() + 2 * self._keep_us)
+            await self._db.write(deliveries.record_unpublished, row, remove_at=now_us() + 2 * self._keep_us)
             return
         # Brought back from here on, it is uploaded again.
         if not await self._db.write(deliveries.advance, row, files=row.files, done=0):

@@ -146,7 +146,7 @@ class VolumeMonitor:
         elif is_ready:
             self.on_ready()
 
-    async def settled(self) -> None:
+    async def until_measured(self) -> None:
         """Wait for the looks that were hinted at."""
         if self._hints:
             await asyncio.wait(self._hints)
@@ -187,8 +187,8 @@ class VolumeMonitor:
         plan = await (self._db.read(_plan, refused, is_ahead) if asks else self._db.reread(_plan))
         await self._measure(plan)
         await self._reader.unlock_unused()
-        await self._settle_waiting(plan.waiting)
-        await self._settle_gate(plan)
+        await self._update_waiting(plan.waiting)
+        await self._update_gate(plan)
 
     async def _measure(self, plan: _Plan) -> None:
         wanted: dict[MeasuredPath, set[int]] = {self._volumes.home: set()}
@@ -205,7 +205,7 @@ class VolumeMonitor:
             wanted[MeasuredPath(Use.OUTPUT, need.output_root)].add(need.video)
         self._volumes = replace(self._volumes, states=await self._reader.measure(wanted))
 
-    async def _settle_waiting(self, waiting: Sequence[Waiting]) -> None:
+    async def _update_waiting(self, waiting: Sequence[Waiting]) -> None:
         now = now_us()
         soon = now + int(2 * TICK_S * MICROSECOND)
         longer, back, self._away = [], [], {}
@@ -220,11 +220,11 @@ class VolumeMonitor:
                 longer.append(each.need.job)
         if longer or back:
             until = now + int(RESOURCE_WAIT_S * MICROSECOND)
-            await self._db.write(volume_waits.settle, longer=longer, back=back, now=now, until=until)
+            await self._db.write(volume_waits.update_waits, longer=longer, back=back, now=now, until=until)
         if back:
             self._look_soon()
 
-    async def _settle_gate(self, plan: _Plan) -> None:
+    async def _update_gate(self, plan: _Plan) -> None:
         """Shut the gate for a refused claim, or open it; free space before a job waits for it."""
         held = self._queue_waits(plan) if plan.decides else None
         if held is not None and held.needed and held.path != self._volumes.home.path:

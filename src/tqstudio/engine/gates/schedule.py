@@ -50,7 +50,7 @@ class Schedule:
         folders = {folder for folder, text in rules.items() if not hours.parse(text).include(now)}
         is_over = waits and await self._db.read(folder_hours.is_any_over, folders)
         if is_due := is_over or self._is_wrong(shut, now):
-            await self._db.write(self._settle, folders, now)
+            await self._db.write(self._update_hours, folders, now)
         # Once the gate is shut, so that nothing is claimed again.
         needs = await self._db.read(gates.running_needs) if self._running_jobs.jobs else []
         is_open = self._hours.include(now)
@@ -64,7 +64,7 @@ class Schedule:
         stored = shut[GateKind.HOURS].reason if GateKind.HOURS in shut else None
         return is_over or stored != (None if self._hours.include(now) else self._reason)
 
-    def _settle(self, db: Connection, closed: set[int], now: datetime) -> None:
+    def _update_hours(self, db: Connection, closed: set[int], now: datetime) -> None:
         at, kind = _us(now), GateKind.HOURS
         if self._hours.include(now):
             gates.reopen(db, kind, now=at, actor=_ACTOR)

@@ -101,7 +101,7 @@ class Publisher:
         if not await self._finish(publication, "publish"):
             raise leases.lost(publication.token.job)
 
-    async def settle(self, token: LeaseToken) -> bool:
+    async def finish_or_undo(self, token: LeaseToken) -> bool:
         """Finish or roll back an interrupted publish under this lease; return whether the job is done.
 
         Called before a lease is ended. Usually there is nothing to do.
@@ -114,9 +114,9 @@ class Publisher:
             row = await self._db.read(publications.of_job, token.job)
             if row is None or not row.is_under(token):
                 return False
-            return await self._settle(await self._db.read(load, row))
+            return await self._finish_or_undo(await self._db.read(load, row))
 
-    async def _settle(self, publication: Publication) -> bool:
+    async def _finish_or_undo(self, publication: Publication) -> bool:
         failpoints.reach("settle.begun")
         await asyncio.to_thread(self._db.require_lead)
         try:

@@ -71,7 +71,7 @@ class Completion:
 
     async def _publish(self, caller: WorkerToken, token: LeaseToken, request: CompleteRequest) -> JobStatus:
         steps = request.steps_by_name()
-        if await self._publisher.settle(token):
+        if await self._publisher.finish_or_undo(token):
             await self._forecasts.finished(token, None, steps)
             return JobStatus.DONE
         run, arrived_at, began = self._forecasts.run_of(token), now_us(), time.monotonic()

@@ -139,7 +139,7 @@ class Dispatcher:
             self._waiting_gpus[caller.worker] = self._waiting_gpus.get(caller.worker, 0) + 1
         try:
             while not self.closed and not await disconnected():
-                await self._volumes.settled()
+                await self._volumes.until_measured()
                 work = self._work
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.

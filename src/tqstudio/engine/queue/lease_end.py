@@ -59,7 +59,7 @@ class LeaseEnd:
         try:
             answer = await self._db.write(end, settled=False)
         except _Unsettled:
-            if await self._publisher.settle(token):
+            if await self._publisher.finish_or_undo(token):
                 return None
             answer = await self._db.write(end, settled=True)
         held = self._running_jobs.jobs.get(token.job)

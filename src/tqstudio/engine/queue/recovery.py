@@ -127,7 +127,7 @@ class Recovery:
         log = self._home.job_logs(token.job) / f"{token.epoch}.log"
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
-    async def settled(self) -> None:
+    async def finish_requeues(self) -> None:
         """Waits for the tasks that `lost` started; not for a publish on a disk that hangs."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_SETTLE_S)

@@ -106,7 +106,7 @@ def _claim(part: Path, target: Path) -> None:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def settle(incoming: Path, number: str, target: Path) -> None:
+def promote(incoming: Path, number: str, target: Path) -> None:
     """Leave a whole file under its reserved name alone; repeatable."""
     with contextlib.suppress(FileNotFoundError), _part(incoming, number) as part:
         part.lstat()

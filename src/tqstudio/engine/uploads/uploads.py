@@ -287,7 +287,7 @@ class Uploads:
             failpoints.reach("upload.reserved")
             await self._db.write(uploads.place, row.id, path)
         failpoints.reach("upload.placed")
-        await self._run(row.id, partial(part_file.settle, self._incoming, row.id, Path(os.fsdecode(path))))
+        await self._run(row.id, partial(part_file.promote, self._incoming, row.id, Path(os.fsdecode(path))))
         failpoints.reach("upload.settled")
         batch = None
         try:

@@ -57,7 +57,7 @@ def waiting(db: Connection, *, limit: int) -> list[Waiting]:
     return [Waiting(row[0], row[1], JobVolumes(*row[2:])) for row in db.execute(_WAITING, {"most": limit})]
 
 
-def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: int, until: int) -> None:
+def update_waits(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: int, until: int) -> None:
     """Extends the wait of jobs in `longer`, and makes those in `back` claimable, if they still wait.
 
     A longer wait is recorded neither as an attempt nor as an event.

@@ -94,7 +94,7 @@ def begin(db: Connection, video_id: int, *, now: int, actor: str) -> list[int]:
         applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
         running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
     _hide_jobs(db, video_id, now)
-    deliveries.withdraw(db, video_id)
+    deliveries.unpublish(db, video_id)
     events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=video_id)
     return running
 
@@ -146,7 +146,7 @@ def returned(db: Connection, video_id: int, *, url: str | None) -> None:
     """Records that a ladder is back in its place. Args: `url` is that of its copy in a bucket."""
     back = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.RETURNING)
     if db.execute(delete(deletion).where(*back)).rowcount and url is not None:
-        deliveries.renew(db, video_id, url)
+        deliveries.restore(db, video_id, url)
 
 
 def remove(db: Connection, video_id: int) -> bool:

@@ -99,14 +99,14 @@ def is_replaced(db: Connection, row: DeliveryRow) -> bool:
     return db.execute(found.limit(1)).first() is not None
 
 
-def occupant(db: Connection, row: DeliveryRow) -> int | None:
+def other_video_at_url(db: Connection, row: DeliveryRow) -> int | None:
     """Returns the other video whose ladder is at the same address, and has to be removed there first."""
     first = select(delivery.c.video_id).where(delivery.c.url == row.url).order_by(delivery.c.id).limit(1)
     found: int | None = db.execute(first).scalar()
     return None if found == row.video else found
 
 
-def hurry(db: Connection, row: DeliveryRow) -> None:
+def remove_now(db: Connection, row: DeliveryRow) -> None:
     """Has hidden ladders of other videos at this URL removed now: they can no longer be restored."""
     others = (delivery.c.url == row.url, delivery.c.video_id != row.video, delivery.c.tries == 0)
     hidden = update(delivery).where(*others, delivery.c.state == DeliveryState.REMOVING)
@@ -157,19 +157,19 @@ def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
         _report(db, EventKind.DELIVERY_REMOVED, row, now=now, detail=detail)
 
 
-def withdraw(db: Connection, video_id: int) -> None:
+def unpublish(db: Connection, video_id: int) -> None:
     """Records that the ladder of a deleted video is to be hidden in the bucket now."""
     of_video = update(delivery).where(delivery.c.video_id == video_id)
     db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": _NOW}))
 
 
-def hidden(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
+def record_unpublished(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:
     """Records that no master playlist names a generation, whose files are removed at a time."""
     removing = {"state": DeliveryState.REMOVING, "next_at": remove_at}
     db.execute(update(delivery).where(*_is(row)).values(_NO_PROBLEM | removing))
 
 
-def renew(db: Connection, video_id: int, url: str) -> None:
+def restore(db: Connection, video_id: int, url: str) -> None:
     """Records that the current generation of a video that is brought back is to be uploaded.
 
     If all its files are in the bucket still, only its master playlist is.
@@ -187,7 +187,7 @@ def renew(db: Connection, video_id: int, url: str) -> None:
         begin(db, video_id, published, url, job=None)
 
 
-def repeat(db: Connection, video_id: int) -> bool:
+def requeue(db: Connection, video_id: int) -> bool:
     """Records that the newest copy of a video's ladder is to be uploaded now; all of it, if it was delivered.
 
     Returns False if there is none, it is being removed, or its segments are in the bucket alone.
