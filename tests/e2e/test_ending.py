@@ -169,7 +169,7 @@ def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> Non
     assert not lives(pid)
     until_ended(encoders)
     until(lambda: watch.ended, "the stream has ended")
-    assert watch.stored(job)[-1]["trigger"] == "aborted:shutdown", "the screen hears of it"
+    assert watch.stored(job)[-1]["trigger"] == "aborted:shutdown", "the screen is sent it"
     studio.until_gone()
     assert studio("status").code == 3
 

@@ -384,7 +384,7 @@ def test_content_that_came_and_went_unmade_is_distinguished_from_the_next(house:
     assert after.quick_hash != row.quick_hash
 
 
-def test_a_failed_file_with_a_new_time_goes_again_where_it_may_differ(house: House) -> None:
+def test_a_failed_file_with_a_new_time_is_requeued_where_it_may_differ(house: House) -> None:
     """It was never read whole, so nothing shows that it was not mended between the samples."""
     large, small = house.file("large.mp4", bytes(8_000_000)), house.file("small.mp4", bytes(1_000))
     for path in (large, small):
@@ -845,7 +845,7 @@ def test_force_makes_it_again(house: House) -> None:
     assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.RETRANSCODE
 
 
-def test_a_failed_job_goes_again_with_the_profile_of_now(house: House) -> None:
+def test_a_failed_job_is_requeued_with_the_profile_of_now(house: House) -> None:
     path = house.file()
     first = house.offer(path)
     house.fail()
@@ -857,7 +857,7 @@ def test_a_failed_job_goes_again_with_the_profile_of_now(house: House) -> None:
     assert house.db.read_now(jobs.spec_of, first["job"]).profile == "fast"
 
 
-def test_a_cancelled_job_goes_again(house: House) -> None:
+def test_a_cancelled_job_is_requeued(house: House) -> None:
     path = house.file()
     first = house.offer(path)
     house.db.write_now(operations.operate, first["job"], Operation.CANCEL, now=now_us(), actor="test")

@@ -715,7 +715,7 @@ def test_the_detail_says_with_which_key_a_job_was_asked_for(desk: Desk) -> None:
     assert desk.show(desk.job())["idempotency_key"] is None
 
 
-def test_the_detail_says_who_holds_a_job_and_when_it_goes_again(desk: Desk) -> None:
+def test_the_detail_says_who_holds_a_job_and_when_it_is_requeued(desk: Desk) -> None:
     worker, job = desk.running()
     held = desk.show(job["job"])
     assert "instance" not in held, "it is what a lease is known by"

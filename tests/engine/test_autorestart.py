@@ -41,7 +41,7 @@ def test_a_fatal_error_denies_it_until_a_user_retries(desk: Desk) -> None:
     assert rule(desk, job) == expected
 
 
-def test_a_failed_job_goes_again_by_itself(desk: Desk) -> None:
+def test_a_failed_job_is_requeued_by_itself(desk: Desk) -> None:
     job = desk.job(priority=1000, autorestart=1, autorestart_delay_s=0)
     for _ in range(3):
         fail(desk, job)

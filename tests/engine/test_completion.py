@@ -423,7 +423,7 @@ def released(worker: Worker, job: Any, reason: str) -> str:
 
 
 def test_no_worker_works_on_a_job_before_it_has_started_over(desk: Desk) -> None:
-    """What was made before a restart is gone when a worker hears of the job, however soon that is."""
+    """What was made before a restart is gone when a worker gets the job, however soon that is."""
     worker, job = desk.running()
     store = finished_work(bench_of(job))
     desk.act("pause", job["job"])

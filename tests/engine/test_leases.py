@@ -99,7 +99,9 @@ def test_what_two_beats_do_not_name_was_dropped(machine: Machine) -> None:
     machine.leases.begin(A)
     machine.at(1).heartbeat("one", [])
     machine.at(11).heartbeat("another", [])
-    assert not machine.leases.is_abandoned(A), "the beat may have been on its way when the claim was answered"
+    assert not machine.leases.is_abandoned(A), (
+        "the heartbeat may have been on its way when the claim was answered"
+    )
     machine.at(10).heartbeat("one", [])
     assert not machine.leases.is_abandoned(A), "it is younger than a heartbeat"
     assert machine.at(11).is_abandoned(A)
@@ -192,7 +194,7 @@ def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
 @pytest.mark.fault(
     "Heartbeats no longer name the job", "The worker dropped it: requeued, counted as a crash", area="workers"
 )
-def test_a_job_that_its_worker_drops_goes_again_at_once(
+def test_a_job_that_its_worker_drops_is_requeued_at_once(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="600") as desk:
@@ -287,7 +289,7 @@ def test_a_silent_worker_is_offline_until_it_is_heard(
         assert view(desk.live, worker.name)["status"] == "busy"
         beat(never)
         until(lambda: offline(never.name)[:2] == ["worker_offline", "worker_online"], "it is reported once")
-        assert view(desk.live, never.name)["status"] == "disabled", "no beat changes what a user wants"
+        assert view(desk.live, never.name)["status"] == "disabled", "no heartbeat changes what a user wants"
         assert desk.show(job["job"])["status"] == "in_progress", "the lease has its own time"
 
 
@@ -484,7 +486,7 @@ def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
         assert row["last_progress_at"] > moved
         [asked] = desk.act("restart", job["job"])
         assert asked["word"] == "restarting…"
-        # The worker never hears of it: its lease runs out.
+        # The worker never receives it: its lease runs out.
         row = until(
             lambda: row if (row := desk.show(job["job"]))["status"] == "pending" else None, "it is free"
         )

@@ -29,7 +29,7 @@ from waiting import WAIT_S, until
 from .test_completion import bench_of, complete
 
 UNDONE = ("publish.intended", "publish.building", "publish.built")
-"""A kill here leaves a publish that is undone; the job goes again."""
+"""A kill here leaves a publish that is undone; the job is requeued."""
 FINISHED = (
     # First, because a supervisor that finishes a publish passes it too.
     "publish.mpd_replaced",

@@ -296,7 +296,7 @@ def a_shutdown_sets_jobs_aside() -> Any:
     return patched((outcomes, "move", move))
 
 
-def _goes_again(operation: Operation, trigger: Trigger, *ended: JobStatus) -> Any:
+def _is_requeued(operation: Operation, trigger: Trigger, *ended: JobStatus) -> Any:
     """The lifecycle lets an operation take a job out of an end that it must not leave so."""
     decide = operations.decide
 
@@ -315,11 +315,11 @@ def _goes_again(operation: Operation, trigger: Trigger, *ended: JobStatus) -> An
 
 
 def a_done_job_is_retried() -> Any:
-    return _goes_again(Operation.RETRY, EventKind.RETRY, JobStatus.DONE)
+    return _is_requeued(Operation.RETRY, EventKind.RETRY, JobStatus.DONE)
 
 
 def an_ended_job_is_resumed() -> Any:
-    return _goes_again(Operation.RESUME, EventKind.RESUME, JobStatus.FAILED, JobStatus.CANCELLED)
+    return _is_requeued(Operation.RESUME, EventKind.RESUME, JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 def an_event_names_another_status() -> Any:

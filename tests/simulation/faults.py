@@ -1,4 +1,4 @@
-"""What befalls the machine."""
+"""Injects faults: disks, clocks, the database, load, and kills."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def no_claim_through_a_shut_gate(commit: Commit) -> None:
 
 
 def only_workers_that_may_work_claim(commit: Commit) -> None:
-    """A claim comes from a registered life of a worker that is enabled, not draining, not quarantined."""
+    """A claim comes from a registered process of a worker that is enabled, not draining, not quarantined."""
     claims = {event.worker for event in commit.events if event.trigger == EventKind.CLAIM}
     changed = {event.worker for event in commit.events if event.trigger.startswith("worker_")}
     for name in claims - changed:
@@ -96,7 +96,7 @@ def _was_held_back(commit: Commit, name: str) -> bool:
 
 
 def a_worker_is_answered_what_came_true(answer: Answered) -> None:
-    """What a worker hears of the end of its job is how its attempt ended, and the same each time."""
+    """What a worker is sent about the end of its job is how its attempt ended, and the same each time."""
     key = (answer.job, answer.epoch, answer.instance)
     first = answer.audit.answers.setdefault(key, answer.status)
     if first != answer.status:

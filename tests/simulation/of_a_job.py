@@ -65,7 +65,7 @@ def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
 
 
 def counters_stay_in_bounds(change: JobChange) -> None:
-    """Attempts, crashes and restarts stay within their limits; a job that has used them up goes no more."""
+    """Attempts, crashes and restarts stay within their limits; a job that has used them up is not retried."""
     job = change.after
     for name, limit in (("attempts", "max_attempts"), ("crashes", "max_crashes")):
         change.require(0 <= job[name] <= job[limit], f"{name} is out of bounds")
@@ -176,7 +176,7 @@ def done_is_immutable(change: JobChange) -> None:
 
 
 def terminal_is_final_but_for_a_retry(change: JobChange) -> None:
-    """A job that ended goes again only by a retry, a restart or an autorestart."""
+    """A job that ended is requeued only by a retry, a restart or an autorestart."""
     for event in change.events:
         back = event.source in TERMINAL and event.target not in TERMINAL and event.target is not None
         change.require(not back or event.trigger in _BACK_FROM_THE_END, f"it came back by {event}")

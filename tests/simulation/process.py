@@ -1,4 +1,4 @@
-"""A worker's process, as far as the supervisor can see it: it registers, claims, beats, reports and ends."""
+"""A worker's process as the supervisor sees it: it registers, claims, sends heartbeats, reports and ends."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def state(queue: Queue, job: int) -> tuple[str, int]:
     return row["autorestart"], row["restarts"]
 
 
-def test_a_failed_job_goes_again_after_its_delay_until_its_restarts_are_used_up(queue: Queue) -> None:
+def test_a_failed_job_is_retried_after_its_delay_until_its_restarts_are_used_up(queue: Queue) -> None:
     job = failed(queue).job
     assert state(queue, job) == ("enabled", 0)
     for restart in (1, 2):

@@ -71,7 +71,9 @@ def test_the_time_of_all_runs_counts_and_that_of_no_process_does_not(queue: Queu
     moved(queue, lease)
     queue.wait(50)
     queue.lose(lease)
-    assert figures(queue, lease.job) == (30.0, 7.0), "who fell silent worked until its work last moved"
+    assert figures(queue, lease.job) == (30.0, 7.0), (
+        "a worker that went offline worked until its work last moved"
+    )
     queue.wait(1000)
     lease = queue.claim(who)
     assert lease is not None

@@ -1,4 +1,4 @@
-"""Workers: whose beat is heard, who is silent, and what the end of a process changes."""
+"""Workers: whose heartbeat counts, who is offline, and what the end of a process changes."""
 
 from __future__ import annotations
 
