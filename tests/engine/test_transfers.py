@@ -154,7 +154,6 @@ def test_the_last_part_may_be_repeated(lease: Lease, out: Path) -> None:
     for _ in range(2):
         assert lease.put("720p/key/seg_00001.m4s", b" and end", **last)[0] == 204
     assert _stored(out)["720p/key/seg_00001.m4s"] == b"begin and end"
-    assert lease.put("720p/key/seg_00001.m4s", b" of it", offset=5, whole=b"begin of it")[0] == 460
     body = json.dumps({"paths": ["720p/key/seg_00001.m4s"]}).encode()
     assert lease.files("POST", "store/remove", body)[0] == 204
 

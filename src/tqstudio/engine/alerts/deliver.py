@@ -160,7 +160,7 @@ def _apprise(channel: dict[str, Any]) -> Send:
         said.clear()
         body = alert["body"]
         text = "\n".join(filter(None, (body["text"], body["hint"])))
-        if not service.notify(title=f"tqstudio on {body['services']}: {body['kind']}", body=text):
+        if not service.notify(title=f"tqstudio on {body['studio']}: {body['kind']}", body=text):
             raise _NotSent(said[-1] if said else "apprise could not send it")
 
     return send

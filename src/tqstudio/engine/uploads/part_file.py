@@ -102,7 +102,7 @@ def _claim(part: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in durable.NO_LINKS:
             raise
-        # `settle` puts the part in place of this empty file.
+        # `promote` puts the part in place of this empty file.
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
