@@ -1002,7 +1002,7 @@ def test_a_supervisor_that_drains_says_that_what_is_added_waits(
 
 def test_events(up: Program, held: int) -> None:
     rows = list(csv.DictReader(io.StringIO(up("events", "--since", "1h", "--csv").out)))
-    assert str(held) in [row["job"] for row in rows]
+    assert {row["video_name"] for row in rows if row["job"] == str(held)} == {_shown(up, held)["name"]}
     assert [int(row["seq"]) for row in rows] == sorted(int(row["seq"]) for row in rows)
     with up.spawn("events", "--follow", "--job", str(held), "--json") as process:
         assert process.stdout is not None

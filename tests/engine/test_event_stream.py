@@ -89,6 +89,7 @@ def test_what_happens_is_sent_in_order(desk: Desk) -> None:
         ("cancel", "paused", "cancelled"),
     ]
     assert [e["id"] for e in sent] == [e["seq"] for e in sent]
+    assert {e["video_name"] for e in sent} == {desk.show(job)["name"]}
 
 
 def test_missed_events_are_sent_first(desk: Desk) -> None:

@@ -50,6 +50,17 @@ def test_the_history_of_one_job(queue: Queue) -> None:
     assert [e.trigger for e in events.newest(queue.db, limit=9, job=job, before=last.seq)] == ["create"]
 
 
+def test_events_name_their_video(queue: Queue) -> None:
+    queue.db.appended = []
+    video = queue.video("film.mp4")
+    job = queue.job(video=video)
+    note(queue, 1)
+    passed_on, stored = queue.db.appended, events.after(queue.db, 0, limit=9)
+    assert [(e.job, e.video_name) for e in stored] == [(job, "film.mp4"), (None, None)]
+    assert passed_on == stored, "without being read again"
+    assert events.newest(queue.db, limit=9) == stored[::-1]
+
+
 def test_an_empty_history(queue: Queue) -> None:
     assert events.bounds(queue.db) == (0, 0)
     assert events.newest(queue.db, limit=5) == []

@@ -123,7 +123,9 @@ class FakeSupervisor:
 
     def happened(self, trigger: str, job: int | None, **more: Any) -> None:
         """Store an event and send it."""
-        new = event(self.events[-1]["seq"] + 1 if self.events else 1, trigger, job, 0, **more)
+        names = {row["id"]: row["name"] for row in self.jobs}
+        seq = self.events[-1]["seq"] + 1 if self.events else 1
+        new = event(seq, trigger, job, 0, video_name=names.get(job), **more)
         self.events.append(new)
         self._counts = None
         self.push("event", new, new["seq"])

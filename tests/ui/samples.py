@@ -385,31 +385,27 @@ def event(seq: int, trigger: str, job: int | None, seconds: float, **more: Any) 
         "actor": "supervisor",
         "code": None,
         "detail": None,
+        "video_name": None,
     } | more
 
 
 def sample_events() -> list[Any]:
     lost = {"source": "in_progress", "target": "pending", "code": "ENCODER_EXIT", "worker": "cpu-0"}
-    return [
-        event(
-            901, "create", 319, 3600, target="pending", actor="intake", detail="/srv/upload/holiday-2026.mp4"
-        ),
-        event(
-            902,
-            "fail_final",
-            316,
-            900,
-            source="in_progress",
-            target="failed",
-            code="SOURCE_TRUNCATED",
-            worker="cpu-0",
-            detail="says it lasts 60 s and ends after 30 s",
-        ),
-        event(903, "claim", 319, 300, source="pending", target="in_progress", worker="cpu-0"),
+    done = {"source": "in_progress", "target": "done", "worker": "cpu-0"}
+    broken = {"source": "in_progress", "target": "failed", "code": "SOURCE_TRUNCATED", "worker": "cpu-0"}
+    paused = {"source": "in_progress", "target": "paused", "actor": "user"}
+    claimed = {"source": "pending", "target": "in_progress", "worker": "cpu-0"}
+    added = {"target": "pending", "actor": "intake", "detail": "/srv/upload/holiday-2026.mp4"}
+    events = [
+        event(901, "create", 319, 3600, **added),
+        event(902, "fail_final", 316, 900, detail="says it lasts 60 s and ends after 30 s", **broken),
+        event(903, "claim", 319, 300, **claimed),
         event(904, "fail_retryable", 321, 20, detail="ffmpeg ended with status 187", **lost),
-        event(905, "pause", 318, 12, source="in_progress", target="paused", actor="user"),
-        event(906, "complete", 317, 5, source="in_progress", target="done", worker="cpu-0"),
+        event(905, "pause", 318, 12, **paused),
+        event(906, "complete", 317, 5, **done),
     ]
+    names = {row["id"]: row["name"] for row in sample_jobs()}
+    return [each | {"video_name": names[each["job"]]} for each in events]
 
 
 def job_detail(row: Any) -> Any:

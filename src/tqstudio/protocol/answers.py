@@ -238,6 +238,8 @@ class EventView(TypedDict):
     actor: str
     code: str | None
     detail: str | None
+    video_name: str | None
+    """None too once the video is gone."""
 
 
 class GenerationView(TypedDict):

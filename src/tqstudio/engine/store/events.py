@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, literal_column, select
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.db.tables import event
+from tqstudio.engine.store.db.tables import video as video_table
 from tqstudio.events import EventKind
 
 MAX_DETAIL = 500
 
 
-_INSERT = insert(event).returning(event.c.seq)
+# As text, because SQLAlchemy does not correlate what is returned.
+_OF_NEW = video_table.c.id == literal_column("event.video_id")
+# The name too, as the event is sent without being read again.
+_INSERT = insert(event).returning(event.c.seq, select(video_table.c.name).where(_OF_NEW).scalar_subquery())
+_SELECT = select(event, video_table.c.name).outerjoin_from(
+    event, video_table, video_table.c.id == event.c.video_id
+)
 
 
 def append(
@@ -44,17 +51,18 @@ def append(
         "code": code,
         "detail": detail,
     }
-    seq = db.execute(_INSERT, values).scalar_one()
+    seq, name = db.execute(_INSERT, values).one()
     pending = db.appended
     if pending is not None:
-        pending.append(EventRow(seq, now, kind, job, video, worker, source, target, actor, code, detail))
+        row = EventRow(seq, now, kind, job, video, worker, source, target, actor, code, detail, name)
+        pending.append(row)
 
 
 def after(
     db: Connection, seq: int, *, limit: int, job: int | None = None, since: int | None = None
 ) -> list[EventRow]:
     """Returns the events after `seq` (and not before `since`), oldest first."""
-    found = select(event).where(event.c.seq > seq).order_by(event.c.seq).limit(limit)
+    found = _SELECT.where(event.c.seq > seq).order_by(event.c.seq).limit(limit)
     if job is not None:
         found = found.where(event.c.job_id == job)
     if since is not None:
@@ -66,7 +74,7 @@ def newest(
     db: Connection, *, limit: int, job: int | None = None, before: int | None = None
 ) -> list[EventRow]:
     """Returns the last events, or the last before a sequence number, newest first."""
-    found = select(event).order_by(event.c.seq.desc()).limit(limit)
+    found = _SELECT.order_by(event.c.seq.desc()).limit(limit)
     if job is not None:
         found = found.where(event.c.job_id == job)
     if before is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 100
-"""From this width the name of the job's video is shown too."""
+"""From this width the remarks have a column of their own."""
 WHAT_CELLS, NAME_CELLS = 29, 26
 
 
@@ -44,7 +44,12 @@ class EventList(ItemList["EventView"]):
         job = str(event["job"]) if event["job"] is not None else ""
         texts = event_sentence(event), event_remark(event)
         return self._owner.matches(
-            job, event["trigger"], status_word(event["target"] or ""), event["worker"], *texts
+            job,
+            event["video_name"],
+            event["trigger"],
+            status_word(event["target"] or ""),
+            event["worker"],
+            *texts,
         )
 
     def empty(self) -> str:
@@ -61,8 +66,7 @@ class EventList(ItemList["EventView"]):
     def head(self, width: int) -> Strip:
         line, faint = self.start(width).gap(2), self.context.palette.faint
         line.cell("when", 12, faint).cell("job", 5, faint, right=True).gap(2)
-        line.cell("what", WHAT_CELLS, faint).gap()
-        return line.add("video" if width >= WIDE else "", faint).strip()
+        return line.cell("what", WHAT_CELLS, faint).gap().add("video", faint).strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         palette, glyphs = self.context.palette, self.context.glyphs
@@ -74,11 +78,11 @@ class EventList(ItemList["EventView"]):
         state = event_state(event)
         what = f"{glyphs.states[state]} {event_sentence(event)}"
         line.cell(what, WHAT_CELLS, palette.states[state]).gap()
+        name = fit_name(event["video_name"] or "", min(NAME_CELLS, line.room - 1), glyphs.ellipsis)
         if width >= WIDE:
-            # The video's name is more useful than the job number, where there is room for both.
-            row = self.context.model.job(event["job"])
-            name = fit_name(row["name"], NAME_CELLS, glyphs.ellipsis) if row else ""
             line.cell(name, NAME_CELLS, palette.text).gap(2)
+        elif name:
+            line.add(name, palette.text).gap(2)
         remark = fmt.plain(event_remark(event))
         return line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip()
 
@@ -96,13 +100,12 @@ class HistoryScreen(ListScreen["EventView"]):
         event = self.selected()
         if event is None:
             return "", []
-        row = self.context.model.job(event["job"])
         arrow = self.context.glyphs.arrow
         before = status_word(event["source"]) if event["source"] else "new"
         moved = f"{before} {arrow} {status_word(event['target'])}" if event["target"] else ""
         return event_sentence(event), [
             ("at", fmt.full_moment(event["at"], self.context.model.now())),
-            ("job", f"{event['job']} {row['name'] if row else ''}" if event["job"] is not None else ""),
+            ("job", f"{event['job']} {event['video_name'] or ''}" if event["job"] is not None else ""),
             ("status", moved),
             ("by", actor_words(event)),
             ("code", "" if event["code"] == event["actor"] else event["code"] or ""),

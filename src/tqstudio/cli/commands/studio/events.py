@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PAGE = 200
 ATTACH_AGAIN_S = 0.2
-COLUMNS = ("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail")
+COLUMNS = (
+    *("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail"),
+    "video_name",
+)
 _TEST_S = 700.0
 """Longer than the supervisor waits for a channel."""
 
@@ -124,7 +127,7 @@ def _line(event: EventView) -> None:
     about = f"job {event['job']}" if event["job"] is not None else event["worker"] or ""
     before, now = (status_word(event[key] or "") for key in ("source", "target"))
     change = f"{before} {printing.ARROW} {now}" if now else ""
-    more = " ".join(part for part in (event["code"], event["detail"]) if part)
+    more = "  ".join(part for part in (event["video_name"], event["code"], event["detail"]) if part)
     columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
     text = f"{printing.clock(event['at'])}  {columns} {more}"
     printing.out(printing.painted(text.rstrip(), event["target"] or ""))

@@ -21,3 +21,5 @@ class EventRow:
     actor: str
     code: str | None
     detail: str | None
+    video_name: str | None = None
+    """Also None where it was not read."""
