@@ -16,6 +16,7 @@ from tqstudio.words import format as fmt
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import StatusView
 
+Part = tuple[str, Style]
 COUNTS = (
     ("in_progress", "running"),
     ("pending", "pending"),
@@ -46,16 +47,15 @@ class Header(LineView):
         status = context.model.status
         if status is None:
             return line.strip()
-        right = self._right(status, width)
-        reserved = sum(width_of(text) for text, _ in right)
         counts = [
             (key, state, count)
             for key, state in COUNTS
             if (count := status["jobs"].get(key, 0)) or key != "cancelled"
         ]
-        words = line.room - reserved - 2 >= sum(
-            len(fmt.number(count)) + len(state) + 4 for _, state, count in counts
-        )
+        signs = sum(len(fmt.number(count)) + 2 for _, _, count in counts)
+        right = self._right(status, line.room - signs)
+        reserved = sum(width_of(text) for text, _ in right)
+        words = line.room - reserved - 2 >= signs + sum(len(state) + 2 for _, state, _ in counts)
         for key, state, count in counts:
             unsure = context.model.stale and state == "running"
             sign = context.glyphs.states["stale" if unsure else state]
@@ -88,20 +88,27 @@ class Header(LineView):
         for_s = fmt.age(status["supervisor"]["started_at"], model.now())
         return glyphs.up, f"up {fmt.short_duration(for_s)}" if for_s is not None else "up", palette.good
 
-    def _right(self, status: StatusView, width: int) -> list[tuple[str, Style]]:
-        """Speed, ETA and disk, as far as they fit beside the counts."""
+    def _right(self, status: StatusView, room: int) -> list[Part]:
+        """Speed, ETA and disk; the least important ones are left out as a whole where they do not fit."""
         palette = self.context.palette
-        parts: list[tuple[str, Style]] = []
         if self.context.model.stale:
-            return parts
-        if status["speed"]:
-            text = fmt.speed(status["speed"]) + (" real time" if width >= 80 else "")
-            parts.append((f"{text}  ", palette.text))
-        if status["eta"] is not None:
-            parts.append((f"ETA {fmt.with_range(status['eta'])}  ", palette.text))
-        if status["disk"]:
-            disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
-            low = disk["free"] < 2 * disk["reserve"]
-            word = "disk low" if low else "disk"
-            parts.append((f"{word} {units.size(disk['free'])} ", palette.warning if low else palette.dim))
-        return parts[:1] if width < 66 else parts
+            return []
+        speed, eta, disk = status["speed"], status["eta"], self._disk(status)
+        short, full, left = list[Part](), list[Part](), list[Part]()
+        if speed:
+            short, full = ([(f"{fmt.speed(speed)}{word}  ", palette.text)] for word in ("", " real time"))
+        # While the queue is paused, nothing comes nearer to its end.
+        if eta is not None and not self.context.model.paused:
+            left = [(f"ETA {fmt.with_range(eta)}  ", palette.text)]
+        choices = [[*full, *left, *disk], [*short, *left, *disk], [*left, *disk], left or disk]
+        return next((parts for parts in choices if sum(width_of(text) for text, _ in parts) <= room), [])
+
+    def _disk(self, status: StatusView) -> list[Part]:
+        """The free space of the fullest disk."""
+        if not status["disk"]:
+            return []
+        palette = self.context.palette
+        disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
+        low = disk["free"] < 2 * disk["reserve"]
+        word = "disk low" if low else "disk"
+        return [(f"{word} {units.size(disk['free'])} ", palette.warning if low else palette.dim)]
