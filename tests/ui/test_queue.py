@@ -129,6 +129,34 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
         assert current(app) == 2
 
 
+@pytest.mark.parametrize("count", [40, 5_000], ids=["all of it", "a part of the list"])
+async def test_the_list_stays_with_what_runs_when_many_jobs_end_at_once(
+    make_app: MakeApp, count: int
+) -> None:
+    fake = FakeSupervisor(many_jobs(count))
+    for row in fake.jobs[:2]:
+        row |= {"status": "in_progress", "word": "running"}
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j")
+        ends(fake, *range(1, 21))
+        await until(pilot, lambda: app.context.model.jobs.rows[0]["id"] == 21, "the list was read again")
+        assert (current(app), queue_of(app).list.top) == (22, 0)
+
+
+async def test_in_other_orders_the_cursor_stays_on_a_job_that_ends(make_app: MakeApp) -> None:
+    fake = FakeSupervisor(many_jobs(40))
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("s", "g", "j", "j")
+        assert current(app) == 38
+        for row in fake.jobs:
+            row |= {"status": "done", "word": "done"}
+        fake.happened("complete", 38, source="in_progress", target="done")
+        await until(pilot, lambda: app.context.model.jobs.rows[2]["status"] == "done", "it was read again")
+        assert current(app) == 38
+
+
 async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
     make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

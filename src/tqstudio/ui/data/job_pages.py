@@ -97,7 +97,8 @@ class JobPages:
             elif anchor is not None:
                 page = await self._around(query, anchor)
                 if page is not None and self._has_moved_away(anchor, page):
-                    anchor = window.below(anchor)[0]
+                    # The first ones are the next to end.
+                    anchor = window.below(anchor)[-1]
                     page = await self._around(query, anchor)
             if page is None:
                 page = await self._page(query)
@@ -105,10 +106,12 @@ class JobPages:
                 window.show(page, anchor=anchor)
 
     def _has_moved_away(self, job: int, page: JobPage) -> bool:
-        """Whether a job has ended and moved away without the rows below it."""
+        """Whether a job has ended and moved away from the unfinished jobs that were below it."""
         below = self.window.below(job)
-        ended = any(row["id"] == job and row["status"] in TERMINAL for row in page["jobs"])
-        return ended and bool(below) and not any(_has(page, each) for each in below)
+        if not below or self.window.query.sort != "order":
+            return False
+        unfinished = {row["id"] for row in page["jobs"] if row["status"] not in TERMINAL}
+        return job not in unfinished and unfinished.isdisjoint(below)
 
     async def targets(self) -> tuple[list[Target], bool]:
         """The jobs that match the query, up to the maximum of one action, and whether there are more."""

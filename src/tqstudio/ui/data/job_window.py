@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui.data.query import Query
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ class JobWindow:
         return None if at is None else self.rows[at]
 
     def below(self, job: int | None) -> list[int]:
-        """The jobs directly below a job."""
+        """The unfinished jobs directly below a job."""
         at = self.index_of(job)
-        return [] if at is None else [row["id"] for row in self.rows[at + 1 : at + 1 + BELOW]]
+        rows = [] if at is None else self.rows[at + 1 : at + 1 + BELOW]
+        return [row["id"] for row in rows if row["status"] not in TERMINAL]
 
     def show(self, page: JobPage, *, anchor: int | None = None, from_end: bool = False) -> None:
         """Replace the window by this page.

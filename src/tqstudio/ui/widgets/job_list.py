@@ -97,7 +97,7 @@ class JobList(RowList):
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
         self._below: list[int] = []
-        """The jobs below the cursor at the last painting."""
+        """The unfinished jobs below the cursor at the last painting."""
         self.replaced_at = 0.0
         """`time.monotonic()` of the last time another job moved under the cursor by itself."""
         self.id_width = 4
@@ -117,7 +117,8 @@ class JobList(RowList):
         return self.context.model.jobs.index_of(key if isinstance(key, int) else None)
 
     def _place(self) -> int | None:
-        """The row of the cursor's job; if that has ended and moved away, the next unfinished one below it.
+        """The row of the cursor's job; if that has ended and moved away, the next unfinished one below it, else
+        the one in its place.
 
         The cursor stays with running jobs instead of following a finished one.
         """
@@ -125,8 +126,11 @@ class JobList(RowList):
         rows = self.context.model.jobs.rows
         if at is None or self.shown_key != self.cursor_key or rows[at]["status"] not in TERMINAL:
             return at
-        stayed = (place for job in self._below if (place := self.find(job)) is not None)
-        return next((place for place in stayed if place < at and rows[place]["status"] not in TERMINAL), at)
+        below = [place for job in self._below if (place := self.find(job)) is not None]
+        if self._below and self.context.model.jobs.query.sort == "order":
+            # All jobs below it may have ended too.
+            below += range(min(self.cursor, at), -1, -1)
+        return next((place for place in below if place < at and rows[place]["status"] not in TERMINAL), at)
 
     def settle(self) -> bool:
         before = self.cursor_key
