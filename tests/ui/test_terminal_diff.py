@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -37,7 +38,7 @@ STYLES: list[dict[str, Any]] = [
     {},
 ]
 TEXTS = ["  ", "a", "holiday", "▅▅▅", "日本", "     ", "…", "x y"]
-_PARTS = re.compile(r"\x1b\[([\d;]*)([Hm])|\n|(.)", re.DOTALL)
+_PARTS = re.compile(r"\x1b\[([\d;]*)([GHm])|\n|(.)", re.DOTALL)
 _SEEN_ON_BLANKS = {"4", "7", "9"}
 
 Cell = tuple[str, frozenset[str], str, str]
@@ -46,7 +47,8 @@ Cell = tuple[str, frozenset[str], str, str]
 class Terminal:
     """As much of one as understands what is written here: where, in which style, which letters."""
 
-    def __init__(self) -> None:
+    def __init__(self, cells_of: Callable[[str], int] = cell_len) -> None:
+        self._cells_of = cells_of
         self.cells: dict[tuple[int, int], Cell] = {}
         self._x = self._y = 0
         self._attributes: set[str] = set()
@@ -57,6 +59,8 @@ class Terminal:
             codes, verb, letter = found.groups()
             if verb == "H":
                 self._y, self._x = (int(code) - 1 for code in codes.split(";"))
+            elif verb == "G":
+                self._x = int(codes) - 1
             elif verb == "m":
                 self._style(codes.split(";"))
             elif letter:
@@ -87,7 +91,7 @@ class Terminal:
             attributes &= _SEEN_ON_BLANKS
             ink = ink if attributes else ""
         cell = (letter, attributes, ink, self._paper)
-        for _ in range(Segment(letter).cell_length):
+        for _ in range(self._cells_of(letter)):
             self.cells[self._x, self._y] = cell
             self._x += 1
 
@@ -196,6 +200,22 @@ def test_after_any_updates_the_picture_is_textuals(
             if chance.random() < 0.4
             else ChopsUpdate([{0: line} for line in lines], spans, [[WIDTH]] * HEIGHT)
         )
+
+
+@pytest.mark.parametrize("of_one", [0, 1, 2], ids=["too narrow", "one cell each", "too wide"])
+@pytest.mark.parametrize("name", ["❤\ufe0f", "👨\u200d👩\u200d👧", "🇩🇪🇫🇷", "e\u0301", "עברית", "لا", "🫨"])
+def test_what_follows_a_sign_that_terminals_count_differently_is_in_its_column(
+    name: str, of_one: int
+) -> None:
+    terminal = Terminal(lambda letter: 1 if letter.isascii() else of_one)
+    wire = TerminalDiff()
+    for before, behind in (("a longer name", "61%"), (name, "61%"), (name, "62%"), (f"x {name}", "62%")):
+        line = Strip([Segment(f"{before}.mp4"), Segment(behind)])
+        update = LayoutUpdate([[line]], WHOLE)
+        terminal.feed(wire.minimal(update, WHOLE.size).render_segments(console("truecolor")))
+        shown = "".join(terminal.cells[x, 0][0] for x in range(line.cell_length))
+        assert shown[cell_len(before) :] == f".mp4{behind}"
+        assert "longer" not in shown or before != name, "nothing is left of what was there"
 
 
 async def test_a_step_of_progress_takes_few_bytes(

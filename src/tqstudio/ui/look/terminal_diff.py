@@ -1,15 +1,19 @@
 """Minimises terminal output: writes only changed cells, and only changed style attributes.
 
 Textual writes a changed line from its beginning, every run of cells with its whole style, and the first
-picture several times. Over a slow connection the screen would lag behind the keys.
+picture several times. Over a slow connection the screen would lag behind the keys. Where terminals count the
+cells of a text differently, what follows it is placed by its column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
+from itertools import groupby
 from time import monotonic
+from unicodedata import bidirectional
 
+from rich.cells import cell_len, split_graphemes
 from rich.color import Color, ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
@@ -80,7 +84,12 @@ class TerminalDiff:
             yield x, y, strip
             return
         for at, width in changed_spans(known.crop(x, stop), strip):
-            yield x + at, y, strip.crop(at, at + width)
+            part = strip.crop(at, at + width)
+            if _is_unsure(part.text):
+                # It may overwrite what stands behind it.
+                yield x + at, y, strip.crop(at)
+                break
+            yield x + at, y, part
         self._lines[y] = self._lines[y][0], Strip.join([known.crop(0, x), strip, known.crop(stop)])
 
     def _known(self, y: int) -> Strip | None:
@@ -112,19 +121,33 @@ class Pen:
         self._out: list[str] = []
         self._held = ("", "", "")
         """Attributes, foreground and background that are active in the terminal."""
+        self._x = 0
 
     def move(self, x: int, y: int) -> None:
+        self._x = x
         self._out.append(f"\x1b[{y + 1};{x + 1}H")
 
     def write(self, strip: Strip) -> None:
         for text, style, _ in strip:
             if style is not None and style.link:
+                self._x += cell_len(text)
                 self._change(("", "", ""))
                 self._out.append(Strip.render_style(style, text, self._system))
                 continue
             wanted = _codes(style, self._system) if style is not None else ("", "", "")
             self._change(self._as_a_blank(wanted) if text.isspace() else wanted)
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        if text.isascii():
             self._out.append(text)
+            self._x += len(text)
+            return
+        for part, cells, unsure in _parts(text):
+            start, self._x = self._x, self._x + cells
+            # Blanks first, in case the terminal draws it narrower.
+            around = (f"{' ' * cells}{_to_column(start)}", _to_column(self._x)) if unsure else ("", "")
+            self._out += (around[0], part, around[1])
 
     def text(self) -> str:
         self._change(("", "", ""))
@@ -149,6 +172,28 @@ class Pen:
         codes = [code for code, had in zip((attributes, ink, paper), held, strict=True) if code != had]
         if codes:
             self._out.append(f"\x1b[{';'.join(codes)}m")
+
+
+def _to_column(x: int) -> str:
+    return f"\x1b[{x + 1}G"
+
+
+@lru_cache(maxsize=1024)
+def _parts(text: str) -> tuple[tuple[str, int, bool], ...]:
+    """Splits a text: each part, its cells, and whether terminals differ in how many they use for it."""
+    signs = ((text[start:end], cells) for start, end, cells in split_graphemes(text)[0])
+    parts = ((unsure, list(run)) for unsure, run in groupby(signs, lambda sign: _differs(sign[0])))
+    return tuple(("".join(sign for sign, _ in run), sum(n for _, n in run), unsure) for unsure, run in parts)
+
+
+def _differs(sign: str) -> bool:
+    """Whether terminals differ in the cells of this: joined signs and marks, emoji, letters of right-to-left
+    scripts, which some join."""
+    return len(sign) > 1 or sign >= "\U0001f000" or bidirectional(sign) in ("R", "AL")
+
+
+def _is_unsure(text: str) -> bool:
+    return not text.isascii() and any(unsure for _, _, unsure in _parts(text))
 
 
 @lru_cache(maxsize=1024)

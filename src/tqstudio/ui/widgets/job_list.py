@@ -117,8 +117,8 @@ class JobList(RowList):
         return self.context.model.jobs.index_of(key if isinstance(key, int) else None)
 
     def _place(self) -> int | None:
-        """The row of the cursor's job; if that has ended and moved away, the next unfinished one below it, else
-        the one in its place.
+        """The row of the cursor's job; if that has ended and moved away, of the next unfinished one below it,
+        else of the one in its place.
 
         The cursor stays with running jobs instead of following a finished one.
         """
