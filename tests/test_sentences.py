@@ -23,6 +23,7 @@ from tqstudio.words.sentences import (
     EVENTS,
     attempt_words,
     autorestart_words,
+    error_now,
     event_remark,
     event_sentence,
     failure_words,
@@ -32,7 +33,7 @@ from tqstudio.words.sentences import (
     worker_words,
 )
 from tqstudio.words.symbols import UNICODE, quality_look
-from ui.samples import event, job_detail, job_row, rendition, sample_jobs
+from ui.samples import error, event, job_detail, job_row, rendition, sample_jobs
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,13 @@ def test_who_makes_what_of_a_divided_job(
 def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed for good"
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=3)) == "3 of 3 failed"
-    assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "none failed"
+    assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "no failure counted"
+
+
+def test_a_cancelled_job_keeps_its_error() -> None:
+    failure = error("SOURCE_TRUNCATED", "ends after 30 s", "copy it again")
+    assert error_now(job_row(1, "a.mp4", "cancelled", error=failure)) == failure
+    assert error_now(job_row(1, "a.mp4", "in_progress", error=failure)) is None, "it may succeed now"
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def attempt_words(row: answers.JobRow) -> str:
 
 
 def failure_words(row: answers.JobRow) -> str:
-    """How many attempts failed and how many workers crashed; permanent errors count no attempt."""
+    """How many attempts failed and how many workers crashed; some failures count no attempt."""
     if not row["attempts"] and not row["crashes"]:
-        return "failed for good" if row["status"] == "failed" else "none failed"
+        return "failed for good" if row["status"] == "failed" else "no failure counted"
     crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 
@@ -273,8 +273,8 @@ def took_words(row: answers.JobRow) -> str:
 
 
 def error_now(row: answers.JobRow) -> answers.JobError | None:
-    """The error of a failed job, or of one that waits for its retry; None for any other."""
-    return row["error"] if row["status"] == "failed" or row["word"] == "retry" else None
+    """The error of a failed job, also once it is cancelled or waits for its retry; None for any other."""
+    return row["error"] if row["status"] in ("failed", "cancelled") or row["word"] == "retry" else None
 
 
 def _kept(row: answers.JobRow) -> str:
