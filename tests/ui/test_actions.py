@@ -216,6 +216,22 @@ async def test_escape_hides_a_folders_remark_wherever_that_is_offered(
         assert app.screen is screen
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 160, 220])
+async def test_a_notice_says_what_to_do_at_every_width(
+    width: int, make_app: MakeApp, fake: FakeSupervisor
+) -> None:
+    fake.folders.append(missing_folder())
+    async with make_app().run_test(size=(width, 24)) as pilot:
+        app = await loaded(pilot)
+        notice = app.screen.query_one("#notice")
+
+        def text() -> str:
+            return " ".join(notice.render_line(y).text.strip() for y in range(notice.size.height))
+
+        await until(pilot, lambda: "3 shows" in text())
+        assert text().startswith("▲ SOURCE_MISSING: the folder /mnt/usb is gone")
+
+
 async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

@@ -11,7 +11,7 @@ from tqstudio import units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.ui.data.model import Link, Model
-from tqstudio.ui.look.line import width_of, wrap
+from tqstudio.ui.look.line import wrap
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import gate_words
@@ -35,19 +35,18 @@ class Notice(LineView):
         if y < len(lines):
             severity, first, text = lines[y]
             style = palette.error if severity == "error" else palette.warning
-            sign = self.context.glyphs.states["failed" if severity == "error" else "held"]
+            sign = self.context.glyphs.states["failed" if severity == "error" else "warning"]
             line.gap().add(sign if first else " ", style).gap()
             line.add(text, palette.strong)
         return line.strip()
 
     def _lines(self, width: int) -> list[tuple[str, bool, str]]:
         """Severity, whether a sentence starts here, and text of each line."""
-        room = width - SIGN_CELLS
         lines = []
         for severity, *wordings in self.sentences():
-            texts = [fmt.plain(text) for text in wordings]
-            text = next((text for text in texts if width_of(text) <= room), texts[-1])
-            lines += [(severity, at == 0, part) for at, part in enumerate(wrap(text, max(20, room)))]
+            # The first of those that take the fewest lines says most.
+            parts = min((wrap(fmt.plain(text), max(20, width - SIGN_CELLS)) for text in wordings), key=len)
+            lines += [(severity, at == 0, part) for at, part in enumerate(parts)]
         return lines[:MAX_LINES]
 
     def sentences(self) -> list[tuple[str, ...]]:
@@ -107,4 +106,4 @@ def _folders(folders: Sequence[FolderView]) -> list[str]:
         names = ", ".join(readable(folder["path"]) for folder in folders)
         return [f"{len(folders)} drop folders cannot be watched: {names} – 3 shows why"]
     what = in_one_line(problem["code"], problem["message"])
-    return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows it", what]
+    return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows what to do"]
