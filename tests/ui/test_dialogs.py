@@ -11,7 +11,7 @@ import pytest
 from textual.widgets import Input, Label
 
 from tqstudio import paths
-from tqstudio.ui.screens.dialogs.ask_path import AskPath
+from tqstudio.ui.screens.dialogs.ask_path import AskPath, pasted
 from tqstudio.ui.screens.dialogs.dialogs import AskPriority, AskText, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
@@ -145,6 +145,56 @@ async def test_what_became_of_a_folder_is_summed_up(
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/srv/a b.mp4", "/srv/a b.mp4"),
+        ("'/srv/a b.mp4'", "/srv/a b.mp4"),
+        ('"/srv/a b.mp4"', "/srv/a b.mp4"),
+        (r"/srv/a\ b\(1\).mp4", "/srv/a b(1).mp4"),
+        ("'/srv/it'\\''s.mp4'", "/srv/it's.mp4"),
+        ("/srv/it's.mp4", "/srv/it's.mp4"),
+        ("/srv/a\\ b c.mp4", "/srv/a\\ b c.mp4"),
+        ("file:///srv/a%20b%C3%A9.mp4", "/srv/a bé.mp4"),
+        ("file:///srv/caf%E9.mp4", "/srv/caf\udce9.mp4"),
+        ("s3://films/vod", "s3://films/vod"),
+    ],
+)
+def test_pasted_paths_may_be_quoted(text: str, path: str) -> None:
+    assert pasted(text) == path
+
+
+def test_a_name_with_quotes_is_taken_as_it_is(tmp_path: Path) -> None:
+    video = tmp_path / "'new'.mp4"
+    video.touch()
+    assert pasted(str(video)) == str(video)
+
+
+async def test_editing_the_path_takes_the_error_away(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        await pilot.press(*"x", "enter")
+        await until(pilot, lambda: problem_of(app))
+        await pilot.press("y")
+        await until(pilot, lambda: not problem_of(app))
+
+
+async def test_the_defaults_are_shown(make_app: MakeApp, tmp_path: Path) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        field = app.screen.query_one("#output", Input)
+        await until(pilot, lambda: field.placeholder == str(tmp_path / "output"))
+        await pilot.press("escape")
+        (tmp_path / "config.toml").write_text('output = "/srv/site"\n')
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        await until(pilot, lambda: app.screen.query_one("#output", Input).placeholder == "/srv/site")
+
+
 async def test_a_broken_profile_is_left_out_and_reported(make_app: MakeApp, fake: FakeSupervisor) -> None:
     problem = {"code": "BAD_CONFIG", "message": "profile /p/mine.toml: no rungs", "hint": "add one"}
     fake.profiles.append(profile("mine", error=problem))
@@ -153,7 +203,7 @@ async def test_a_broken_profile_is_left_out_and_reported(make_app: MakeApp, fake
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         field = app.screen.query_one("#profile", Input)
-        await until(pilot, lambda: field.placeholder == "the default; available: fast, web")
+        await until(pilot, lambda: field.placeholder == "web; others: fast")
         text = str(app.screen.query_one(Caution).render())
         assert text == "invalid profile: BAD_CONFIG: profile /p/mine.toml: no rungs"
 

@@ -51,7 +51,7 @@ def _reading(app: StudioApp) -> bool:
     if isinstance(screen, TextScreen):
         return screen._text.text == "reading…"
     if isinstance(screen, AskPath):
-        return "available" not in screen.query_one("#profile", Input).placeholder
+        return any("default" in field.placeholder for field in screen.query(Input))
     if isinstance(screen, JobScreen):
         return screen.detail is None
     if isinstance(screen, StatisticsScreen):
@@ -87,8 +87,9 @@ def test_queue(
     snap_compare: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A dialog begins with the working directory.
+    # A dialog begins with the working directory, and shows the default output.
     monkeypatch.chdir("/")
+    monkeypatch.setenv("TQSTUDIO_OUTPUT", "/srv/streams")
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing(*keys))
 
 

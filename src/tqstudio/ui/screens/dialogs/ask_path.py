@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote, urlsplit
 
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -15,7 +20,8 @@ from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Input, Label
 
 from tqstudio.errors import TqError, in_one_line
-from tqstudio.paths import absolute
+from tqstudio.home import Home
+from tqstudio.paths import absolute, readable
 from tqstudio.protocol import calls
 from tqstudio.ui.context import Context
 from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem, Tick
@@ -83,6 +89,17 @@ class AskPath(Dialog[None]):
 
     def on_mount(self) -> None:
         self.run_worker(self._name_profiles())
+        self.run_worker(self._name_output())
+
+    @on(Input.Changed)
+    def _forget_problem(self) -> None:
+        self.query_one(Problem).set_text("")
+
+    async def _name_output(self) -> None:
+        """Show the default output; with wrong settings it is unknown."""
+        with suppress(TqError):
+            output = await asyncio.to_thread(_default_output, self.context.home)
+            self.query_one("#output", Input).placeholder = readable(output)
 
     async def _name_profiles(self) -> None:
         """Offer the names of the profiles; without an answer the field still accepts any name."""
@@ -92,7 +109,9 @@ class AskPath(Dialog[None]):
             return
         valid = [each["name"] for each in found if not each["error"]]
         field = self.query_one("#profile", Input)
-        field.placeholder = f"the default; available: {', '.join(valid)}"
+        default = next((each["name"] for each in found if each["default"]), "the default")
+        others = ", ".join(name for name in valid if name != default)
+        field.placeholder = f"{default}; others: {others}" if others else default
         field.suggester = SuggestFromList(valid)
         self.query_one(Caution).set_text(_left_out(found))
 
@@ -102,11 +121,11 @@ class AskPath(Dialog[None]):
 
     async def _carry_out(self) -> None:
         problem = self.query_one(Problem)
-        path = self._typed("#path")
+        path = pasted(self._typed("#path"))
         if not path:
             problem.set_text("type the path of a video or a folder")
             return
-        output = self._typed("#output")
+        output = pasted(self._typed("#output"))
         self._busy = True
         problem.set_text("")
         try:
@@ -126,6 +145,27 @@ class AskPath(Dialog[None]):
 
     def _typed(self, id: str) -> str:
         return self.query_one(id, Input).value.strip()
+
+
+def pasted(text: str) -> str:
+    """The path in a text that may be quoted for a shell, or a URL of a file as from a file manager."""
+    if os.path.lexists(os.path.expanduser(text)):
+        return text
+    if text.lower().startswith("file:///"):
+        return unquote(urlsplit(text).path, errors="surrogateescape")
+    if not any(sign in text for sign in "'\"\\"):
+        return text
+    with suppress(ValueError):
+        words = shlex.split(text)
+        if len(words) == 1:
+            return words[0]
+    return text
+
+
+def _default_output(home: Home) -> str:
+    from tqstudio.config import load_settings
+
+    return load_settings(home).output or str(home.output)
 
 
 def _field(name: str, widget: Input | Tick) -> ComposeResult:
