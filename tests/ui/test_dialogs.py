@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.widgets import Input, Label
 
 from tqstudio import paths
@@ -342,6 +343,21 @@ async def test_help_fits_the_terminal_whatever_its_size_was(
         await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and help_of(pilot.app))
         await pilot.resize_terminal(*resized)
         await until(pilot, lambda: help_of(pilot.app) == fresh, "as if it had been opened there")
+
+
+async def test_help_explains_signs_and_filter_and_scrolls_to_its_ends(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and help_of(pilot.app))
+        box = pilot.app.screen.query_one(VerticalScroll)
+        explained = "\n".join(help_of(pilot.app))
+        assert "✗ failed" in explained
+        assert "state:failed,paused" in explained
+        await pilot.press("G")
+        assert box.scroll_y == box.max_scroll_y > 0
+        await pilot.press("g")
+        assert box.scroll_y == 0
 
 
 async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, fake: FakeSupervisor) -> None:

@@ -237,7 +237,7 @@ class StudioApp(App[None]):
         from tqstudio.ui.screens.help import HelpScreen
 
         screen = self.painter.full_screens()[0]
-        self.push_screen(HelpScreen(screen.VIEW))
+        self.push_screen(HelpScreen(self.context, screen.VIEW))
 
     async def do_palette(self, _: str) -> None:
         self.action_command_palette()

@@ -1,9 +1,11 @@
-"""The help screen: the keys of a view, from the registry."""
+"""The help screen: signs, the syntax of the filter, and the keys of a view from the registry."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -12,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Label
 
 from tqstudio.ui.actions.registry import Action, View, actions_of, key_sign
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.dialogs.dialogs import Dialog
 
@@ -20,6 +23,29 @@ TEXT_WIDTH = 50
 """Maximal width of a help text."""
 TWO_COLUMNS = 118
 BOX_WIDTH = 134
+SIGNS = {
+    "pending": "pending",
+    "running": "running",
+    "paused": "paused",
+    "held": "held",
+    "retry": "retry",
+    "changing": "requested",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "skipped": "skipped",
+    "warning": "warning",
+    "stale": "not known",
+}
+"""The word of each state."""
+SIGN_WIDTH = 15
+FILTER = (
+    ("word", "part of the name; several words must all match"),
+    ("state:failed", "by state; also several: state:failed,paused"),
+    ("folder:3", "of a drop folder, by its number"),
+    ("kind:changed", "why it was added: new, changed, retranscode"),
+    ("owner:user", "who added it: user, folder, upload or a token"),
+)
 _SHARED = {"Move": 1, "Everywhere": 2}
 """Groups that come after those of the view."""
 FRAME = 9
@@ -31,11 +57,14 @@ class HelpScreen(Dialog[None]):
         Binding("escape,question_mark,q,enter", "dismiss(None)", "close", id="help.close"),
         Binding("j", "scroll_by(1)", show=False, id="help.down"),
         Binding("k", "scroll_by(-1)", show=False, id="help.up"),
+        Binding("g", "scroll_to_end(0)", show=False, id="help.top"),
+        Binding("G", "scroll_to_end(1)", show=False, id="help.end"),
     ]
     AUTO_FOCUS = "VerticalScroll"
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, context: Context, view: View) -> None:
         super().__init__(f"Keys of the view: {view}")
+        self.context = context
         self._view = view
 
     def compose(self) -> ComposeResult:
@@ -54,7 +83,10 @@ class HelpScreen(Dialog[None]):
         self._lay_out(event.size.width)
 
     def _lay_out(self, width: int) -> None:
-        left, right = _columns(actions_of(self._view), width)
+        two = width >= TWO_COLUMNS
+        room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
+        blocks = [_signs(self.context, room), *_blocks(self._view, room)]
+        left, right = _halves(blocks) if two else (Text("\n\n").join(blocks), Text())
         self.query_one("#left", Label).update(left)
         self.query_one("#right", Label).update(right)
         self.query_one("#right").display = bool(right)
@@ -62,34 +94,44 @@ class HelpScreen(Dialog[None]):
     def action_scroll_by(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
+    def action_scroll_to_end(self, end: int) -> None:
+        box = self.query_one(VerticalScroll)
+        box.scroll_to(y=box.max_scroll_y * end, animate=False)
 
-def _columns(actions: list[Action], width: int) -> tuple[Text, Text]:
-    """The help in one or two columns; the second one is empty in a narrow terminal."""
-    two = width >= TWO_COLUMNS
-    room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
+
+def _signs(context: Context, width: int) -> Text:
+    """The signs of states with their words, as many in a line as fit."""
+    text = Text("Signs", style="bold")
+    in_line = max(1, (min(TEXT_WIDTH + KEYS_WIDTH, width) - 2) // SIGN_WIDTH)
+    for at, (state, word) in enumerate(SIGNS.items()):
+        text.append("  " if at % in_line else "\n  ", "not bold")
+        text.append(context.glyphs.states[state], context.vivid.states[state] + Style(bold=False))
+        text.append(f" {word:<{SIGN_WIDTH - 4}}", "not bold")
+    return text
+
+
+def _blocks(view: View, width: int) -> list[Text]:
+    """What the filter of the view understands, then its keys by group."""
     groups: dict[str, list[Action]] = {}
-    for action in sorted(actions, key=lambda action: _SHARED.get(action.group, 0)):
+    for action in sorted(actions_of(view), key=lambda action: _SHARED.get(action.group, 0)):
         groups.setdefault(action.group, []).append(action)
-    blocks = [_block(group, of_group, room) for group, of_group in groups.items()]
-    if not two:
-        return Text("\n\n").join(blocks), Text()
-    return _halves(blocks, max(1, sum(len(of_group) + 2 for of_group in groups.values()) // 2))
+    found = [_block("Filter", FILTER, width)] if view == "queue" else []
+    for group, actions in groups.items():
+        keys = [(" ".join(map(key_sign, action.keys)), action.help) for action in actions]
+        found.append(_block(group, keys, width))
+    return found
 
 
-def _block(group: str, actions: list[Action], width: int) -> Text:
-    lines = [Text(group, style="bold")]
-    for action in actions:
-        keys = " ".join(key_sign(key) for key in action.keys)
-        for at, part in enumerate(wrap(action.help, min(TEXT_WIDTH, width - KEYS_WIDTH - 2))):
-            lines.append(Text(f"  {'' if at else keys:<{KEYS_WIDTH}}{part}"))
-    return Text("\n").join(lines)
+def _block(title: str, lines: Iterable[tuple[str, str]], width: int) -> Text:
+    found = [Text(title, style="bold")]
+    for name, meaning in lines:
+        for at, part in enumerate(wrap(meaning, min(TEXT_WIDTH, width - KEYS_WIDTH - 3))):
+            found.append(Text(f"  {'' if at else name:<{KEYS_WIDTH}}{part}"))
+    return Text("\n").join(found)
 
 
-def _halves(blocks: list[Text], half: int) -> tuple[Text, Text]:
+def _halves(blocks: list[Text]) -> tuple[Text, Text]:
     """Distribute the blocks over two columns of about equal height."""
-    left: list[Text] = []
-    height = 0
-    while blocks and height < half:
-        left.append(blocks.pop(0))
-        height += left[-1].plain.count("\n") + 2
-    return Text("\n\n").join(left), Text("\n\n").join(blocks)
+    heights = [block.plain.count("\n") + 2 for block in blocks]
+    left = min(range(len(blocks)), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
+    return Text("\n\n").join(blocks[:left]), Text("\n\n").join(blocks[left:])
