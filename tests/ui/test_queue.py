@@ -144,6 +144,26 @@ async def test_the_list_stays_with_what_runs_when_many_jobs_end_at_once(
         assert (current(app), queue_of(app).list.top) == (22, 0)
 
 
+@pytest.mark.parametrize("typed", ["4001", "#4001"])
+async def test_a_number_finds_the_job_that_has_it(typed: str, make_app: MakeApp) -> None:
+    fake = FakeSupervisor([row | {"name": f"{row['id'] * 7} tape.mp4"} for row in many_jobs(5_000)])
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash")
+        app.screen.query_one(Input).value = typed
+        await pilot.press("enter")
+        await until(pilot, lambda: current(app) == 4001)
+        assert not app.context.model.jobs.query.narrowed
+        await pilot.press("slash")
+        app.screen.query_one(Input).value = "1400"
+        await pilot.press("enter")
+        await until(pilot, lambda: current(app) in (200, 2000, 2001), "names come first")
+        await pilot.press("slash")
+        app.screen.query_one(Input).value = "987654"
+        await pilot.press("enter")
+        await until(pilot, lambda: "no job matches" in "".join(text_of(app)))
+
+
 async def test_in_other_orders_the_cursor_stays_on_a_job_that_ends(make_app: MakeApp) -> None:
     fake = FakeSupervisor(many_jobs(40))
     async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:

@@ -41,6 +41,7 @@ SIGNS = {
 SIGN_WIDTH = 15
 FILTER = (
     ("word", "part of the name; several words must all match"),
+    ("517", "the job of that number, if no name has it"),
     ("state:failed", "by state; also several: state:failed,paused"),
     ("folder:3", "of a drop folder, by its number"),
     ("kind:changed", "why it was added: new, changed, retranscode"),

@@ -36,6 +36,8 @@ BESIDE_WIDTH = 120
 IGNORE_KEYS_S = 0.7
 """Keys are ignored for this long after another job moved under the cursor: they meant the previous one."""
 FOLDER_CELLS = 16
+JOB_DIGITS = 19
+"""Of numbers that the database cannot hold."""
 REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 
@@ -187,12 +189,27 @@ class QueueScreen(QueueActions):
         self.filter_line.show_error("")
         if message.final:
             self.close_filter()
-        self.shell.start(self.ask(query), keys_wait=message.final)
+        self.shell.start(self._find(query) if message.final else self.ask(query), keys_wait=message.final)
 
-    async def ask(self, query: Query) -> None:
+    async def _find(self, query: Query) -> None:
+        """Apply a filter; for a number that is in no name, show the job that has it."""
+        await self.ask(query)
+        number = query.text.removeprefix("#")
+        if self.context.model.jobs.rows or not (number.isdecimal() and len(number) < JOB_DIGITS):
+            return
+        job = int(number)
+        await self.ask(Query(sort=query.sort), keep=job)
+        at = self.list.find(job)
+        if at is None:
+            await self.ask(query)
+        else:
+            self.list.move_to(at)
+
+    async def ask(self, query: Query, *, keep: int | None = None) -> None:
+        """Show another query, around job `keep` or the one under the cursor."""
         row = self.current()
         try:
-            await self.context.feed.job_pages.ask(query, keep=row["id"] if row else None)
+            await self.context.feed.job_pages.ask(query, keep=keep or (row["id"] if row else None))
         except TqError as error:
             self.show_error(error)
         self.paint()
