@@ -16,6 +16,8 @@ from tqstudio.ui.screens.dialogs.ask_path import AskPath, pasted
 from tqstudio.ui.screens.dialogs.dialogs import AskPriority, AskText, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
+from tqstudio.ui.screens.job.source_facts import NAME_CELLS
+from tqstudio.ui.screens.text import TextLines
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
@@ -343,6 +345,20 @@ async def test_help_fits_the_terminal_whatever_its_size_was(
         await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and help_of(pilot.app))
         await pilot.resize_terminal(*resized)
         await until(pilot, lambda: help_of(pilot.app) == fresh, "as if it had been opened there")
+
+
+async def test_long_facts_are_wrapped_beside_their_names(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    path = f"/srv/{'a long folder name/' * 6}the  end.mp4"
+    fake.job(319)["path"] = path
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("i")
+        await until(pilot, lambda: "/srv/" in pane_of(app, "#text"))
+        lines = app.screen.query_one(TextLines).lines()
+        first = next(at for at, line in enumerate(lines) if "/srv/" in line)
+        assert lines[first].startswith("  path")
+        assert all(line.startswith(" " * NAME_CELLS) for line in lines[first + 1 : first + 3])
+        assert " ".join(line[NAME_CELLS:] for line in lines[first : first + 3]).endswith("end.mp4")
 
 
 async def test_help_explains_signs_and_filter_and_scrolls_to_its_ends(make_app: MakeApp) -> None:

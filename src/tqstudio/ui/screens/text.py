@@ -11,7 +11,7 @@ from textual.strip import Strip
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.context import Context
-from tqstudio.ui.look.line import fit, wrap
+from tqstudio.ui.look.line import fit, width_of, wrap
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.widgets.row_list import ScrolledLines
 from tqstudio.words import format as fmt
@@ -35,9 +35,17 @@ class TextLines(ScrolledLines):
             self._for = key
             lines = [fmt.plain(line) for line in self.text.splitlines()]
             if self._wrapped:
-                lines = [part for line in lines for part in wrap(line, max(10, self.size.width - 4)) or [""]]
+                lines = [part for line in lines for part in self._wrap(line, max(40, self.size.width - 4))]
             self._lines = lines
         return self._lines
+
+    def _wrap(self, line: str, width: int) -> list[str]:
+        """A line that is too wide broken into several; below the name in a table it stays empty."""
+        if width_of(line) <= width:
+            return [line]
+        cells = self._name_cells if line.startswith(" ") else 0
+        parts = wrap(line[cells:], width - cells)
+        return [(" " * cells if at else line[:cells]) + part for at, part in enumerate(parts)]
 
     def count(self) -> int:
         return len(self.lines())

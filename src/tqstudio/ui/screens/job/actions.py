@@ -155,7 +155,7 @@ class JobActions(StudioScreen):
             detail = await self.context.feed.send(calls.job(job))
             return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
 
-        self._open_text("source of job {job}", read, name_cells=NAME_CELLS)
+        self._open_text("source of job {job}", read, wrapped=True, name_cells=NAME_CELLS)
 
     def _open_text(self, title: str, read: Callable[[int], Awaitable[tuple[str, str]]], **look: Any) -> None:
         """Open a text about the current job; `read` and `look` as of `TextScreen`."""
