@@ -18,7 +18,7 @@ from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
-from .samples import missing_folder, sample_jobs
+from .samples import many_jobs, missing_folder, sample_jobs
 from .test_queue import current
 
 EVERY_VIEW: tuple[View, ...] = get_args(View)
@@ -320,6 +320,28 @@ async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, fake: FakeS
         await pilot.press("D")
         await until(pilot, lambda: fake.operations() == [{"operation": "delete", "ids": [job]}])
         await until(pilot, lambda: "delete: 1 job; U restores it" in messages(app))
+
+
+async def test_deleting_many_says_what_stays_and_undoing_it_asks_nothing(make_app: MakeApp) -> None:
+    fake = FakeSupervisor(many_jobs(30))
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: len(app.context.model.marks) == 30)
+        await pilot.press("slash", *"nothing", "enter")
+        await until(pilot, lambda: not app.context.model.jobs.rows)
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
+        text = " ".join(str(label.content) for label in app.screen.query("Label"))
+        assert "Delete 30 jobs (30 hidden by the filter)?" in text
+        assert "U restores them. Ladders and sources stay." in text
+        assert str(app.screen.query_one("#go", Button).label) == "Delete"
+        await pilot.press("y")
+        await until(pilot, lambda: app.context.model.deleted)
+        await pilot.press("U")
+        await until(
+            pilot, lambda: [each["operation"] for each in fake.operations()] == ["delete", "undelete"]
+        )
 
 
 async def test_cancelling_before_the_first_segment_promises_none(

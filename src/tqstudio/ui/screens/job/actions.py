@@ -53,10 +53,7 @@ class JobActions(StudioScreen):
         if not deleted:
             self.toast("no deletion left to undo")
             return
-        ids = list(deleted[-1])
-        many = counted(len(ids), "job")
-        question = many_question(Operation.UNDELETE, many) if len(ids) > MANY else None
-        self._ask_and_send(question, Operation.UNDELETE, [(ids, {})])
+        await self._send(Operation.UNDELETE, [(list(deleted[-1]), {})])
 
     async def do_delete_video(self, _: str) -> None:
         row = self.current()

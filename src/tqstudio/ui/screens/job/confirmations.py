@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
 _VERBS = {
-    Operation.PRIORITY: "Change the priority of",
-    Operation.RETRANSCODE: "Encode again:",
-    Operation.UNDELETE: "Restore",
+    Operation.PRIORITY: ("Change the priority of", "Change the priority"),
+    Operation.RETRANSCODE: ("Encode again:", "Encode again"),
 }
-"""First words of a confirmation, where they are not the operation's name."""
+"""First words of a confirmation, and its answer, where these are not the operation's name."""
+STAYS = "Ladders and sources stay."
 
 
 def has_work(target: Target) -> bool:
@@ -25,11 +25,14 @@ def has_work(target: Target) -> bool:
 
 
 def many_question(operation: Operation, named: str) -> Confirm:
-    what = f"{_VERBS.get(operation, operation.value.capitalize())} {named}"
+    name = operation.value.capitalize()
+    verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
     if operation is Operation.RETRANSCODE:
         sentence = "Each becomes a new job. The current version stays playable meanwhile."
-    return _confirm(f"{what}?", [sentence], keep="Change nothing", go=what)
+    elif operation is Operation.DELETE:
+        sentence = f"They leave the list; U restores them. {STAYS}"
+    return _confirm(f"{verb} {named}?", [sentence], keep="Change nothing", go=go)
 
 
 def delete_question(targets: Sequence[Target], named: str, segments: int) -> Confirm:
@@ -38,7 +41,7 @@ def delete_question(targets: Sequence[Target], named: str, segments: int) -> Con
         f"Delete {named}?",
         [
             f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
-            f"U restores {it} to the list, without {its} segments.",
+            f"U restores {it} to the list, without {its} segments. {STAYS}",
         ],
         keep=f"Keep {it}",
         go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
