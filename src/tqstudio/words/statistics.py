@@ -34,10 +34,11 @@ NAMES = {
     "out": "bytes out",
     "work": "time of workers",
     "cpu": "CPU time of ffmpeg",
-    "off": "estimates off by",
-    "90%": "nine of ten by",
+    "off": "median ETA error",
+    "90%": "nine of ten below",
 }
 """What each title stands for."""
+LEGEND = "off: the median error of the estimates; 90%: nine of ten errors were smaller"
 
 
 def values(row: StatisticsRow) -> list[str]:

@@ -11,6 +11,7 @@ from textual.strip import Strip
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words import format as fmt
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 REREAD_S = 300.0
 TWO_COLUMNS = 150
 GROUPS = ("day", "worker", "batch")
-_KEY_CELLS, _CELLS = 11, 7
+_KEY_CELLS, _MOST_KEY_CELLS = 11, 24
+"""Least and most cells of days, workers and batches."""
+_CELLS = 7
 _LISTED = 30
 """Workers and batches that are shown."""
 
@@ -88,7 +91,8 @@ class StatisticsScreen(StudioScreen):
             days = view["rows"][-max(0, line.room - 4) :]
             course = fmt.sparkline(figures.series(days, key), heights)
             lines.append(line.gap(3).add(course, palette.accent).strip())
-        return [*lines, self.document.blank(width)]
+        legend = self.document.paragraph(figures.LEGEND, width, palette.faint)
+        return [*lines, *legend, self.document.blank(width)]
 
     def _table(self, by: str, width: int) -> list[Strip]:
         """One line per day, worker or batch, latest first."""
@@ -98,21 +102,22 @@ class StatisticsScreen(StudioScreen):
             rows = [row for row in reversed(rows) if row["attempts"]]
         remark = f"the latest {_LISTED}" if len(rows) > _LISTED else ""
         lines = [self.document.heading(f"By {by}", width, remark)]
-        head = self.document.start(width).gap(2).cell("", _KEY_CELLS)
+        widest = max((width_of(fmt.plain(row["key"])) for row in rows[:_LISTED]), default=0)
+        cells = max(_KEY_CELLS, min(widest, _MOST_KEY_CELLS))
+        head = self.document.start(width).gap(2).cell("", cells)
         for title, _, _ in figures.FIGURES:
             if head.room > _CELLS:
                 head.cell(title, _CELLS, palette.faint, right=True)
         lines.append(head.strip())
-        lines += [self._row(row, width) for row in rows[:_LISTED]]
+        lines += [self._row(row, width, cells) for row in rows[:_LISTED]]
         if not rows:
             lines += self.document.paragraph("nothing yet", width, palette.faint)
         return [*lines, self.document.blank(width)]
 
-    def _row(self, row: StatisticsRow, width: int) -> Strip:
+    def _row(self, row: StatisticsRow, width: int, cells: int) -> Strip:
         palette = self.context.palette
-        line = (
-            self.document.start(width).gap(2).cell(fmt.plain(row["key"]) or "none", _KEY_CELLS, palette.text)
-        )
+        key = fit_name(fmt.plain(row["key"]) or "none", cells, self.context.glyphs.ellipsis)
+        line = self.document.start(width).gap(2).cell(key, cells, palette.text)
         for (title, _, _), value in zip(figures.FIGURES, figures.values(row), strict=True):
             if line.room > _CELLS:
                 style = palette.error if title == "failed" and row["failed"] else palette.dim
