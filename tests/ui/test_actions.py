@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from textual.widgets import Button
 
-from tqstudio.ui.actions.registry import ACTIONS, View, actions_of, bindings_of, enabled, label
+from tqstudio.ui.actions.registry import ACTIONS, SCROLLED, View, actions_of, bindings_of, enabled, label
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
@@ -53,8 +53,9 @@ def test_no_key_means_two_things(view: View) -> None:
 
 
 def test_every_action_has_key_word_and_sentence() -> None:
-    names = [action.name for action in ACTIONS]
-    assert len(names) == len(set(names))
+    for view in SCROLLED:
+        names = [action.name for action in actions_of(view)]
+        assert len(names) == len(set(names)), view
     for action in ACTIONS:
         assert action.keys, action.name
         assert action.text, action.name

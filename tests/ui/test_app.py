@@ -402,7 +402,7 @@ async def test_a_view_that_opens_may_be_painted_before_it_is_there(make_app: Mak
 
 def shown(app: StudioApp) -> str:
     """The document on the screen."""
-    return "\n".join(each.render_line(y).text for each in app.screen.query(Document) for y in range(40))
+    return "\n".join(each.render_line(y).text for each in app.screen.query(Document) for y in range(45))
 
 
 def stats_asked(sent: list[Call[Any]]) -> list[str]:
@@ -410,7 +410,7 @@ def stats_asked(sent: list[Call[Any]]) -> list[str]:
 
 
 async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    async with make_app().run_test(size=(80, 40)) as pilot:
+    async with make_app().run_test(size=(80, 45)) as pilot:
         app = await loaded(pilot)
         await pilot.press("5")
         await until(pilot, lambda: "By worker" in shown(app), "the statistics are shown")

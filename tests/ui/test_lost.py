@@ -63,6 +63,19 @@ async def test_ages_tick_and_nothing_else_is_drawn(
         assert "retry 33s" in changed[0][1]
 
 
+async def test_a_supervisor_that_is_silent_needs_no_other_one(
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StudioApp, "_listening", lambda _: True)
+    async with make_app(backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        fake.down = True
+        fake.drop()
+        await until(pilot, lambda: app.context.model.connection.unresponsive)
+        await until(pilot, lambda: "does not answer" in notice_of(app))
+        assert line_of(app, "footer").split()[:3] == ["ctrl+r", "try", "now"]
+
+
 async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, fake: FakeSupervisor) -> None:
     clock = Clock()
     async with make_app(now=clock, backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:

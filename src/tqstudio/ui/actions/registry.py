@@ -88,7 +88,11 @@ ACTIONS: tuple[Action, ...] = (
     ),
     _job("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", views=("job",)),
     _queue("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden"),
-    _list("open", ("enter",), "details", "show all details of the selected line", 15, views=LISTS),
+    _list(
+        "open", ("enter",), "details", "show all details of the selected line", 15, views=("queue", "history")
+    ),
+    _list("open", ("enter",), "its job", "show the job of the selected worker", 15, views=("workers",)),
+    _list("open", ("enter",), "its jobs", "show the jobs of the selected folder", 15, views=("folders",)),
     _list("filter", ("slash",), "filter", "filter the list: words, or state:failed", 16, views=LISTS),
     _list("mark", ("space",), "mark", "mark or unmark this job"),
     _list("mark_all", ("a",), "mark all", "mark every job that the filter shows"),
