@@ -59,10 +59,18 @@ class FolderList(ItemList["FolderView"]):
             today,
             state=state,
             selected=selected,
+            skipped=len(folder["skipped"]),
         )
 
     def _columns(
-        self, width: int, path: str, word: str, *values: str, state: str = "", selected: bool = False
+        self,
+        width: int,
+        path: str,
+        word: str,
+        *values: str,
+        state: str = "",
+        selected: bool = False,
+        skipped: int = 0,
     ) -> Strip:
         palette, glyphs = self.context.palette, self.context.glyphs
         line = self.start_row(width, selected=selected)
@@ -71,9 +79,15 @@ class FolderList(ItemList["FolderView"]):
         room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
         line.cell(fit_name(path, room, glyphs.ellipsis), room, None if state else palette.faint).gap()
         line.cell(word, 10, palette.states[state] if state else palette.faint).gap()
-        for value, cells in zip(values, widths, strict=True):
+        *others, today = values
+        for value, cells in zip(others, widths, strict=False):
             if cells:
                 line.cell(value, cells, palette.dim if state else palette.faint).gap()
+        line.add(today, palette.dim if state else palette.faint).gap()
+        if skipped:
+            count = f"{glyphs.states['warning']}{skipped}"
+            words = f"{count} skipped"
+            line.add(words if width_of(words) < line.room else count, palette.warning)
         return line.strip()
 
 
