@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from textual.geometry import Region
+from textual.widgets._toast import Toast
 
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.words.symbols import ASCII
@@ -25,3 +27,15 @@ async def test_dialogs(keys: str, make_app: MakeApp, monkeypatch: pytest.MonkeyP
         if keys == "ctrl+p":
             await until(pilot, lambda: "cancel  (x)" in "".join(lines()), "the actions are listed")
         await until(pilot, lambda: all(line.isascii() for line in lines()), "all is ASCII")
+
+
+@pytest.mark.parametrize("problem", [False, True])
+async def test_toasts(problem: bool, make_app: MakeApp) -> None:
+    async with make_app(glyphs=ASCII).run_test(size=(80, 24), notifications=True) as pilot:
+        app = await loaded(pilot)
+        app.toast("a remark", problem=problem)
+        await until(pilot, lambda: app.screen.query(Toast))
+        toast = app.screen.query_one(Toast)
+        text = "".join(strip.text for strip in toast.render_lines(Region(0, 0, *toast.outer_size)))
+        assert "a remark" in text
+        assert text.isascii(), text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """A set of symbols, each one cell wide."""
+    """A set of symbols, each one cell wide; ticks in ASCII take three."""
 
     states: Mapping[str, str]
     up: str
@@ -70,8 +70,8 @@ _SIGNS = {
     "bullet": ("·", "-"),
     "ellipsis": ("…", "~"),
     "arrow": ("→", ">"),
-    "checked": ("■", "X"),
-    "unchecked": ("□", "."),
+    "checked": ("■", "[x]"),
+    "unchecked": ("□", "[ ]"),
 }
 UNICODE, ASCII = (
     Glyphs(
