@@ -218,6 +218,29 @@ def test_what_follows_a_sign_that_terminals_count_differently_is_in_its_column(
         assert "longer" not in shown or before != name, "nothing is left of what was there"
 
 
+@pytest.mark.parametrize("keys", ["", "x", "G e", "ctrl+p", "question_mark", "slash", "n"])
+async def test_no_colour_is_sent_where_none_is_wanted(
+    keys: str, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    written: list[str] = []
+    minimal = TerminalDiff.minimal
+
+    def recording(wire: TerminalDiff, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
+        ours = minimal(wire, update, size)
+        written.append(ours.render_segments(console("truecolor")))
+        return ours
+
+    monkeypatch.setattr(TerminalDiff, "minimal", recording)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press(*keys.split())
+        await until(pilot, lambda: not pilot.app.screen._layout_required)
+    codes = {code for codes in re.findall(r"\x1b\[([\d;]*)m", "".join(written)) for code in codes.split(";")}
+    assert codes <= {"0", "1", "2", "3", "4", "7"}
+    assert "7" in codes, "the cursor is visible"
+
+
 async def test_a_step_of_progress_takes_few_bytes(
     make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,7 @@ class StudioApp(App[None]):
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
-        self._terminal_diff = TerminalDiff()
+        self._terminal_diff = TerminalDiff(colours=not self.no_color)
         self.signals = Signals(self, self._terminal_diff.forget)
         self._keys = KeyQueue(self, super().on_event)
         self._background: set[asyncio.Task[None]] = set()

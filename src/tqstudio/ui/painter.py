@@ -40,7 +40,7 @@ class Painter:
 
     def colours(self, *, faded: bool = False) -> Colours:
         """The styles of the app's theme."""
-        return Colours(self.themes[self._app.theme], faded=faded)
+        return Colours(self.themes[self._app.theme], faded=faded, plain=self._app.no_color)
 
     def use_theme(self, name: str) -> None:
         """Switch to a theme, redraw everything, and remember it for the next start."""

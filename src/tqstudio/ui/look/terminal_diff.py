@@ -39,13 +39,16 @@ class MinimalUpdate(CompositorUpdate):
 
     Args:
         pieces: evaluated only when the update is written, as Textual drops some updates.
+        colours: whether colours are sent, or only attributes such as bold.
     """
 
-    def __init__(self, pieces: Callable[[], Iterable[Piece]]) -> None:
+    def __init__(self, pieces: Callable[[], Iterable[Piece]], *, colours: bool) -> None:
         self._pieces = pieces
+        self._colours = colours
 
     def render_segments(self, console: Console) -> str:
-        pen = Pen(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
+        system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
+        pen = Pen(system, colours=self._colours)
         for x, y, strip in self._pieces():
             pen.move(x, y)
             pen.write(strip)
@@ -55,7 +58,8 @@ class MinimalUpdate(CompositorUpdate):
 class TerminalDiff:
     """Minimises updates; remembers for a moment the lines that were written as a whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, colours: bool = True) -> None:
+        self._colours = colours
         self._size = Size()
         self._lines: dict[int, tuple[float, Strip]] = {}
 
@@ -65,7 +69,7 @@ class TerminalDiff:
 
     def minimal(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
         """Wrap an update. Args: `size` of the terminal; a resize invalidates the remembered lines."""
-        return MinimalUpdate(partial(self._pieces, update, size))
+        return MinimalUpdate(partial(self._pieces, update, size), colours=self._colours)
 
     def _pieces(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Iterator[Piece]:
         if size != self._size:
@@ -116,8 +120,9 @@ def _whole(update: LayoutUpdate) -> Iterator[Piece]:
 class Pen:
     """Writes strips, and style codes only where the style changes."""
 
-    def __init__(self, system: ColorSystem) -> None:
+    def __init__(self, system: ColorSystem, *, colours: bool) -> None:
         self._system = system
+        self._colours = colours
         self._out: list[str] = []
         self._held = ("", "", "")
         """Attributes, foreground and background that are active in the terminal."""
@@ -129,6 +134,8 @@ class Pen:
 
     def write(self, strip: Strip) -> None:
         for text, style, _ in strip:
+            if style is not None and not self._colours:
+                style = style.without_color
             if style is not None and style.link:
                 self._x += cell_len(text)
                 self._change(("", "", ""))

@@ -174,9 +174,14 @@ def _fallback() -> Theme:
 
 
 class Colours:
-    """Rich styles by role, taken from a theme; `faded` for possibly outdated data, whose backgrounds stay."""
+    """Rich styles by role, taken from a theme.
 
-    def __init__(self, theme: Theme, *, faded: bool = False) -> None:
+    Args:
+        faded: for possibly outdated data, whose backgrounds stay.
+        plain: for a terminal without colours, where the cursor's row is reversed.
+    """
+
+    def __init__(self, theme: Theme, *, faded: bool = False, plain: bool = False) -> None:
         def ink(color: str, *, bold: bool = False, fades: bool = True) -> Style:
             if faded and fades:
                 color, bold = part("dim" if color in (theme.foreground, part("strong")) else "faint"), False
@@ -193,7 +198,7 @@ class Colours:
 
         self.base = paper(theme.background or "#121212")
         self.bar = paper(part("bar"))
-        self.cursor = paper(part("cursor"), part("strong"))
+        self.cursor = paper(part("cursor"), part("strong")) + Style(reverse=plain or None)
         self.cursor_blur = paper(part("cursor-blur"))
         self.notice = paper(part("notice"))
         self.surface = paper(theme.surface or "#1c1c1c")
