@@ -50,6 +50,21 @@ def text_of(app: StudioApp) -> list[str]:
     return [jobs.render_line(y).text for y in range(jobs.size.height)]
 
 
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+async def test_an_empty_queue_says_how_to_begin(size: tuple[int, int], make_app: MakeApp) -> None:
+    fake = FakeSupervisor([])
+    async with make_app(client_factory=lambda: fake).run_test(size=size) as pilot:
+        app = await loaded(pilot)
+        text = "\n".join(text_of(app))
+        assert "the queue is empty" in text
+        assert "n         adds a video" in text
+        assert size[1] < 24 or "q         leaves; the supervisor continues with the queue" in text
+        fake.jobs.append(job_row(1, "first.mp4"))
+        fake.happened("create", 1)
+        await until(pilot, lambda: "first.mp4" in "\n".join(text_of(app)))
+        assert "adds a video" not in "\n".join(text_of(app))
+
+
 async def test_keys_pressed_at_once_count_from_each_other(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

@@ -59,6 +59,12 @@ COLUMNS = (
 )
 WORDY = 40
 """From this width of the name column the word after the sign of a warning is shown."""
+FIRST_STEPS = """the queue is empty
+n\tadds a video, or all videos of a folder
+3 then n\twatches a folder: every video put there is added
+ \tboth ask where the ladders go, and show the default
+?\texplains the signs and lists the keys
+q\tleaves; the supervisor continues with the queue"""
 LEAST_IMPORTANT_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
 NAME_CELLS, NAME_CELLS_BESIDE = 26, 29
@@ -188,7 +194,7 @@ class JobList(RowList):
             return unread
         if model.jobs.query.narrowed:
             return "no job matches the filter – esc shows all"
-        return "the queue is empty – n adds files, 3 shows the drop folders"
+        return "the queue is empty – n says how to upload files" if model.remote else FIRST_STEPS
 
     def head(self, width: int) -> Strip:
         line = self.start(width).gap(2)

@@ -12,6 +12,8 @@ from tqstudio.ui.context import Context
 from tqstudio.ui.widgets.line_view import LineView
 
 WHEEL_LINES = 3
+KEY_CELLS = 10
+"""Of a key in the text of an empty list."""
 
 
 class RowList(LineView, can_focus=True):
@@ -146,12 +148,15 @@ class RowList(LineView, can_focus=True):
         if at < self.count():
             return self.row(at, width, selected=at == self.cursor)
         blank = self.start(width)
-        if not self.count() and y == self.HEAD + 1:
-            blank.gap(2).add(self.empty(), self.context.palette.dim)
+        texts = [] if self.count() else self.empty().splitlines()
+        if 0 <= y - self.HEAD - 1 < len(texts):
+            key, _, text = texts[y - self.HEAD - 1].rpartition("\t")
+            blank.gap(2).cell(key, KEY_CELLS if key else 0, self.context.palette.key)
+            blank.add(text, self.context.palette.dim)
         return blank.strip()
 
     def empty(self) -> str:
-        """The text of an empty list."""
+        """The text of an empty list; in a line that begins with a key, a tab ends it."""
         return ""
 
     # Mouse and size.
