@@ -317,6 +317,8 @@ async def test_a_held_and_a_done_job_say_what_can_be_done(make_app: MakeApp) -> 
         app = await loaded(pilot)
         await pilot.press("G")
         await until(pilot, lambda: "mpv /srv/streams/holiday-2026/master.m3u8" in pane_of(app))
+        assert "y copies the path" in pane_of(app)
+        assert pane_of(app, "#footer").split()[:2] == ["y", "copy"]
         await pilot.press("y")
         assert app.clipboard == "/srv/streams/holiday-2026/master.m3u8"
         await pilot.press("k", "k", "k", "k")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from textual.strip import Strip
 
+from tqstudio.lifecycle import JobStatus
 from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
 from tqstudio.ui.context import Context
 from tqstudio.ui.data.model import Link
@@ -16,6 +17,8 @@ from tqstudio.ui.widgets.line_view import LineView, link
 LAST = ("help", "leave")
 """Always shown, right-aligned."""
 NEED_JOB = ("open", "copy")
+COPY_DONE = 10
+"""Rank of copying where the job is done."""
 MARKS = "unmark"
 """Offered only if jobs are marked."""
 WHEN_LOST = ("start", "reconnect", "back")
@@ -52,7 +55,9 @@ class Footer(LineView):
         # A list has no previous screen, only other lists.
         left_out = "back" if self._view in LISTS else ""
         hints = [a for a in actions_of(self._view) if a.footer and a.name != left_out]
-        hints.sort(key=lambda action: action.footer)
+        # What a done job is for is its ladder.
+        done = any(target.status is JobStatus.DONE for target in targets)
+        hints.sort(key=lambda action: COPY_DONE if done and action.name == "copy" else action.footer)
         last = [a for a in hints if a.name in LAST]
         reserved = sum(self._width(a, targets) for a in last)
         if marked:

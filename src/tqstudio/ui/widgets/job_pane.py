@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")
+COPIES = " copies the path"
 _BESIDE_NAME = 40
 """Columns of a quality in a narrow pane, besides its name."""
 ROOMY = 72
@@ -174,9 +175,13 @@ class JobPane(LineView):
         # A path that needs two lines anyway starts right after the command.
         place = fmt.copied(generation["master_b64"])
         name, text = ("at", place) if is_bucket(place) else ("play", shell_quoting.line(["mpv", place]))
-        for at, part in enumerate(chop_cells(text, max(8, width - 14))):
+        parts = chop_cells(text, max(8, width - 14))
+        for at, part in enumerate(parts):
             line = self.start(width).gap(2).cell("" if at else name, 9, palette.faint).gap()
-            lines.append(line.add(part, palette.text).strip())
+            line.add(part, palette.text)
+            if at == len(parts) - 1 and line.room > width_of(COPIES) + 2:
+                line.gap(2).add("y", palette.key).add(COPIES, palette.dim)
+            lines.append(line.strip())
         return lines
 
     def _qualities(self, row: JobRow, width: int) -> list[Strip]:
