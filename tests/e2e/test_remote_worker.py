@@ -304,7 +304,10 @@ def test_a_proxy_without_its_studio_ends_nothing(studio: Studio, far: Far, clip:
         gateway.closed = False
     done = studio.done(job)
     check(done, 12)
-    assert len(done["attempts_log"]) == 1
+    # On a slow machine the lease may run out meanwhile.
+    assert "failed" not in {attempt["outcome"] for attempt in done["attempts_log"]}
+    assert far.process is not None
+    assert far.process.poll() is None
     assert "Traceback" not in far.end()
 
 
@@ -321,7 +324,7 @@ def test_an_output_that_is_away_is_waited_for(studio: Studio, far: Far, clip: Ma
         away.rename(studio.out)
     done = studio.done(job)
     check(done, 12)
-    assert len(done["attempts_log"]) == 1
+    assert "failed" not in {attempt["outcome"] for attempt in done["attempts_log"]}
 
 
 @pytest.mark.slow
