@@ -407,5 +407,5 @@ def test_of_a_bucket_its_objects_are_checked_too(ladder: Path, tmp_path: Path) -
     assert "OUTPUT_INVALID: s3://films/vod/good lacks master.m3u8 and " in answer.out
     assert program("verify", str(copy)).code == 0
     unreachable = program("verify", "s3://films/vod")
-    assert (unreachable.code, unreachable.err.startswith("error: UPSTREAM: s3://films/vod/good")) == (1, True)
+    assert (unreachable.code, "UPSTREAM: s3://films/vod/good" in unreachable.out) == (1, True)
     assert program("verify", "S3://films").err.startswith("error: BAD_REQUEST: ")

@@ -355,7 +355,7 @@ def test_what_a_bucket_has_lost_is_found_and_uploaded_again(
     lost = segments[0].removeprefix("vod/320x180-25-4s-2ch/")
     assert f"{URL}/320x180-25-4s-2ch lacks {lost}, or has others by these names" in found.out
     assert "tqstudio video upload ID" in found.out
-    assert f"lacks {lost} and 1 more files" in house("verify", "--full", URL).out
+    assert f"lacks {lost} and 1 more file" in house("verify", "--full", URL).out
     assert house("verify", str(_copy(house))).code == 0, "the local copy is whole"
 
     assert f"is uploaded to {URL}/320x180-25-4s-2ch" in house("video", "upload", str(video)).out

@@ -1,4 +1,4 @@
-"""The event stream over its real socket, and the event_stream behind it."""
+"""The event stream over its real socket, and what distributes it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_no_supervisor_there() -> None:
     assert caught.value.code is ErrorCode.NO_SUPERVISOR
 
 
-# The event_stream
+# What distributes it
 
 
 def test_one_message() -> None:

@@ -42,7 +42,10 @@ class Heard:
     """Of each channel, on a clock that begins with the video."""
 
     def loud(self, channel: int, hertz: float, at: float) -> bool:
-        """Whether a tone is heard in a tenth of a second (Goertzel's algorithm)."""
+        return self.level(channel, hertz, at) > 0.01
+
+    def level(self, channel: int, hertz: float, at: float) -> float:
+        """The amplitude of a tone in a tenth of a second (Goertzel's algorithm); 1 is full scale."""
         first = int((at - self.begins) * RATE)
         part = self.samples[channel][first : first + RATE // 10]
         turn = 2 * math.cos(2 * math.pi * hertz / RATE)
@@ -50,7 +53,7 @@ class Heard:
         for sample in part:
             one, two = sample + turn * one - two, one
         power = one * one + two * two - turn * one * two
-        return 2 * math.sqrt(max(0.0, power)) / max(1, len(part)) > 0.01
+        return 2 * math.sqrt(max(0.0, power)) / max(1, len(part))
 
 
 def hear(state: RenditionState) -> Heard:
@@ -224,7 +227,26 @@ def test_channels_that_ffmpeg_would_lose_are_heard(
     side = 0 if channel.endswith("L") else 1
     assert [stereo.loud(at, 500, 2.0) for at in (0, 1)] == [side == 0, side == 1]
     assert any(surround.loud(at, 500, 2.0) for at in range(8))
-    assert max(max(each) for each in stereo.samples) <= 1
+
+
+def test_the_mix_of_many_channels_keeps_their_levels(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """As that of fewer: in stereo the centre and the surrounds are 3 dB lower than the front."""
+    places = {"FL": 500, "FC": 1000, "BL": 1500, "TBL": 2000}
+    sounds = [word for hertz in places.values() for word in tone(hertz)]
+    mix = "|".join(f"{place}=0.1*c{number}" for number, place in enumerate(places))
+    options = ("-filter_complex", f"[1][2][3][4]amerge=4,pan=7.1.4|{mix}[a]", "-map", "0", "-map", "[a]")
+    picture = ("-f", "lavfi", "-i", f"testsrc2=s=160x90:r=25:d={SECONDS}")
+    path = tmp_path / "film.mov"
+    run_ffmpeg(ffmpeg, *picture, *sounds, *options, *X264, "-c:a", "pcm_s24le", f"file:{path}")
+    made = encode(path, replace(one, audio_surround="aac"))
+    run_to_end(made)
+    stereo, surround = (hear(state) for state in audio_of(made).values())
+    front, *others = (stereo.level(0, hertz, 2.0) for hertz in places.values())
+    assert [level / front for level in others] == pytest.approx([0.707] * 3, abs=0.05)
+    levels = [max(surround.level(at, hertz, 2.0) for at in range(8)) for hertz in places.values()]
+    assert [level / levels[0] for level in levels] == pytest.approx([1] * 4, abs=0.05)
 
 
 def test_mono_tracks_of_a_mov_file_that_are_named_left_and_right_are_joined(

@@ -374,11 +374,11 @@ def decode(status: int, reason: str, body: bytes) -> Any:
     """The decoded answer.
 
     Raises:
-        TqError: the error that the supervisor answered; NO_SUPERVISOR if a proxy cannot reach it, or the
+        TqError: the error that the supervisor answered; SUPERVISOR_SILENT if a proxy cannot reach it, or the
             request did not arrive in time.
     """
     if status == _TOO_SLOW:
-        raise TqError(ErrorCode.NO_SUPERVISOR, f"the supervisor answered {status} {reason}")
+        raise TqError(ErrorCode.SUPERVISOR_SILENT, f"the supervisor answered {status} {reason}")
     try:
         answer = json.loads(body)
         if status < 400:
@@ -386,5 +386,5 @@ def decode(status: int, reason: str, body: bytes) -> Any:
         error = answer["error"]
         raise TqError(error["code"], error["message"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        code = ErrorCode.NO_SUPERVISOR if status in _OF_PROXIES else ErrorCode.INTERNAL
+        code = ErrorCode.SUPERVISOR_SILENT if status in _OF_PROXIES else ErrorCode.INTERNAL
         raise TqError(code, f"the supervisor answered {status} {reason}") from None

@@ -22,7 +22,7 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
 from tqstudio.protocol.calls import ApiClient
-from tqstudio.ui.actions.registry import BY_NAME
+from tqstudio.ui.actions.registry import ACTIONS
 from tqstudio.ui.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
@@ -209,7 +209,8 @@ class StudioApp(App[None]):
                 except TqError as error:
                     self.show_error(error)
                 return
-        self.toast(f"{BY_NAME[name].text} is not possible here" if name in BY_NAME else f"no action {name}")
+        text = next((action.text for action in ACTIONS if action.name == name), name)
+        self.toast(f"{text} is not possible here")
 
     def toast(self, text: str, *, problem: bool = False) -> None:
         self._toasts.show(text, problem=problem)

@@ -77,13 +77,13 @@ class Alerts:
         home: Home,
         settings: Settings,
         db: Database,
-        services: str,
+        studio_uuid: str,
         low_soon: Callable[[], list[Waits]],
         *,
         now: Callable[[], int] = now_us,
     ) -> None:
         self._home, self._settings, self._db, self._now = home, settings, db, now
-        self._services, self._low_soon = uuid.UUID(services), low_soon
+        self._studio_uuid, self._low_soon = uuid.UUID(studio_uuid), low_soon
         self._channels = channels.of(settings)
         self._kinds = kinds.chosen(settings.alert_kinds)
         self._remote = [channel for channel in self._channels if channel.name != COMMAND]
@@ -264,7 +264,7 @@ class Alerts:
         return self._now() + int(_wait_s(tries) * MICROSECOND)
 
     def _key(self, key: str) -> str:
-        return str(uuid.uuid5(self._services, key))
+        return str(uuid.uuid5(self._studio_uuid, key))
 
     async def test(self) -> list[tuple[str, str | None]]:
         """Send a test alert to every channel but commands; returns the name and the error of each."""

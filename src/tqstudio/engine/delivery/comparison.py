@@ -20,7 +20,7 @@ async def differences(bucket: Bucket, place: Place, *, every_byte: bool) -> list
     """Find the files of a published ladder that its bucket lacks, or has otherwise; master playlists first.
 
     Args:
-        every_byte: read all files and compare their digests, else their sizes as far as they are here too.
+        every_byte: read all files and compare their digests; else only the sizes of files that are here too.
 
     Raises:
         TqError: as of `Bucket.get`.

@@ -43,7 +43,7 @@ from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
-from tqstudio.lifecycle import DeliveryState
+from tqstudio.lifecycle import DeliveryState, JobStatus
 
 _AT_ONCE = 4
 """Files that are uploaded at the same time."""
@@ -215,7 +215,8 @@ class Deliveries:
             await bucket.remove([MPD_NAME])
         failpoints.reach("delivery.named")
         # A job that runs may keep qualities of it.
-        evicts = not self._keep_copies and await self._db.read(jobs.open_job_of, video.id) is None
+        newest = await self._db.read(jobs.newest_job_of, video.id)
+        evicts = not self._keep_copies and (newest is None or newest[1] is not JobStatus.IN_PROGRESS)
         if evicts:
             await self._evict(row, place_of(video), bucket, ladder)
             failpoints.reach("delivery.evicted")

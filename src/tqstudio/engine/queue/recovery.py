@@ -20,7 +20,7 @@ from tqstudio.events import EventKind
 from tqstudio.home import Home, run_logs
 from tqstudio.protocol.roles import Role
 
-_SETTLE_S = 10.0
+_PUBLISHES_WITHIN_S = 10.0
 """Longest wait at the end for publishes, whose disk may hang: the next supervisor finishes or undoes them."""
 
 
@@ -130,7 +130,7 @@ class Recovery:
     async def finish_requeues(self) -> None:
         """Waits for the tasks that `lost` started; not for a publish on a disk that hangs."""
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=_SETTLE_S)
+            await asyncio.wait(self._under_way, timeout=_PUBLISHES_WITHIN_S)
 
     async def requeue(
         self, lease: HeldLease, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR

@@ -253,10 +253,12 @@ class Transfers:
 
 
 def _job_of(db: Connection, number: int) -> _Job:
-    asked, facts = assignment_of(db, number), job_facts(db, number)
+    assignment, facts = assignment_of(db, number), job_facts(db, number)
     assert facts is not None, "a lease is of a job"
-    folder = asked.folder if asked.folder and is_within(asked.source, asked.folder) else None
-    return _Job(facts.video, asked.source, folder, asked.output_root)
+    folder = (
+        assignment.folder if assignment.folder and is_within(assignment.source, assignment.folder) else None
+    )
+    return _Job(facts.video, assignment.source, folder, assignment.output_root)
 
 
 def _version(found: os.stat_result) -> str:

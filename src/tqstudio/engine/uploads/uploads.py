@@ -182,14 +182,14 @@ class Uploads:
     async def finish_pending(self) -> None:
         """Finish whole uploads whose client is gone, and remove those that have expired."""
         for row in await self._db.read(uploads.unfinished):
-            if row.id in self._busy or not (row.is_whole or _has_expired(row)):
+            if row.id in self._busy or not (row.is_whole or row.expires_at < now_us()):
                 continue
             try:
                 with self._alone(row.id):
                     row = await self.find(row.id)
                     if row.is_whole:
                         await self._finish(row)
-                    elif _has_expired(row):
+                    elif row.expires_at < now_us():
                         await self._remove(row)
                         self._log.info("upload expired", upload=row.id, received=row.received, size=row.size)
             except TqError as error:
@@ -381,8 +381,3 @@ class Uploads:
         if error.errno in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP):
             return TqError(ErrorCode.PERMISSION, f"{shown} cannot be used: {error.strerror}")
         return TqError(ErrorCode.IO_ERROR, f"{shown} cannot be written: {error.strerror}")
-
-
-def _has_expired(row: UploadRow) -> bool:
-    """Whether the client has sent nothing for long; fetches wait for each other."""
-    return row.url is None and row.expires_at < now_us()

@@ -74,7 +74,7 @@ class Lease:
         self._lost = why
 
     def fail(self, failure: Failed) -> None:
-        """Request that the attempt ends with this failure, such as of a thread beside it."""
+        """Request that the attempt ends with this failure, which happened in another thread."""
         self._failure = failure
 
     @property

@@ -75,9 +75,9 @@ class Footer(LineView):
 
     def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
         if self.context.model.connection.link is Link.LOST:
-            # A supervisor that says why it cannot answer runs, and one that is silent too.
-            link = self.context.model.connection
-            runs = self.context.model.remote or link.reason or link.unresponsive
+            # A supervisor that says why it cannot answer runs, and one that accepts connections too.
+            connection = self.context.model.connection
+            runs = self.context.model.remote or connection.reason or connection.unresponsive
             return action.name in WHEN_LOST and not (action.name == "start" and runs)
         if action.name in ("start", "reconnect") or (action.group == "Folder" and self.context.model.remote):
             return False

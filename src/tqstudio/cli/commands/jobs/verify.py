@@ -50,7 +50,11 @@ def verify(
     for master, in_bucket in masters.items():
         report = verify_ladder(master, every_byte=full)
         if in_bucket and report.error is None:
-            report = replace(report, error=_of_bucket(master, full))
+            try:
+                error = _of_bucket(master, full)
+            except TqError as unreachable:
+                error = unreachable
+            report = replace(report, error=error)
         reports.append(report)
         if not as_json:
             _print(report, full, in_bucket)
@@ -83,7 +87,7 @@ def _of_bucket(master: Path, full: bool) -> TqError | None:
         raise TqError(ErrorCode.IO_ERROR, f"{error.filename}: {error.strerror}") from None
     if not wrong:
         return None
-    more = f" and {len(wrong) - 1} more files" if wrong[1:] else ""
+    more = f" and {fmt.counted(len(wrong) - 1, 'more file')}" if wrong[1:] else ""
     return TqError(
         ErrorCode.OUTPUT_INVALID,
         f"{readable(url)} lacks {wrong[0]}{more}, or has others by these names",

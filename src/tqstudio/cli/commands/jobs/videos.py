@@ -93,7 +93,7 @@ def undelete(video: Video, as_json: JsonFlag = False) -> int:
 
 
 def upload(video: Video, as_json: JsonFlag = False) -> int:
-    """Upload a ladder to its bucket again, such as when `verify s3://...` misses files there."""
+    """Upload a ladder to its bucket again, for example when `verify s3://...` reports missing files."""
     at = _session(video)
     view = at.client.send(calls.upload_video(_video(at, video)["id"]))
     where = readable(view["delivery"]["url"]) if view["delivery"] else "its bucket"

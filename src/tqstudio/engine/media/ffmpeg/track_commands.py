@@ -267,14 +267,16 @@ def _decoded(opened: Any, renditions: Sequence[AudioRendition], rate: int) -> li
         parts = [branches[track].pop() for track in rendition.tracks]
         if rendition.track.places and rendition.downmixed:
             layout = _LAYOUTS[max(2, rendition.channels)]
-            parts = [parts[0].filter("pan", _mix_of(rendition.track.places, layout))]
+            # In floats, because the sum may exceed full scale before it is limited.
+            exact = parts[0].filter("aformat", sample_fmts="fltp")
+            parts = [exact.filter("pan", args=_mix_of(rendition.track.places, layout))]
         joined = {"channel_layout": "stereo", "map": "0.0-FL|1.0-FR"}
         streams.append(parts[0] if len(parts) == 1 else compiler.filter(parts, "join", **joined))
     return streams
 
 
 def _mix_of(places: str, layout: str) -> str:
-    """The `pan` that mixes the named channels down to a layout without clipping, and loses none."""
+    """The `pan` that mixes the named channels down to a layout with the gains of BT.775, and loses none."""
     gains: dict[str, list[str]] = {channel: [] for channel in _CHANNELS[layout].split()}
 
     def add(source: str, channel: str, gain: float) -> None:
@@ -287,7 +289,7 @@ def _mix_of(places: str, layout: str) -> str:
 
     for place in places.split():
         add(place, place, 1)
-    return "|".join([layout, *(f"{channel}<{'+'.join(each or ['0*FL'])}" for channel, each in gains.items())])
+    return "|".join([layout, *(f"{channel}={'+'.join(each or ['0*FL'])}" for channel, each in gains.items())])
 
 
 def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, rate: int) -> Any:

@@ -24,6 +24,7 @@ _QUALITIES_KBPS = (192, 128, 64)
 """Of sound alone."""
 _MIN_KBPS = 32
 _TOGETHER_S = 0.05
+"""Largest difference of the starts and ends of two tracks that are one pair."""
 _APART = 1.25
 """Least factor between the bit rates of two qualities."""
 

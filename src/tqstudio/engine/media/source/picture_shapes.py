@@ -33,9 +33,9 @@ _SAMPLE_EVERY_S = 2
 _VBI_ROWS = {(720, 608): 32, (720, 512): 26}
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
-"""Broadcast streams repeat their headers with every key frame."""
+"""Of a key frame, with which broadcast streams repeat their headers."""
 _SIZES = {"vp8": slice(3, 10), "libvpx": slice(3, 10), "vp9": slice(0, 9), "libvpx-vp9": slice(0, 9)}
-"""The bytes of key frames that have their size, by decoder: calls in browsers change it with the line."""
+"""Where a key frame states its size, by decoder: video calls change it with the bandwidth."""
 _PGS, _DVD, _DVB = "pgssub", "dvdsub", "dvbsub"
 _DVB_CANVAS = 720, 576
 _LONGEST_CANVAS = 4096

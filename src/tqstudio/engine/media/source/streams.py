@@ -1,4 +1,4 @@
-"""Lists the streams of a source and demuxes them: what belongs together, begins later, its channels."""
+"""Lists the streams of a source and demuxes them: what belongs together or begins later, and its channels."""
 
 from __future__ import annotations
 

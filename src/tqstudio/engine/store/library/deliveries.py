@@ -24,7 +24,7 @@ from tqstudio.lifecycle import DeliveryState
 
 _NO_PROBLEM = {"tries": 0, "code": None, "error": None, "hint": None}
 _NOW = 0
-"""As `next_at`: due by any clock, as another supervisor may lead, whose clock is slower."""
+"""As `next_at`: due at once, also by the slower clock of another leader."""
 _REPORTED_TRY = 3
 """A failure that so many tries in a row have had is recorded as an event."""
 
@@ -57,8 +57,11 @@ _WAITING = delivery.c.state == DeliveryState.WAITING
 
 def begin(db: Connection, video_id: int, generation: int, url: str, *, job: int | None) -> None:
     """Records that a generation is to be uploaded, instead of earlier ones that are not yet."""
-    late = (delivery.c.video_id == video_id, _WAITING)
-    db.execute(update(delivery).where(*late).values(state=DeliveryState.REMOVING, next_at=None))
+    earlier = update(delivery).where(delivery.c.video_id == video_id, _WAITING)
+    # One that was to be uploaded again is in the bucket, named by the master playlist.
+    there = delivery.c.delivered_at.is_not(None)
+    db.execute(earlier.where(there).values(state=DeliveryState.DELIVERED, next_at=None))
+    db.execute(earlier.where(~there).values(state=DeliveryState.REMOVING, next_at=None))
     db.execute(delete(delivery).where(delivery.c.video_id == video_id, delivery.c.number == generation))
     values = {"video_id": video_id, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})

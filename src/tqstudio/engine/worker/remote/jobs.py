@@ -81,10 +81,8 @@ class RemoteJobs:
             local = self._localise(job, root, source, inputs)
             with self._mirror(local, inputs, lease, report) as mirror:
                 outcome = pipeline.run(local, config, lease, report)
-                if root in self.shared and isinstance(outcome, Failed) and outcome.code in _OF_MOUNT:
-                    self._to_copy.add(inputs["files"][0]["version"])
-                    outcome = replace(outcome, code=ErrorCode.WORKER_DISK)
-                outcome = _as_of_worker(outcome)
+                if mirror.error is None:
+                    outcome = self._as_of_worker(outcome, inputs, root)
                 if isinstance(outcome, Done | RangeMade):
                     mirror.finish(lease.check)
                 elif _is_continued(outcome):
@@ -113,10 +111,11 @@ class RemoteJobs:
         store = self._store(job)
         known = {path: state_of(store / path) for path in inputs["stored"]}
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
+        source = paths.decode(job["source"]["path_b64"])
         if job.get("range"):
-            mirror = Mirror(link, lease, store, known, None)
+            mirror = Mirror(link, lease, store, known, source, None)
         else:
-            mirror = Mirror(link, lease, store, known, Path(job["log"]), report)
+            mirror = Mirror(link, lease, store, known, source, Path(job["log"]), report)
         try:
             yield mirror
         finally:
@@ -243,6 +242,16 @@ class RemoteJobs:
             if not fetch(link, path, target, size) or target.stat().st_size != size:
                 raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
 
+    def _as_of_worker(self, outcome: Outcome, inputs: JobInputs, root: Path) -> Outcome:
+        """Convert errors of the work folder and of a mounted source: no gate of the studio must close."""
+        if not isinstance(outcome, Failed):
+            return outcome
+        of_mount = root in self.shared and outcome.code in _OF_MOUNT
+        if of_mount:
+            self._to_copy.add(inputs["files"][0]["version"])
+        is_here = of_mount or outcome.code in _OF_DISK
+        return replace(outcome, code=ErrorCode.WORKER_DISK) if is_here else outcome
+
     def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:
         """The job with the paths of this machine. Ladders of other videos are not at hand to link from."""
         return {
@@ -277,10 +286,3 @@ def _is_continued(outcome: Outcome) -> bool:
 def _name(file: SourceFile) -> str:
     """The name of a copy: never a path, whatever the studio answers."""
     return os.path.basename(os.fsdecode(paths.decode(file["name_b64"]))).lstrip(".") or "source"
-
-
-def _as_of_worker(outcome: Outcome) -> Outcome:
-    """Errors of the output are of the work folder here, and must not close the studio's gates."""
-    if isinstance(outcome, Failed) and outcome.code in _OF_DISK:
-        return replace(outcome, code=ErrorCode.WORKER_DISK)
-    return outcome

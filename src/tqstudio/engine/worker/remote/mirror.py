@@ -19,8 +19,9 @@ from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
+from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Failed, Lost
+from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
@@ -46,6 +47,7 @@ class Mirror:
 
     Args:
         known: the files that the studio has, as `state_of` gives them.
+        source: its path, for messages.
         log: the log of the attempt, which may not exist yet; None to send none.
         report: of the job, of which other workers may make parts; None for a part.
     """
@@ -56,18 +58,20 @@ class Mirror:
         lease: Lease,
         store: Path,
         known: dict[str, _State],
+        source: bytes,
         log: Path | None,
         report: Report | None = None,
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
-        self._known, self._report = known, report
+        self._known, self._source, self._report = known, source, report
         self._looked_at = 0.0
         self._logged = 0
         self._log_after = 0.0
         self._ending = threading.Event()
         self._abandoned = False
         link.check = self._require_needed
-        self._error: TqError | None = None
+        self.error: TqError | None = None
+        """Why nothing more is sent."""
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
@@ -85,8 +89,8 @@ class Mirror:
         while self._thread.is_alive() and time.monotonic() < ends_at:
             self._thread.join(_WAIT_S)
             check()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def abandon(self) -> None:
         """Send no more."""
@@ -119,12 +123,12 @@ class Mirror:
 
     def _end(self, error: TqError) -> None:
         """End the attempt: what it encodes from here on would not arrive."""
-        self._error = error
+        self.error = error
         if class_of(error.code) is ErrorClass.LOST or error.code is ErrorCode.NOT_FOUND:
             self._lease.lose(error.message)
         else:
             _log.warning("files could not be sent", code=error.code.value, error=error.message)
-            self._lease.fail(Failed(error.code, error.message, error.hint))
+            self._lease.fail(describe(error, self._source))
 
     def _send_changes(self) -> None:
         found = states(self._store)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from rich.text import Text
 from textual import on
@@ -42,6 +43,10 @@ class PathAnswer:
     @property
     def is_folder(self) -> bool:
         return os.path.isdir(self.path)
+
+
+_ESCAPED = re.compile(r"""(?:[^\\'"]|\\\W)+""")
+"""As shells complete a path: with a backslash before blanks and signs."""
 
 
 class AskPath(Dialog[None]):
@@ -152,12 +157,12 @@ def pasted(text: str) -> str:
     if os.path.lexists(os.path.expanduser(text)):
         return text
     if text.lower().startswith("file:///"):
-        return unquote(urlsplit(text).path, errors="surrogateescape")
-    if not any(sign in text for sign in "'\"\\"):
-        return text
+        return unquote(text[len("file://") :], errors="surrogateescape")
     with suppress(ValueError):
         words = shlex.split(text)
-        if len(words) == 1:
+        # The name of a new folder may have quotes and backslashes in it.
+        is_quoted = text[:1] == text[-1:] in ("'", '"') or _ESCAPED.fullmatch(text)
+        if len(words) == 1 and (is_quoted or os.path.lexists(words[0])):
             return words[0]
     return text
 

@@ -192,10 +192,11 @@ class QueueScreen(QueueActions):
         self.shell.start(self._find(query) if message.final else self.ask(query), keys_wait=message.final)
 
     async def _find(self, query: Query) -> None:
-        """Apply a filter; for a number that is in no name, show the job that has it."""
+        """Apply a filter; for a number alone that is in no name, show the job that has it."""
         await self.ask(query)
         number = query.text.removeprefix("#")
-        if self.context.model.jobs.rows or not (number.isdecimal() and len(number) < JOB_DIGITS):
+        alone = query == Query(text=query.text, sort=query.sort)
+        if self.context.model.jobs.rows or not (alone and number.isdecimal() and len(number) < JOB_DIGITS):
             return
         job = int(number)
         await self.ask(Query(sort=query.sort), keep=job)
