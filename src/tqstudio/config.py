@@ -170,7 +170,7 @@ class Settings(BaseSettings):
         1000 * GB, ge=0, description="size of the largest file that may be uploaded; 0: none may"
     )
     upload_expiry_s: float = Field(
-        7 * 86400, gt=0, description="how long an upload may rest before it is removed"
+        7 * 86400, gt=0, description="how long an upload may be idle before it is removed"
     )
     alert_webhook: str = Field("", description="URL that alerts are posted to as JSON")
     alert_secret: str = Field("", description="key of the HMAC signature of those requests; empty: none")

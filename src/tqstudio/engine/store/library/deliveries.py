@@ -59,9 +59,9 @@ def begin(db: Connection, video_id: int, generation: int, url: str, *, job: int 
     """Records that a generation is to be uploaded, instead of earlier ones that are not yet."""
     earlier = update(delivery).where(delivery.c.video_id == video_id, _WAITING)
     # One that was to be uploaded again is in the bucket, named by the master playlist.
-    there = delivery.c.delivered_at.is_not(None)
-    db.execute(earlier.where(there).values(state=DeliveryState.DELIVERED, next_at=None))
-    db.execute(earlier.where(~there).values(state=DeliveryState.REMOVING, next_at=None))
+    there = earlier.where(delivery.c.delivered_at.is_not(None))
+    db.execute(there.values(state=DeliveryState.DELIVERED, next_at=None))
+    db.execute(earlier.values(state=DeliveryState.REMOVING, next_at=None))
     db.execute(delete(delivery).where(delivery.c.video_id == video_id, delivery.c.number == generation))
     values = {"video_id": video_id, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
