@@ -26,7 +26,8 @@ from weakref import WeakValueDictionary
 import structlog
 
 from tqstudio.engine import outputs
-from tqstudio.engine.files.bounded_io import BoundedIO, on_a_thread
+from tqstudio.engine.files import bounded_io
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import RunningJobs
@@ -87,7 +88,7 @@ class Publisher:
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
         try:
-            await on_a_thread(partial(self._put_in_place, publication))
+            await bounded_io.on_a_thread(partial(self._put_in_place, publication))
         except TqError:
             await self._undo(publication)
             raise
@@ -121,7 +122,7 @@ class Publisher:
         await asyncio.to_thread(self._db.require_lead)
         try:
             await self._bounded_io.require(publication.place.output_root)
-            whole = await on_a_thread(partial(_point_if_whole, publication, self._db.require_lead))
+            whole = await bounded_io.on_a_thread(partial(_point_if_whole, publication, self._db.require_lead))
         except (OSError, TqError) as error:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
@@ -160,7 +161,7 @@ class Publisher:
                     f"the remains of an earlier publish in {_shown(place_of(video))} cannot be removed",
                 )
         try:
-            place, number = await on_a_thread(partial(self._find_room, video, current, number))
+            place, number = await bounded_io.on_a_thread(partial(self._find_room, video, current, number))
         except OSError as error:
             raise outputs.unwritable(place_of(video), error) from error
         manifest = request.manifest
@@ -225,12 +226,12 @@ class Publisher:
         await asyncio.to_thread(self._db.require_lead)
         try:
             # Before the job is recorded as done: the next job of this video must find an empty store.
-            await on_a_thread(partial(self._workspace.set_aside, video.output_root, video.id))
+            await bounded_io.on_a_thread(partial(self._workspace.set_aside, video.output_root, video.id))
         except OSError as error:
             self._log.warning("segment store could not be set aside", video=video.id, error=str(error))
         failpoints.reach(f"{phase}.set_aside")
         poster = publication.place.generation(row.number) / POSTER_NAME
-        name = POSTER_NAME if await on_a_thread(poster.is_file) else None
+        name = POSTER_NAME if await bounded_io.on_a_thread(poster.is_file) else None
 
         url = bucket_url(self._home, video.output_root, row.slug)
 
@@ -255,7 +256,7 @@ class Publisher:
         if not await self._db.read(generations.exists, row.video, row.number):
             try:
                 await self._bounded_io.require(publication.place.output_root)
-                await on_a_thread(partial(self._undo_files, publication))
+                await bounded_io.on_a_thread(partial(self._undo_files, publication))
             except OSError as error:
                 self._log.warning("a publish cannot be undone yet", job=row.job, error=str(error))
                 return False
