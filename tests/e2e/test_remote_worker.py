@@ -104,7 +104,7 @@ class Cutting:
 
 
 class Gateway(Cutting):
-    """A proxy that answers by itself while it is `closed`: the studio behind it is being restarted."""
+    """A proxy that answers by itself while it is `closed`: its studio is being restarted."""
 
     closed = True
 

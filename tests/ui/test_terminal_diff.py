@@ -209,12 +209,12 @@ def test_what_follows_a_sign_that_terminals_count_differently_is_in_its_column(
 ) -> None:
     terminal = Terminal(lambda letter: 1 if letter.isascii() else of_one)
     wire = TerminalDiff()
-    for before, behind in (("a longer name", "61%"), (name, "61%"), (name, "62%"), (f"x {name}", "62%")):
-        line = Strip([Segment(f"{before}.mp4"), Segment(behind)])
+    for before, after in (("a longer name", "61%"), (name, "61%"), (name, "62%"), (f"x {name}", "62%")):
+        line = Strip([Segment(f"{before}.mp4"), Segment(after)])
         update = LayoutUpdate([[line]], WHOLE)
         terminal.feed(wire.minimal(update, WHOLE.size).render_segments(console("truecolor")))
         shown = "".join(terminal.cells[x, 0][0] for x in range(line.cell_length))
-        assert shown[cell_len(before) :] == f".mp4{behind}"
+        assert shown[cell_len(before) :] == f".mp4{after}"
         assert "longer" not in shown or before != name, "nothing is left of what was there"
 
 

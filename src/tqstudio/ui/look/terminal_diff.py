@@ -90,7 +90,7 @@ class TerminalDiff:
         for at, width in changed_spans(known.crop(x, stop), strip):
             part = strip.crop(at, at + width)
             if _is_unsure(part.text):
-                # It may overwrite what stands behind it.
+                # It may overwrite what follows it.
                 yield x + at, y, strip.crop(at)
                 break
             yield x + at, y, part
