@@ -121,6 +121,8 @@ class WorkerSession:
             signal.signal(number, self.stop)
         terms = self._register()
         if terms is None:
+            # A signal may have interrupted a registration that the supervisor has recorded.
+            self._sign_off()
             return int(self._refused)
         logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
         heartbeats = HeartbeatThread(
@@ -139,8 +141,7 @@ class WorkerSession:
                 wait_s = terms["long_poll_s"]
         finally:
             heartbeats.stop()
-        if isinstance(self._identity.at, Remote) and not self._refused:
-            self._sign_off()
+        self._sign_off()
         _log.info("worker exits", refused=self._refused)
         return int(self._refused)
 
@@ -152,6 +153,8 @@ class WorkerSession:
 
     def _sign_off(self) -> None:
         """Report the end of this process: only that of its own the supervisor sees by itself."""
+        if self._refused or not isinstance(self._identity.at, Remote):
+            return
         try:
             self._client.send(calls.leave(self._instance), timeout_s=_LEAVE_TIMEOUT_S)
         except TqError as error:
