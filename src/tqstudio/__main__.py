@@ -1,8 +1,6 @@
 """`python -m tqstudio` is the command `tqstudio`."""
 
-import sys
-
-from tqstudio.cli import main
+from tqstudio.cli import run_and_exit
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_and_exit()

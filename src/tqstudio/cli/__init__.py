@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells report it (128 + SIGINT)."""
+
+
+def run_and_exit() -> NoReturn:
+    """Run the command of this process, then end the process with its exit code."""
+    code = main()
+    if "obstore" in sys.modules:
+        # Its threads still release Python objects after the last answer: if the interpreter is being
+        # finalized by then, Python 3.11 ends such a thread inside its Rust code, which aborts the process.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
