@@ -84,13 +84,13 @@ def test_two_slots_encode_two_jobs_at_once(
 ) -> None:
     rack, sources = machine("rack"), [copy(clip(seconds=12), f"film-{number}.mp4") for number in range(2)]
     start(rack, "--shared", str(sources[0].parent), slots=2)
-    until_idle(studio, "rack", "rack-2")
+    until_idle(studio, "rack", "rack_2")
     with studio.paced(2):
         jobs = [studio.add(source) for source in sources]
-        until(lambda: {studio.job(job)["worker"] for job in jobs} == {"rack", "rack-2"}, "both encode")
+        until(lambda: {studio.job(job)["worker"] for job in jobs} == {"rack", "rack_2"}, "both encode")
     for job in jobs:
         check(studio.done(job), 12)
-    assert sorted(joins(studio)) == [("rack", "token:fleet"), ("rack-2", "token:fleet")]
+    assert sorted(joins(studio)) == [("rack", "token:fleet"), ("rack_2", "token:fleet")]
     tokens = sorted(rack.work.glob("*/worker.token"))
     assert [path.parent.name for path in tokens] == ["1", "2"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in tokens} == {0o600}
@@ -107,7 +107,7 @@ def test_a_signal_ends_all_slots_and_their_work_is_kept(
 ) -> None:
     rack = machine("rack")
     start(rack, slots=2)
-    until_idle(studio, "rack", "rack-2")
+    until_idle(studio, "rack", "rack_2")
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=12), "long.mp4"))
         studio.running(job, segments=1)
@@ -127,7 +127,7 @@ def test_a_signal_ends_all_slots_and_their_work_is_kept(
 def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")
     start(rack, slots=2)
-    until_idle(studio, "rack", "rack-2")
+    until_idle(studio, "rack", "rack_2")
     [first] = [pid for pid in slots_of(rack) if "--name=rack" in psutil.Process(pid).cmdline()]
     psutil.Process(first).kill()
     until_registered(studio, "rack", 2)
@@ -142,9 +142,9 @@ def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar
 def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")
     start(rack, slots=2)
-    until_idle(studio, "rack", "rack-2")
+    until_idle(studio, "rack", "rack_2")
     studio.send(calls.revoke_token("fleet"))
-    studio.send(calls.revoke_token("rack-2"))
+    studio.send(calls.revoke_token("rack_2"))
     until(lambda: len(slots_of(rack)) == 1, "the refused one has ended")
     until_idle(studio, "rack")
     studio.send(calls.revoke_token("rack"))

@@ -109,12 +109,12 @@ def test_one_that_stands_by_lends_its_gpu(
     first.up()
     stand_by(second)
     until(
-        lambda: {"second", "second-gpu"} <= {w["name"] for w in first.status()["workers"]}, "both have joined"
+        lambda: {"second", "second_gpu"} <= {w["name"] for w in first.status()["workers"]}, "both have joined"
     )
     for worker in ("cpu-0", "second"):
         first.client.send(calls.worker_action(worker, "disable"))
     done = first.done(first.add(copy(clip(), "on-the-lent-gpu.mp4")))
-    assert done["processed_by"] == "second-gpu"
+    assert done["processed_by"] == "second_gpu"
     (attempt,) = done["attempts_log"]
     assert attempt["encoder"] == "h264_nvenc"
     check_ladder(Path(done["video_view"]["generation"]["master"]), frames=100, fps=Fraction(25), names=RUNGS)

@@ -63,6 +63,25 @@ def test_one_that_is_cut_off_ends_when_asked_to(on_postgresql: Callable[..., Stu
 
 
 @pytest.mark.slow
+def test_one_whose_database_hangs_ends_when_asked_to(fleet: MakeFleet, database: URL) -> None:
+    first, second = fleet("first", "second", lease_s=120)
+    first.up()
+    with psycopg.connect(database.render_as_string(hide_password=False), autocommit=True) as rows:
+        of_first = rows.execute(f"SELECT pid {OTHERS}").fetchall()
+        stand_by(second)
+        later = set(rows.execute(f"SELECT pid {OTHERS}").fetchall()) - set(of_first)
+        backends = [psutil.Process(pid) for (pid,) in later]
+        for backend in backends:
+            backend.suspend()
+        try:
+            time.sleep(1.5)  # its next look waits by then
+            assert second.terminate() == 0
+        finally:
+            for backend in backends:
+                backend.resume()
+
+
+@pytest.mark.slow
 def test_while_it_waits_for_outputs_it_answers_and_touches_none(
     fleet: MakeFleet, clip: MakeClip, copy: Callable[..., Path]
 ) -> None:

@@ -11,10 +11,10 @@ def test_each_worker_has_its_name_its_folder_and_its_gpu() -> None:
     found = commands(Path("/w"), 2, "rack", ["--bandwidth=5"], gpu=True)
     assert found == {
         "rack": ["worker", "run", "--name=rack", "--work=/w/1", "--bandwidth=5", "--gpu", "--gpu-number=1"],
-        "rack-2": [
+        "rack_2": [
             "worker",
             "run",
-            "--name=rack-2",
+            "--name=rack_2",
             "--work=/w/2",
             "--bandwidth=5",
             "--gpu",
@@ -22,4 +22,4 @@ def test_each_worker_has_its_name_its_folder_and_its_gpu() -> None:
         ],
     }
     on_cpu = commands(Path("/w"), 2, "rack", [], gpu=False)
-    assert on_cpu["rack-2"] == ["worker", "run", "--name=rack-2", "--work=/w/2"]
+    assert on_cpu["rack_2"] == ["worker", "run", "--name=rack_2", "--work=/w/2"]

@@ -70,7 +70,7 @@ class LentWorkers:
     async def _lend_gpu(self, options: Sequence[str], environment: dict[str, str]) -> None:
         # A GPU that hangs must not hold up a takeover.
         if count := await on_a_thread(self._gpus):
-            name, work = f"{self._settings.host_name}-gpu", self._home.root / "work-gpu"
+            name, work = f"{self._settings.host_name}_gpu", self._home.root / "work-gpu"
             own = [f"--name={name}", "--gpu", f"--slots={min(count, 16)}", f"--work={work}"]
             await self._keep([*own, *options], environment)
 

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from tqstudio import __version__
 from tqstudio.config import Settings
 from tqstudio.engine.access.api_tokens import NewToken, new_token
-from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.files.bounded_io import BoundedIO, on_a_thread
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.host.home_guard import HomeGuard
@@ -45,6 +45,8 @@ from tqstudio.protocol.roles import Role
 
 _LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""
+_CLOSE_S = 5.0
+"""How long the database may take to forget this supervisor."""
 _CUT_LOGS_S = 600.0
 _PASSES = (ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_BUSY)
 """Troubles of a database that it waits for, as a failover to a server that cannot be written yet."""
@@ -104,7 +106,7 @@ class Standby:
         has_failed = self._is_patient
         # Otherwise it would try again and again without a pause, and answer no command.
         if await self._look() is None and not has_failed:
-            await asyncio.to_thread(self._watch.close)
+            await self._close()
             return not self._stopping.is_set()
         server = SocketServer(Answers(self._refusal, self._stopping.set))
         serving = asyncio.create_task(server.serve(sockets=[self._guard.open_socket()]))
@@ -120,7 +122,7 @@ class Standby:
             guarding.cancel()
             reporting.cancel()
             cutting.cancel()
-            await asyncio.to_thread(self._watch.close)
+            await self._close()
             server.end()
             await serving
             self._guard.close_socket()
@@ -144,6 +146,9 @@ class Standby:
                 return True
         return False
 
+    async def _close(self) -> None:
+        await asyncio.wait((on_a_thread(self._watch.close),), timeout=_CLOSE_S)
+
     async def _cut_logs(self) -> None:
         while True:
             await asyncio.sleep(_CUT_LOGS_S)
@@ -151,8 +156,14 @@ class Standby:
 
     async def _look(self) -> Leader | None:
         """Returns the supervisor that leads, as far as known; None if this one may try to."""
+        looking = on_a_thread(self._watch.look)
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait((looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not looking.done():
+            return self._leader or _UNKNOWN  # a database that hangs must not hold up a shutdown
         try:
-            seen = await asyncio.to_thread(self._watch.look)
+            seen = looking.result()
         except TqError as error:
             if error.code not in _PASSES or not self._is_patient:
                 raise

@@ -93,7 +93,8 @@ def run_slots(
 
 def commands(work: Path, count: int, name: str, options: Sequence[str], *, gpu: bool) -> dict[str, list[str]]:
     """The command of each worker, by its name."""
-    names = {number: name if number == 1 else f"{name}-{number}" for number in range(1, count + 1)}
+    # Host names have no underscore: `media-2` may be another machine.
+    names = {number: name if number == 1 else f"{name}_{number}" for number in range(1, count + 1)}
     return {
         each: [
             *("worker", "run", f"--name={each}", f"--work={work / str(number)}", *options),
