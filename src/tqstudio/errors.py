@@ -99,6 +99,7 @@ class WarningCode(StrEnum):
 
     STREAMS_LEFT_OUT = "STREAMS_LEFT_OUT"
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
+    AUDIO_CUT = "AUDIO_CUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
     SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
     SUBTITLES_BURNT = "SUBTITLES_BURNT"
@@ -120,8 +121,9 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
     {
         WarningCode.STREAMS_LEFT_OUT: "other videos or programmes, unknown codecs, streams that begin late",
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
+        WarningCode.AUDIO_CUT: "audio tracks lose what lies outside of video and default sound",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
-        WarningCode.SUBTITLES_LEFT_OUT: "subtitles are left out: bitmaps, unwanted, unreadable, or above 32",
+        WarningCode.SUBTITLES_LEFT_OUT: "bitmaps, unwanted, unreadable, above 32, and text after the video",
         WarningCode.SUBTITLES_BURNT: "these subtitles are part of the pictures, as the profile asks",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
@@ -168,9 +170,7 @@ _FATAL, _RESOURCE, _RETRY, _LOST, _REQUEST = (
 MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
     {
         ErrorCode.SOURCE_MISSING: Meaning(_FATAL, "the source file is gone", "put the file back, then retry"),
-        ErrorCode.SOURCE_EMPTY: Meaning(
-            _FATAL, "the source file is empty", "copy the file again, then retry"
-        ),
+        ErrorCode.SOURCE_EMPTY: Meaning(_FATAL, "the source file is empty", "copy it again, then retry"),
         ErrorCode.SOURCE_UNREADABLE: Meaning(
             _FATAL, "the source cannot be read as a video", "check that it plays elsewhere; copy it again"
         ),

@@ -75,6 +75,12 @@ def audio_of(encode: LadderEncode) -> dict[str, RenditionState]:
     return {state.name: state for state in encode.renditions if state.kind == "audio"}
 
 
+def warned(encode: LadderEncode) -> str:
+    [warning] = of_source(encode.spec.facts, encode.spec.profile)
+    assert warning.code is WarningCode.AUDIO_CUT
+    return warning.text
+
+
 def tone(hertz: int, seconds: float = SECONDS) -> tuple[str, ...]:
     return "-f", "lavfi", "-i", f"sine={hertz}:r={RATE}:d={seconds},volume=2"
 
@@ -120,6 +126,7 @@ def test_every_track_is_published_with_its_own_sound_at_its_time(
         at = {hertz for hertz in tones.values() if sound.loud(0, hertz, 2.0)}
         assert at == {tones[name]}, name
     assert [heard["audio-de"].loud(0, 1000, at) for at in (0.5, 1.5, 2.5, 3.5)] == [False, True, True, False]
+    assert "by up to 4.0 s: stream 3 (en, aac)" in warned(made), "a second before the video and three after"
     roles = [(each.track.role, each.default) for each in made.spec.audio]
     assert roles == [("", True), ("", False), ("commentary", False), ("description", False)]
 
@@ -139,6 +146,9 @@ def test_the_default_track_comes_first_and_its_end_is_that_of_the_video(
     assert made.state == "done", made.error
     assert [each.name for each in made.spec.audio] == ["audio-ja", "audio-fr"]
     assert made.spec.grid.total_frames == 125, "the last picture is held for the default sound alone"
+    assert (
+        warned(made) == "audio tracks are cut to the length of the ladder, by up to 4.0 s: stream 1 (fr, aac)"
+    )
     assert {round(hear(state).ends, 1) for state in audio_of(made).values()} == {5.0}
 
 

@@ -36,10 +36,10 @@ def one(small: Profile) -> Profile:
 
 @pytest.fixture
 def source(clip: MakeClip, tmp_path: Path) -> Path:
-    """A video of four seconds in a folder of its own."""
+    """A video of six seconds in a folder of its own."""
     path = tmp_path / "films" / "film.mp4"
     path.parent.mkdir()
-    os.link(clip("beside.mp4", size="160x90", audio=0), path)
+    os.link(clip("beside.mp4", size="160x90", audio=0, seconds=6), path)
     return path
 
 
@@ -322,7 +322,7 @@ def test_a_changed_file_changes_its_own_rendition_alone(
     (source.parent / "film.fr.srt").write_text(SRT.replace("two", "deux"))
     second = made_with(encode, source, one)
     assert [run.label for run in second.runs] == ["sub-fr"]
-    assert cues_of(subtitles_of(second)["sub-fr"])[-1].text.startswith("deux")
+    assert cues_of(subtitles_of(second)["sub-fr"])[1].text.startswith("deux")
     keys = [{state.name: state.settings_hash for state in made.renditions} for made in (first, second)]
     assert {name for name in keys[0] if keys[0][name] != keys[1][name]} == {"sub-fr"}
 

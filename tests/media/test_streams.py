@@ -111,6 +111,19 @@ def test_a_clock_that_goes_back_is_damage_where_nothing_corrects_it(
     assert "goes back at 0:0" in _warned(facts)[0]
 
 
+@pytest.mark.parametrize("ending", ["mkv", "mp4", "ts"])
+def test_a_long_gap_in_the_sound_is_damage(ffmpeg: FFmpeg, tmp_path: Path, ending: str) -> None:
+    """Of more than ten seconds, in which a clock could have changed."""
+    path = tmp_path / f"gap.{ending}"
+    slow = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=5:d=20")
+    gap = ("-bsf:a", r"noise=drop=between(pts*tb\,5\,16)")
+    run_ffmpeg(ffmpeg, *slow, *_tone(500, 20), *_X264, "-c:a", "aac", *gap, str(path))
+    [damage] = _probed(path).damage
+    assert (damage.kind, damage.at_s) == ("hole", pytest.approx(5, abs=0.1))
+    assert damage.length_s == pytest.approx(11, abs=0.1)
+    assert "gap at 0:0" in _warned(_probed(path))[0]
+
+
 def test_pictures_that_are_shown_much_later_than_decoded_are_no_damage(
     ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

@@ -241,6 +241,20 @@ def test_bitmaps_are_left_out_with_a_warning(
     assert [each.code for each in of_source(made.spec.facts, unwanted)] == [WarningCode.SUBTITLES_LEFT_OUT]
 
 
+def test_text_after_the_video_is_left_out_with_a_warning(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
+) -> None:
+    words.write_text(f"{SRT}\n4\n00:00:06,000 --> 00:00:09,000\nafter\n")
+    source = film(ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt")
+    for _ in range(2):  # the second time all is there already
+        made = encode(source, one, rungs=(), audio=(), poster=False)
+        run_to_end(made)
+        [warning] = made.warnings
+        assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
+        assert warning.text == "sub-und: 1 of 4 texts lie before or after the video, and are left out"
+        assert len(cues_of(subtitles_of(made)["sub-und"])) == len(TEXTS)
+
+
 def test_a_track_that_fails_costs_nothing_else(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ _LACKING = frozenset(
         WarningCode.STREAMS_LEFT_OUT,
         WarningCode.RENDITION_LEFT_OUT,
         WarningCode.AUDIO_UNREADABLE,
+        WarningCode.AUDIO_CUT,
         WarningCode.SOURCE_DAMAGED,
         WarningCode.SOURCE_INCOMPLETE,
     )

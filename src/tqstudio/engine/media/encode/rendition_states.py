@@ -62,7 +62,7 @@ class RenditionStates:
         renditions: list[Rendition] = [*self._rungs.values(), *self.spec.audio, *self.spec.subtitles]
         self._states = {each.name: look_up(self.spec, each) for each in renditions}
         for state in self.states:
-            self._warn_of_loudness(state)
+            self._warn_of(state)
 
     def reload(self, name: str, encoder: str, on_device: bool) -> None:
         """Read the stored part of a video rendition again, after a run or for another stream."""
@@ -112,14 +112,13 @@ class RenditionStates:
             kept=1.0,
             speed=None,
         )
-        self._warn_of_loudness(self[name])
+        self._warn_of(self[name])
 
     def fail(self, name: str, error: TqError) -> None:
         """Mark a rendition as failed; of one that is not required, only a warning remains."""
         self.update(name, status="failed", error=error, speed=None)
         if not self[name].required:
-            label = next((each.label for each in self.spec.subtitles if each.name == name), name)
-            self.warn(WarningCode.RENDITION_LEFT_OUT, f"{label} was left out: {error.message}")
+            self.warn(WarningCode.RENDITION_LEFT_OUT, f"{self._label(name)} was left out: {error.message}")
 
     def leave_device(self, names: Sequence[str], why: str) -> tuple[str, ...]:
         """Discard the incomplete of these renditions, whose pictures the GPU scaled; return their names."""
@@ -136,8 +135,14 @@ class RenditionStates:
         """Add a warning to the job."""
         self.warnings.append(JobWarning(code, text))
 
-    def _warn_of_loudness(self, state: RenditionState) -> None:
-        if state.warning:
+    def _label(self, name: str) -> str:
+        return next((each.label for each in self.spec.subtitles if each.name == name), name)
+
+    def _warn_of(self, state: RenditionState) -> None:
+        if state.warning and state.kind == "subtitles":
+            text = f"{self._label(state.name)}: {state.warning}, and are left out"
+            self.warn(WarningCode.SUBTITLES_LEFT_OUT, text)
+        elif state.warning:
             self.warn(WarningCode.LOUDNESS_LIMITED, state.warning)
 
     def drop_shorter(self) -> dict[str, TqError]:

@@ -193,13 +193,14 @@ class SideRuns:
         unseekable = self._launcher.records[task.number].unseekable
         file = task.directory / f"{name}.vtt"
         try:
-            check = take_subtitles(self._launcher.spec, file, self._store(name), unseekable=unseekable)
+            complete = take_subtitles(self._launcher.spec, file, self._store(name), unseekable=unseekable)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise
             self._states.fail(name, error)
         else:
-            self._states.complete(name, check)
+            self._states.update(name, warning=complete.warning)
+            self._states.complete(name, complete.check)
 
     def _gains(self, names: Sequence[str]) -> dict[str, float]:
         return {name: self._states[name].gain_db for name in names}

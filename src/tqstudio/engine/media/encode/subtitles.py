@@ -12,7 +12,6 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
 from tqstudio.engine.media.plan.subtitles import IN_PICTURES
 from tqstudio.engine.media.segments import webvtt
-from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.engine.media.source import sidecars, source_file
 from tqstudio.engine.media.source.facts import SubtitleTrack
@@ -42,7 +41,7 @@ def changed_sidecars(spec: EncodeSpec, states: Sequence[RenditionState]) -> dict
     return changed
 
 
-def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseekable: bool) -> RenditionCheck:
+def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseekable: bool) -> Complete:
     """Cut a WebVTT file of a run into segments, store them, and mark the stream as complete.
 
     Args:
@@ -66,15 +65,19 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseeka
         # in the pictures are read with the times of the source, however other runs read it.
         track = _track(spec, file.stem)
         from_zero = bool(track.sidecar) or (unseekable and track.codec != IN_PICTURES)
-        check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
+        shift_ms, ends_ms = _shift_ms(spec, from_zero), spec.grid.length * 1000
+        check = webvtt.write(cues, shift_ms, spec.grid, segments)
+        lost = sum(cue.end + shift_ms <= 0 or cue.begin + shift_ms >= ends_ms for cue in cues)
+        warning = f"{lost} of {len(cues)} texts lie before or after the video" if lost else ""
+        complete = Complete("webvtt", check, warning)
         spec.require_ownership()
         spec.require_output()
         source_file.require_same(spec.source, spec.identity)
         store.put_all(segments)
-        store.mark_complete(Complete("webvtt", check))
+        store.mark_complete(complete)
     except OSError as error:
         raise from_output_error(error, "cannot store subtitles") from error
-    return check
+    return complete
 
 
 def _track(spec: EncodeSpec, name: str) -> SubtitleTrack:

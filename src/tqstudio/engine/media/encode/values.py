@@ -136,7 +136,7 @@ class RenditionState:
     gain_db: float = 0.0
     """Of audio, once measured."""
     warning: str = ""
-    """Why its audio is less loud than the profile asks for; empty if it is not."""
+    """Why audio is less loud than the profile asks for, or which subtitles are left out; else empty."""
     duplicate: int | None = None
     """Id of the video that it was linked from, see `Duplicate`."""
     prefix: Prefix = field(default_factory=Prefix)

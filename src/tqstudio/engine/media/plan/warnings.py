@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
-from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.grid import Grid, make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
@@ -17,6 +17,8 @@ from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
 
 _MAX_NAMED = 4
+_CUT_S = 0.5
+"""Less of a track outside of the video is not worth a warning: codecs and recorders round."""
 _OMITTED = {
     "other": "another {}",
     "programme": "{} of another programme",
@@ -27,7 +29,7 @@ _OMITTED = {
 
 def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     """All warnings about a source, most important first."""
-    published = {track.index for sound in audio_renditions(facts, profile) for track in sound.tracks}
+    published = {track.index: track for sound in audio_renditions(facts, profile) for track in sound.tracks}
     missing = [track for track in facts.audio if track.index not in published]
     unreadable = [track for track in missing if not is_readable(track)]
     left_out = [track for track in missing if is_readable(track)]
@@ -35,6 +37,12 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         *_left_out(WarningCode.AUDIO_UNREADABLE, "audio track", unreadable, " cannot be decoded and"),
         *_left_out(WarningCode.AUDIO_LEFT_OUT, "audio track", left_out),
     ]
+    grid = make_grid(facts, profile)
+    outside = {index: _outside_s(track, grid) for index, track in published.items()} if grid.exact else {}
+    if cut := [published[index] for index, lost_s in outside.items() if lost_s > _CUT_S]:
+        by_s = max(outside.values())
+        text = f"audio tracks are cut to the length of the ladder, by up to {by_s:.1f} s: {_named(cut)}"
+        found.append(JobWarning(WarningCode.AUDIO_CUT, text))
     texts = subtitle_renditions(facts, profile)
     converted = {each.track for each in texts}
     if burnt := burnt_subtitles(facts, profile):
@@ -49,7 +57,7 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         what = "closed captions other than CC1" if as_text else "closed captions"
         text = f"{what} are left out, because {lost} cannot carry them"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
-    parts, grid = facts.chapters or (), make_grid(facts, profile)
+    parts = facts.chapters or ()
     if len(within(parts, grid.zero, grid.length)) < len(parts):
         left = f"chapters that lie outside of the video, or come after {MAX_CHAPTERS} others, are left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
@@ -118,6 +126,13 @@ def _without_captions(profile: Profile) -> str:
     """The encoders of the profile that drop closed captions."""
     used = {profile.codec_of(rung) for rung in profile.rungs}
     return ", ".join(sorted(CODECS[codec].encoder for codec in used if not CODECS[codec].captions))
+
+
+def _outside_s(track: AudioTrack, grid: Grid) -> float:
+    """The seconds of a track that are cut off at both ends."""
+    begins, ends = float(grid.zero), float(grid.zero + grid.length)
+    first_s, end_s = begins if track.first_s is None else track.first_s, track.end_s or ends
+    return max(0.0, begins - first_s) + max(0.0, end_s - ends)
 
 
 def _left_out(

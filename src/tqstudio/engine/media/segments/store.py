@@ -31,7 +31,7 @@ class Complete:
     encoder: str
     check: RenditionCheck
     warning: str = ""
-    """Why it is less loud than its profile asks for; empty if it is not."""
+    """As of `RenditionState`."""
     duplicate: int | None = None
     """Id of the video that it was linked from."""
 

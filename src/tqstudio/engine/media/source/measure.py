@@ -107,8 +107,8 @@ def measure(
                 continue
             times[packet.stream_index].add(packet)
             is_leading = packet.stream_index == facts.leading
-            clocks[packet.stream_index].add(packet, others if is_leading else ())
-            faults.add(packet)
+            pauses = clocks[packet.stream_index].add(packet, others if is_leading else (clock,))
+            faults.add(packet, pauses=pauses)
             if shapes and is_leading:
                 shapes.add(packet)
                 captions = captions or carries_captions(packet)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
+from av.audio.codeccontext import AudioCodecContext
 from av.packet import Packet
 from av.stream import Stream
 
@@ -131,12 +132,13 @@ class StreamClock:
             (self._played + sum(step if step <= most else own for step, own in self._ahead)) / self._ticks
         )
 
-    def add(self, packet: Packet[Stream], others: Iterable[StreamClock] = ()) -> None:
-        """Record the decode time of the next packet.
+    def add(self, packet: Packet[Stream], others: Iterable[StreamClock] = ()) -> bool:
+        """Record the decode time of the next packet; returns whether a pause of more than 10 s precedes it.
 
         Args:
             others: clocks that show, when this one is far ahead, whether that is a pause.
         """
+        pauses = False
         length = packet.duration or self._frame
         if packet.dts is None or self._last is None:
             self._played += length
@@ -151,8 +153,10 @@ class StreamClock:
                 self._jumped = now
                 self._ahead.append((step, length) if step > 0 else (length, length))
             if step > self._other and any(other._ran(self._last / self._ticks, now) for other in others):
+                pauses = True
                 self.pause_s = max(self.pause_s, math.ceil(step / self._ticks) + 1)
         self._last = self._last if packet.dts is None else packet.dts
+        return pauses
 
     def _ran(self, begin: Fraction, end: Fraction) -> bool:
         """Whether it continued without a jump between two times, in seconds."""
@@ -161,6 +165,15 @@ class StreamClock:
             and self._last / self._ticks > end - _INTERLEAVED_S
             and self._jumped < begin
         )
+
+
+def _length_s(packet: Packet[Stream]) -> float:
+    """The length of a packet in seconds: MP4 states that of sound until the next one, also before a gap."""
+    length_s = float((packet.duration or 0) * (packet.time_base or 0))
+    context = packet.stream.codec_context
+    if length_s > _HOLE_S and isinstance(context, AudioCodecContext) and context.sample_rate:
+        return context.frame_size / context.sample_rate or length_s
+    return length_s
 
 
 class PacketFaults:
@@ -177,8 +190,8 @@ class PacketFaults:
         self._restart: Damage | None = None
         self._decoded: dict[int, float] = {}
 
-    def add(self, packet: Packet[Stream]) -> None:
-        """Check the next packet in decode order."""
+    def add(self, packet: Packet[Stream], *, pauses: bool = False) -> None:
+        """Check the next packet in decode order; with `pauses`, a gap before it is no change of the clock."""
         index = packet.stream_index
         # Decode times have no gaps from reordering.
         ticks = packet.dts if packet.dts is not None else packet.pts
@@ -191,14 +204,15 @@ class PacketFaults:
         last_s = self._last.get(clock)
         if last_s is not None and index not in self._holes and clock != (self._video, True):
             missing_s = at_s - last_s
-            if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
+            is_pause = pauses or not self._restarts or missing_s <= _OTHER_CLOCK_S
+            if is_pause and self._hole.get(index, _HOLE_S) < missing_s:
                 self._holes[index] = Damage("hole", last_s, missing_s)
         if packet.dts is not None and not self._restarts:
             before_s = self._decoded.get(index, at_s)
             if at_s < before_s - _HOLE_S:
                 self._restart = self._restart or Damage("restart", before_s)
             self._decoded[index] = at_s
-        self._last[clock] = at_s + float((packet.duration or 0) * packet.time_base)
+        self._last[clock] = at_s + _length_s(packet)
         if packet.is_corrupt and self._corrupt is None:
             self._corrupt = Damage("corrupt", at_s)
 
