@@ -94,22 +94,40 @@ def test_every_picture_is_made_once(
     assert [number for _, number in pictures(video(made))] == list(range(90))
 
 
-@pytest.mark.parametrize("codec", ["libvpx", pytest.param("libvpx-vp9", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("codec", ["libx264", "libvpx", pytest.param("libvpx-vp9", marks=pytest.mark.slow)])
 def test_a_recording_that_is_smaller_for_a_second_is_whole(
     run: Callable[..., None], encode: MakeEncode, tmp_path: Path, codec: str
 ) -> None:
+    fast = () if codec == "libx264" else ("-deadline", "realtime")
     for number, size in enumerate(("320x180", "160x90", "320x180")):
         run(
-            *("-f", "lavfi", "-i", f"color=white:s={size}:r=25:d=1", "-c:v", codec),
-            *("-deadline", "realtime", tmp_path / f"{number}.webm"),
+            *("-f", "lavfi", "-i", f"color=white:s={size}:r=25:d=1,format=yuv420p", "-c:v", codec),
+            *(*fast, tmp_path / f"{number}.mkv"),
         )
-    (tmp_path / "list").write_text("".join(f"file {number}.webm\n" for number in range(3)))
-    source = tmp_path / "call.webm"
+    (tmp_path / "list").write_text("".join(f"file {number}.mkv\n" for number in range(3)))
+    source = tmp_path / "call.mkv"
     run("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", source)
     made = encode(source)
     run_to_end(made)
     shown = rows(video(made))
     assert (len(shown), {len(picture) for picture in shown}) == (75, {144})
+
+
+def test_pictures_that_shrink_between_key_frames_are_published_in_one_size(
+    run: Callable[..., None], encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = tmp_path / "call.mkv"
+    run(
+        *("-f", "lavfi", "-i", "color=white:s=320x180:r=25:d=2,format=yuv420p", "-c:v", "libaom-av1"),
+        *("-cpu-used", "8", "-g", "99", "-aom-params", "resize-mode=2", source),
+    )
+    with av.open(str(source)) as container:
+        assert len({(frame.width, frame.height) for frame in container.decode(video=0)}) > 3
+    made = encode(source)
+    run_to_end(made)
+    shown = rows(video(made))
+    assert (len(shown), len({(len(picture[0]), len(picture)) for picture in shown})) == (50, 1)
+    assert all(min(row) > 200 for picture in shown for row in picture)
 
 
 @pytest.mark.slow

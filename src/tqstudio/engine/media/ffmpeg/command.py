@@ -48,7 +48,7 @@ from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.media.source import colour
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 # A plain seek loses or repeats frames in some containers. So a run seeks to a point before its start, and
 # `trim` cuts exactly. MP4 has an index of key frames: there a run starts with the last key frame decoded
@@ -64,6 +64,8 @@ _FILM_CYCLE = (5, 4)
 _COMBED_PIXELS = 40
 # Times of pictures may be rounded by this much.
 _SLACK_S = 0.001
+# Codecs whose encoders make pictures smaller without a key frame when the bandwidth drops.
+_RESIZED = ("av1", "vp9")
 # Recordings change their shape a few times per hour. ffmpeg's expressions nest at most 100 levels.
 _MAX_ASPECTS = 60
 
@@ -104,6 +106,7 @@ def video_command(
     early = early or facts.video.interlaced or fields == "film"
     seek = Fraction(0) if facts.unseekable or in_head else _seek(facts, grid, start, early)
     decoder = (device or "") if on_device else ""
+    resized = () if decoder or facts.video.varies else _first_size(facts.video)
     # A GPU needs no threads, but some frames for each of them.
     opened = open_input(
         1 if decoder else 0,
@@ -112,8 +115,11 @@ def video_command(
         **colour.decoder_of(facts.video),
         **(gpu_decode.decoder_options(decoder) if decoder else {}),
         **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
+        **({"reinit_filter:v": "0"} if resized else {}),
     )
     stream = _pictures(opened, facts)
+    if resized:
+        stream = stream.filter("scale", *resized)
     if facts.video.edits:
         stream = _edited(stream, facts.video.edits)
     if facts.video.varies:
@@ -310,6 +316,14 @@ def _edited(stream: Any, edits: Sequence[tuple[float, float, float]]) -> Any:
         for (_, media, _), before, move in zip(edits, [0.0, *moves], moves, strict=False)
     ]
     return stream.filter("select", "+".join(shown)).filter("setpts", f"PTS-round(({'+'.join(steps)})/TB)")
+
+
+def _first_size(video: VideoTrack) -> tuple[int, int] | tuple[()]:
+    """The decoded width and height, where the size may change between key frames, which no sample shows."""
+    if video.codec not in _RESIZED or video.rotation % 90:
+        return ()
+    width, height = video.coded_width, video.coded_height
+    return (height, width) if video.rotation % 180 else (width, height)
 
 
 def _one_size(stream: Any, facts: SourceFacts) -> Any:

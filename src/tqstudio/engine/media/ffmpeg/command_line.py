@@ -39,7 +39,7 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
     # not possible if they jump: ffmpeg corrects jumps only in its own time.
     clock = {} if facts.unseekable else {"copyts": None}
     # The filters accept a change of size; if ffmpeg rebuilt them, they would lose their state.
-    keep = {"reinit_filter": 0} if facts.video.varies else {}
+    keep = {"reinit_filter:v": 0} if facts.video.varies else {}
     # What ffmpeg takes for a change of the clock.
     pauses = {"dts_delta_threshold": facts.pause_s} if facts.unseekable and facts.pause_s else {}
     return compiler.input(

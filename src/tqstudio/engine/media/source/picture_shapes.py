@@ -94,7 +94,7 @@ class PictureShapes:
         at = None if packet.pts is None else packet.pts * self._base
         if not packet.is_keyframe:
             return
-        head = bytes(memoryview(packet)[self._header])
+        head = bytes(memoryview(packet)[self._header]) or _parameter_sets(packet, self._context.name)
         if head == self._head and at is not None and self._next is not None and at < self._next:
             return
         self._head = head
@@ -180,6 +180,20 @@ class PictureShapes:
         tags = described.color_space, described.color_range
         look = described.pix_fmt, *tags, colour.colour_of(described)
         self._looks.setdefault(look, float((frame.pts or 0) * self._base))
+
+
+def _parameter_sets(packet: Packet[Stream], codec: str) -> bytes:
+    """The sets in a key frame of MP4 or Matroska that state a size: of H.264 or HEVC, before the slices."""
+    content, at, found = memoryview(packet), 0, b""
+    while codec in ("h264", "hevc") and at + 4 < len(content):
+        end = at + 4 + int.from_bytes(content[at : at + 4])
+        kind = content[at + 4] & 31 if codec == "h264" else content[at + 4] >> 1
+        if kind <= (5 if codec == "h264" else 31):
+            break
+        if kind == (7 if codec == "h264" else 33):
+            found += bytes(content[at + 4 : end])
+        at = end
+    return found
 
 
 class Bitmaps:
