@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -92,6 +93,23 @@ def test_every_picture_is_made_once(
     made = encode(source)
     run_to_end(made)
     assert [number for _, number in pictures(video(made))] == list(range(90))
+
+
+@pytest.mark.parametrize(("rate", "every"), [(120, 2), (240, 4), (144, 3)])
+def test_pictures_above_60_a_second_are_left_out_evenly(
+    rate: int, every: int, run: Callable[..., None], encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = tmp_path / "fast.mkv"  # on a clock of milliseconds
+    run(
+        *("-f", "lavfi", "-i", f"color=s=160x90:r={rate}:d=2,format=yuv420p,{BARS}"),
+        *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", source),
+    )
+    made = encode(source)
+    run_to_end(made)
+    shown = [number for _, number in pictures(video(made))]
+    # The last one is held.
+    assert {after - before for before, after in pairwise(shown[:-1])} == {every}
+    assert (shown[0] < every, len(shown) - rate * 2 // every in (0, 1)) == (True, True)
 
 
 @pytest.mark.parametrize("codec", ["libx264", "libvpx", pytest.param("libvpx-vp9", marks=pytest.mark.slow)])

@@ -298,10 +298,12 @@ def _on_grid(stream: Any, facts: SourceFacts, fps: Fraction) -> Any:
     """Shift all pictures so that the first is on the grid.
 
     If it were halfway between two frames, the next ones would be rounded up or down at random: Matroska has
-    times in milliseconds.
+    times in milliseconds. So would every second one of twice the rate.
     """
     first_s = facts.video.first_pts_s
     shift = nearest(first_s * fps) / fps - first_s
+    if facts.video.one_of % 2 == 0:
+        shift += 1 / (2 * facts.video.one_of * fps)
     return stream.filter("setpts", f"PTS+round({float(shift):.6f}/TB)") if shift else stream
 
 

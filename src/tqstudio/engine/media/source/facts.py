@@ -80,6 +80,8 @@ class VideoTrack:
     """The stream cuts off columns on the left or rows above, which the decoders of GPUs may leave."""
     fields: Literal["", "tff", "bff"] = ""
     """Order of the fields as the container declares it, where the codec does not mark its pictures."""
+    one_of: int = 1
+    """Of so many pictures one is published, because the rate of the source is above 60."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

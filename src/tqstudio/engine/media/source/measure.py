@@ -282,10 +282,13 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
         end = Fraction(begins_s + length_s)
         last = end - 1 / fps
     length = max(end - video.first_pts_s, 1 / fps)
+    count = sum(times.gaps.values())
+    gap = _gap_at(times.gaps, count // 2) * time_base if count and not (vfr or video.interlaced) else 1 / fps
     return replace(
         video,
         fps=fps,
         vfr=vfr,
+        one_of=max(1, round(1 / (gap * fps))),
         last_s=float(last),
         end_s=float(end),
         duration_s=float(length),
