@@ -152,6 +152,35 @@ def test_the_default_track_comes_first_and_its_end_is_that_of_the_video(
     assert {round(hear(state).ends, 1) for state in audio_of(made).values()} == {5.0}
 
 
+def test_sound_follows_its_layout_where_pictures_change_their_size_too(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    """As at the start of a film on television."""
+    content = b""
+    for number, (size, layout, tones) in enumerate(
+        [("320x180", "stereo", "0.3*sin(2*PI*500*t)|0"), ("160x90", "5.1", "0|0|0.5*sin(2*PI*900*t)|0|0|0")]
+    ):
+        part = tmp_path / f"{number}.ts"
+        run_ffmpeg(
+            ffmpeg,
+            *("-f", "lavfi", "-i", f"testsrc2=s={size}:r=25:d=3"),
+            *("-f", "lavfi", "-i", f"aevalsrc='{tones}':c={layout}:s={RATE}:d=3"),
+            *("-c:v", "mpeg2video", "-c:a", "ac3", "-muxdelay", "0", "-output_ts_offset", f"{3 * number}"),
+            str(part),
+        )
+        content += part.read_bytes()
+    source = tmp_path / "evening.ts"
+    source.write_bytes(content)
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    assert made.state == "done", made.error
+    [sound] = map(hear, audio_of(made).values())
+    assert [(sound.loud(0, 500, at), sound.loud(0, 900, at)) for at in (1, 5)] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 @pytest.mark.parametrize(
     ("surround", "codec", "channels", "source_channels"),
     [
