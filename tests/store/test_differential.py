@@ -59,7 +59,7 @@ from tqstudio.engine.store.machine import (
     workers,
 )
 from tqstudio.engine.store.machine.outbox import NewAlert
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     AutorestartRule,
@@ -378,6 +378,7 @@ def list_pages(queue: Queue, rng: Random) -> Any:
         "folder": known(queue, rng, "folder"),
         "kind": rng.choice(list(JobKind)),
         "owner": rng.choice(OWNERS),
+        "warning": rng.choice(["any", *WarningCode]),
     }
     names = rng.sample([*filters, "text", "text", "text"], rng.choice([0, 1, 1, 2]))
     query = PageQuery(

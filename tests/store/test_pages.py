@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -43,6 +44,13 @@ _WORDS = (
     "東京\u3000",
     "3.05\u202fPM",
     "\\u200e\\x1b",
+)
+
+_WARNINGS = (
+    *("[]", "[]", "[]"),
+    json.dumps([{"code": "HDR_TONE_MAPPED", "text": "HDR is published as SDR"}]),
+    json.dumps([{"code": "AUDIO_LEFT_OUT", "text": 'the "HDR" track'}, {"code": "SOURCE_KEPT", "text": "x"}]),
+    json.dumps([{"code": "AUDIO_UNREADABLE", "text": "SOURCE_KEPT"}]),
 )
 
 
@@ -89,6 +97,7 @@ def stored(program: str, tmp_path_factory: pytest.TempPathFactory) -> Address:
                     "batch": rng.choice([None, "first", "second"]),
                     "kind": "changed" if number % 50 == 0 else rng.choice(["new", "retranscode"]),
                     "owner": rng.choice(["user", "folder", "token:ana", "token:user"]),
+                    "warnings": rng.choice(_WARNINGS),
                 }
             )
         queue.db.execute(insert(tables.video), videos)
@@ -101,6 +110,14 @@ def stored(program: str, tmp_path_factory: pytest.TempPathFactory) -> Address:
 def many(stored: Address) -> Iterator[Queue]:
     with rolled_back(stored) as queue:
         yield queue
+
+
+def _warned(stored: str, asked: str | None) -> bool:
+    """Whether a job with these warnings is among those asked for."""
+    codes = [warning["code"] for warning in json.loads(stored)]
+    if asked in (None, "any"):
+        return bool(codes) or asked is None
+    return any(code.startswith(str(asked).upper()) for code in codes)
 
 
 def expected(queue: Queue, query: Query) -> list[int]:
@@ -116,6 +133,7 @@ def expected(queue: Queue, query: Query) -> list[int]:
         and query.video in (None, row["video_id"])
         and query.kind in (None, row["kind"])
         and query.owner in (None, row["owner"], row["owner"].removeprefix("token:"))
+        and _warned(row["warnings"], query.warning)
     ]
 
     def place(row: Any) -> tuple[int, ...]:
@@ -214,6 +232,13 @@ QUERIES = [
     Query(owner="token:user"),
     Query(owner="folder", deleted=True, text="a"),
     Query(owner="nobody"),
+    Query(warning="any"),
+    Query(warning="any", statuses=(JobStatus.DONE,), sort="newest", owner="user"),
+    Query(warning="hdr"),
+    Query(warning="AUDIO_LEFT_OUT", text="a", sort="oldest"),
+    Query(warning="AUDIO", batch="first"),
+    Query(warning="A%"),
+    Query(warning="deleted"),
 ]
 
 
@@ -380,6 +405,8 @@ def statements(many: Queue) -> Iterator[list[str]]:
         Query(deleted=True, text="1", sort="oldest"),
         Query(kind="new", owner="user"),
         Query(owner="folder", sort="newest"),
+        Query(warning="any"),
+        Query(warning="any", batch="first", sort="newest"),
         *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in orders.SORTS),
     ],
     ids=str,
@@ -404,8 +431,15 @@ def test_every_section_is_read_from_an_index(
         if query.sort == "order":
             assert not [line for line in plan if "B-TREE" in line], plan
         others = [line for line in plan if " other " in line]
-        assert all("COVERING INDEX ix_job_origin" in line for line in others), plan
-        assert bool(others) is (query.owner is not None)
+        # The partial index has only the jobs that have warnings: rows of others are not read.
+        named = {
+            "COVERING INDEX ix_job_origin": query.owner,
+            "COVERING INDEX ix_job_batch": query.batch,
+            "INDEX ix_job_warned": query.warning,
+        }
+        indexes = [index for index, asked in named.items() if asked is not None]
+        assert len(others) == len(indexes) * len(jobs), plan
+        assert all(any(index in line for index in indexes) for line in others), plan
         assert all("COVERING INDEX ix_video_search" in line for line in plan if " video " in line), plan
 
 

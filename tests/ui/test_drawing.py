@@ -110,6 +110,10 @@ def test_filter_lines() -> None:
     assert parse("Kind:changed x owner:ana") == Query(text="x", kind="changed", owner="ana")
     assert parse("kind:changed owner:ana").line() == "kind:changed owner:ana"
     assert parse("owner:ana").narrowed
+    assert parse("warning:HDR x") == Query(text="x", warning="HDR")
+    assert parse("warning:any state:done").line() == "warning:any state:done"
+    assert parse("warning:") == Query()
+    assert not parse("warning:any").shows("done", "a.mp4")
     assert not parse("owner:ana").shows("done", "a.mp4")
     with pytest.raises(FilterError, match="unknown kind 'x'"):
         parse("kind:x")

@@ -74,8 +74,10 @@ def jobs(
     folder: int | None = None,
     kind: str | None = None,
     owner: str | None = None,
+    warning: str | None = None,
 ) -> Call[answers.JobPage]:
-    """A page of jobs. `sort` is order (queue order), newest or oldest; `kind` new, changed or retranscode.
+    """A page of jobs. `sort` is order (queue order), newest or oldest; `kind` new, changed or retranscode;
+    `warning` how the code of one begins, or any.
 
     `text` is words that the name must contain. `after` and `before` take the cursors of another page;
     `before="end"` is the last page.
@@ -92,6 +94,7 @@ def jobs(
         "folder": folder,
         "kind": kind,
         "owner": owner,
+        "warning": warning,
     }
     params |= {key: value for key, value in optional.items() if value not in (None, "")}
     if deleted:

@@ -68,11 +68,12 @@ async def page(
     folder: int | None = None,
     kind: JobKind | None = None,
     owner: Annotated[str | None, Query(max_length=200)] = None,
+    warning: Annotated[str | None, Query(max_length=200)] = None,
 ) -> answers.JobPage:
     """A page of jobs. Cursors come from another page, or are `start` or `end`."""
     if sort not in SORTS:
         raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
-    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner)
+    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner, warning)
 
     def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
         found = pages.page(db, query, limit=limit, after=after, before=before, around=around)

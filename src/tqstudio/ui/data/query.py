@@ -26,21 +26,23 @@ class Query:
     folder: int | None = None
     kind: str | None = None
     owner: str | None = None
+    warning: str | None = None
+    """How the code of a warning begins, or any."""
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.statuses or self.text) or self._of_origin
+        return bool(self.statuses or self.text) or self._needs_more
 
     @property
-    def _of_origin(self) -> bool:
-        return any(each is not None for each in (self.folder, self.kind, self.owner))
+    def _needs_more(self) -> bool:
+        return any(each is not None for each in (self.folder, self.kind, self.owner, self.warning))
 
     def shows(self, status: str, name: str) -> bool:
-        """Whether a job with this status and name matches; False for one of folder, kind or owner: it needs
-        more data."""
+        """Whether a job with this status and name matches; False for one of folder, kind, owner or
+        warning: it needs more data."""
         words = (readable(word).lower() for word in self.text.split())
         return (
-            not self._of_origin
+            not self._needs_more
             and status in (self.statuses or (status,))
             and all(word in name.lower() for word in words)
         )
@@ -51,6 +53,7 @@ class Query:
         parts = [f"folder:{self.folder}"] if self.folder is not None else []
         parts += [f"kind:{self.kind}"] if self.kind is not None else []
         parts += [f"owner:{self.owner}"] if self.owner is not None else []
+        parts += [f"warning:{self.warning}"] if self.warning is not None else []
         parts += [f"state:{','.join(words)}"] if words else []
         return " ".join([*parts, *([self.text] if self.text else [])])
 
@@ -61,12 +64,13 @@ class FilterError(ValueError):
 
 def parse(line: str, sort: str = "order") -> Query:
     """Parse a filter line: words, `state:failed,paused`, `folder:3` of `tqstudio folder list`, `kind:new`,
-    `owner:NAME`."""
+    `owner:NAME`, `warning:any` or the beginning of a code."""
     statuses: list[str] = []
     words: list[str] = []
     folder: int | None = None
     kind: str | None = None
     owner: str | None = None
+    warning: str | None = None
     for word in line.split():
         if word.lower().startswith("kind:"):
             kind = word[5:].lower()
@@ -75,6 +79,9 @@ def parse(line: str, sort: str = "order") -> Query:
             continue
         if word.lower().startswith("owner:"):
             owner = word[6:] or None
+            continue
+        if word.lower().startswith("warning:"):
+            warning = word[8:] or None
             continue
         if word.lower().startswith("folder:"):
             number = word[7:]
@@ -90,4 +97,4 @@ def parse(line: str, sort: str = "order") -> Query:
                 raise FilterError(f"unknown state {name!r}; available: {', '.join(sorted(WORDS))}")
             if WORDS[name] not in statuses:
                 statuses.append(WORDS[name])
-    return Query(tuple(statuses), " ".join(words), sort, folder, kind, owner)
+    return Query(tuple(statuses), " ".join(words), sort, folder, kind, owner, warning)

@@ -46,6 +46,7 @@ FILTER = (
     ("folder:3", "of a drop folder, by its number"),
     ("kind:changed", "why it was added: new, changed, retranscode"),
     ("owner:user", "who added it: user, folder, upload or a token"),
+    ("warning:any", "with warnings; warning:HDR: whose code begins so"),
 )
 _SHARED = {"Move": 1, "Everywhere": 2}
 """Groups that come after those of the view."""

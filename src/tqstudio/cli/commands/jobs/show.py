@@ -57,6 +57,9 @@ def list_jobs(
         str | None,
         typer.Option("--owner", metavar="NAME", help="Only jobs of folder, user, upload, or a token's name."),
     ] = None,
+    warning: Annotated[
+        str | None, typer.Option("--warning", metavar="any|CODE", help="Only jobs with any or this warning.")
+    ] = None,
     sort: Annotated[str, typer.Option("--sort", metavar="order|newest|oldest", help="Sort order.")] = "order",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of jobs.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
@@ -80,6 +83,7 @@ def list_jobs(
                 folder=folder,
                 kind=kind,
                 owner=owner,
+                warning=warning,
             )
         )
         rows += page["jobs"]
@@ -91,7 +95,7 @@ def list_jobs(
         printing.out_json({"jobs": rows, "total": total})
         return 0
     if not rows:
-        narrowed = status or text or batch or deleted or kind or owner or folder is not None
+        narrowed = status or text or batch or deleted or kind or owner or warning or folder is not None
         printing.out("no matching jobs" if narrowed else "the queue is empty")
         return 0
     printing.table(

@@ -58,6 +58,7 @@ SQLModel.metadata.naming_convention = MetaData(
 ).naming_convention
 
 _OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
+NO_WARNINGS = "[]"
 AUTOINCREMENT = {"sqlite_autoincrement": True}
 
 
@@ -366,6 +367,7 @@ class Job(SQLModel, table=True):
         # What list filters compare, alone and in order, as of videos.
         Index("ix_job_origin", "id", "kind", "owner"),
         _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
+        _index("ix_job_warned", "id", f"warnings <> '{NO_WARNINGS}'"),
         *_orders("ix_job", "deleted_at IS NULL"),
         *_orders("ix_job_deleted", "deleted_at IS NOT NULL"),
         _index(
@@ -430,7 +432,7 @@ class Job(SQLModel, table=True):
     processed_by_id: int = _int(optional=True)
     processed_by: str = _text(optional=True)
     metadata_json: str = _text(default="{}")
-    warnings: str = _text(default="[]")
+    warnings: str = _text(default=NO_WARNINGS)
     """JSON [{code, text}, …] of the newest attempt."""
     created_at: int | None = _time(optional=False)
     started_at: int | None = _time()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Executable, FromClause, select, union_all
+from collections.abc import Iterator
+
+from sqlalchemy import ColumnElement, Executable, FromClause, literal_column, select, union_all
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
@@ -32,12 +34,8 @@ def _few(db: Connection, query: PageQuery) -> ColumnElement[bool] | None:
     """
     if query.video is not None:
         return JOB.video_id == query.video
-    if query.batch is not None:
-        of_batch = select(JOB.id).where(JOB.batch == query.batch).limit(FEW + 1)
-        if len(db.execute(of_batch).all()) <= FEW:
-            return JOB.batch == query.batch
-    if origin := _origin_tests(query, tables.job):
-        jobs = select(JOB.id).with_hint(tables.job, indexed_by("ix_job_origin"), "sqlite").where(*origin)
+    for index, tests in _indexed_tests(query, tables.job):
+        jobs = select(JOB.id).with_hint(tables.job, indexed_by(index), "sqlite").where(*tests)
         few = db.execute(jobs.limit(FEW + 1)).scalars().all()
         if len(few) <= FEW:
             return JOB.id.in_(few)
@@ -55,11 +53,21 @@ def _video_tests(query: PageQuery) -> list[ColumnElement[bool]]:
     return tests if query.folder is None else [_VIDEO.c.folder_id == query.folder, *tests]
 
 
-def _origin_tests(query: PageQuery, of: FromClause) -> list[ColumnElement[bool]]:
-    """Returns the conditions on kind and owner of a job, answered by `ix_job_origin`."""
-    tests = [] if query.kind is None else [of.c.kind == query.kind]
-    owners = (query.owner, f"{TOKEN_ACTOR}{query.owner}")
-    return tests if query.owner is None else [*tests, of.c.owner.in_(owners)]
+def _indexed_tests(query: PageQuery, of: FromClause) -> Iterator[tuple[str, list[ColumnElement[bool]]]]:
+    """Yields conditions on a job, by the index that finds what they are about."""
+    if query.batch is not None:
+        yield "ix_job_batch", [of.c.batch == query.batch]
+    origin = [] if query.kind is None else [of.c.kind == query.kind]
+    if query.owner is not None:
+        origin.append(of.c.owner.in_((query.owner, f"{TOKEN_ACTOR}{query.owner}")))
+    if origin:
+        yield "ix_job_origin", origin
+    if query.warning is not None:
+        warned = [of.c.warnings != literal_column(f"'{tables.NO_WARNINGS}'")]
+        if query.warning.lower() != "any":
+            begins = f'"code": "{query.warning.upper()}'
+            warned.append(of.c.warnings.contains(begins, autoescape=True))
+        yield "ix_job_warned", warned
 
 
 def _job_tests(query: PageQuery) -> list[ColumnElement[bool]]:
@@ -68,13 +76,10 @@ def _job_tests(query: PageQuery) -> list[ColumnElement[bool]]:
     tests: list[ColumnElement[bool]] = [deleted]
     if query.video is not None:
         tests.append(JOB.video_id == query.video)
-    if query.batch is not None:
-        # From the index of batches: a row of the table costs ten times as much.
-        found = select(_OTHER.c.id).where(_OTHER.c.batch == query.batch, _OTHER.c.id == JOB.id)
-        tests.append(found.with_hint(_OTHER, indexed_by("ix_job_batch"), "sqlite").exists())
-    if origin := _origin_tests(query, _OTHER):
-        found = select(_OTHER.c.id).where(_OTHER.c.id == JOB.id, *origin)
-        tests.append(found.with_hint(_OTHER, indexed_by("ix_job_origin"), "sqlite").exists())
+    for index, indexed in _indexed_tests(query, _OTHER):
+        # From the index: a row of the table costs ten times as much.
+        found = select(_OTHER.c.id).where(_OTHER.c.id == JOB.id, *indexed)
+        tests.append(found.with_hint(_OTHER, indexed_by(index), "sqlite").exists())
     if of_video := _video_tests(query):
         found = select(_VIDEO.c.id).where(_VIDEO.c.id == JOB.video_id, *of_video)
         tests.append(found.with_hint(_VIDEO, indexed_by("ix_video_search"), "sqlite").exists())

@@ -37,11 +37,13 @@ class PageQuery:
     kind: str | None = None
     owner: str | None = None
     """As stored, or the name of a token."""
+    warning: str | None = None
+    """How the code of a warning begins, or “any”."""
 
     @property
     def filtered(self) -> bool:
         """Whether finding or counting the jobs may need a scan of up to a second."""
-        others = (self.batch, self.folder, self.kind, self.owner)
+        others = (self.batch, self.folder, self.kind, self.owner, self.warning)
         return bool(self.text.strip()) or any(each is not None for each in others)
 
 
