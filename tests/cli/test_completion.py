@@ -25,8 +25,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def shell_home(tmp_path: Path) -> Path:
     home = tmp_path / "user"
     home.mkdir()
-    program = Program(tmp_path / "studio", HOME=str(home))
-    installed = program("--install-completion", "bash")
+    # The shell that it is installed for is looked for among the parents of the command.
+    program = Program(tmp_path / "studio", before=("bash", "-c", '"$@"; exit $?', "bash"), HOME=str(home))
+    installed = program("--install-completion")
     assert installed.code == 0, installed.err
     assert "tqstudio.sh" in (home / ".bashrc").read_text()
     return home
