@@ -194,7 +194,7 @@ def test_one_that_waits_for_an_older_version_answers(fleet: MakeFleet, database:
     with psycopg.connect(database.render_as_string(hide_password=False)) as rows:
         rows.execute("UPDATE alembic_version SET version_num = '0013'")
     second.launch()
-    until(lambda: "REFUSED: this supervisor stands by" in second("status").err, "it answers", 5)
+    until(lambda: "REFUSED: this supervisor stands by" in second("status").err, "it answers")
     assert second("down").code == 0
     assert second.ended() == 0
     with psycopg.connect(database.render_as_string(hide_password=False)) as rows:

@@ -686,20 +686,23 @@ def test_a_command_gets_the_facts(office: Office, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("text", "timeout_s", "error"),
     [
-        ("raise SystemExit(7)", "it ended with status 7"),
+        ("raise SystemExit(7)", 60, "it ended with status 7"),
         (
             "import subprocess, sys, time\n"
             "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
             "open(sys.argv[0] + '.pid', 'w').write(str(child.pid))\n"
             "time.sleep(600)",
+            3,
             "it did not end within 3 s",
         ),
     ],
 )
-def test_a_command_that_fails_is_not_repeated(office: Office, tmp_path: Path, text: str, error: str) -> None:
-    alerts = office.alerts(on_failed=_script(tmp_path, text), command_timeout_s=3)
+def test_a_command_that_fails_is_not_repeated(
+    office: Office, tmp_path: Path, text: str, timeout_s: int, error: str
+) -> None:
+    alerts = office.alerts(on_failed=_script(tmp_path, text), command_timeout_s=timeout_s)
 
     async def work() -> None:
         await alerts.begin()
