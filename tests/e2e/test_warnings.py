@@ -105,7 +105,9 @@ def test_what_is_left_out_is_reported_in_every_answer(
     assert processed(studio, source, *only)["warnings"] == job["warnings"], (
         "also of a ladder that was there already"
     )
-    assert "2 warnings" in studio("job", "list").out
+    for warning in ("any", "AUDIO_LEFT_OUT", "subtitles"):
+        assert "2 warnings" in studio("job", "list", "--warning", warning).out
+    assert studio("job", "list", "--warning", "HDR").out == "no matching jobs\n"
     shown = studio("job", "show", str(job["id"]))
     assert all(f"{code}: {text}" in shown.out for code, text in warnings)
     events = [json.loads(line) for line in studio("events", "--json").out.splitlines()]
