@@ -70,7 +70,7 @@ def make_app(fake: FakeSupervisor, tmp_path: Path) -> MakeApp:
 
 
 async def until(
-    pilot: Pilot[None], condition: Callable[[], object], what: str = "", *, looks: int = 400
+    pilot: Pilot[None], condition: Callable[[], object], what: str = "", *, looks: int = 3000
 ) -> None:
     """Wait for a condition, message by message; with more looks where processes have to start or end."""
     for _ in range(looks):
