@@ -251,7 +251,7 @@ def test_text_after_the_video_is_left_out_with_a_warning(
         run_to_end(made)
         [warning] = made.warnings
         assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
-        assert warning.text == "sub-und: 1 of 4 texts lie before or after the video, and are left out"
+        assert warning.text == "sub-und: 1 of 4 texts have no time within the video, and are left out"
         assert len(cues_of(subtitles_of(made)["sub-und"])) == len(TEXTS)
 
 

@@ -65,10 +65,9 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseeka
         # in the pictures are read with the times of the source, however other runs read it.
         track = _track(spec, file.stem)
         from_zero = bool(track.sidecar) or (unseekable and track.codec != IN_PICTURES)
-        shift_ms, ends_ms = _shift_ms(spec, from_zero), spec.grid.length * 1000
-        check = webvtt.write(cues, shift_ms, spec.grid, segments)
-        lost = sum(cue.end + shift_ms <= 0 or cue.begin + shift_ms >= ends_ms for cue in cues)
-        warning = f"{lost} of {len(cues)} texts lie before or after the video" if lost else ""
+        check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
+        lost = len(cues) - check.frames
+        warning = f"{lost} of {len(cues)} texts have no time within the video" if lost else ""
         complete = Complete("webvtt", check, warning)
         spec.require_ownership()
         spec.require_output()
