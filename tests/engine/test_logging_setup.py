@@ -92,6 +92,34 @@ def test_no_root_is_named(tmp_path: Path) -> None:
     assert library == "in tmp"
 
 
+_DROPS_TREES = """
+import sys
+from pathlib import Path
+from watchdog.events import FileSystemEventHandler
+from watchdog.observers.inotify import InotifyObserver
+from tqstudio.engine.host import logging_setup as logs
+from tqstudio.home import Home
+home = Path(sys.argv[1])
+writer = logs.configure(Home(home))
+observer = InotifyObserver()
+observer.start()
+observer.schedule(FileSystemEventHandler(), str(home), recursive=True)
+for number in range(500):
+    (home / f"{number}/a/b/c/d/e").mkdir(parents=True)
+observer.stop()
+observer.join()
+writer.stop()
+"""
+
+
+def test_trees_that_are_dropped_at_once_print_no_warnings(tmp_path: Path) -> None:
+    """watchdog prints a dozen: one for each directory that it finds by its event and by a walk."""
+    home = Home(tmp_path)
+    home.create()
+    program = [sys.executable, "-P", "-c", _DROPS_TREES, str(home.root)]
+    assert subprocess.run(program, check=True, stderr=subprocess.PIPE).stderr == b""
+
+
 def test_the_level_changes_while_it_runs(make_supervisor: MakeSupervisor) -> None:
     supervisor = make_supervisor(TQSTUDIO_LOG_LEVEL="warning").start()
 

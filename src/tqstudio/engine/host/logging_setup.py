@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import time
+import warnings
 from queue import SimpleQueue
 from typing import Any, cast
 
@@ -72,6 +73,8 @@ def configure(home: Home, level: LogLevel = "info") -> logging.handlers.QueueLis
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     # It calls it an error that one of its threads ends just after an event, as with each scan.
     logging.getLogger("watchdog.observers.inotify").setLevel(logging.CRITICAL)
+    # It warns where it begins to watch a directory twice, as in a tree created at once; nothing is lost.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="watchdog.observers.inotify")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_not_cancelled)
     structlog.configure(
