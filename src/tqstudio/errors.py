@@ -92,10 +92,7 @@ class ErrorCode(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a published ladder lacks compared with its source or profile, or which damage was detected.
-
-    Also why its source was kept.
-    """
+    """What a published ladder lacks of its source or profile, what is damaged, or why the source was kept."""
 
     STREAMS_LEFT_OUT = "STREAMS_LEFT_OUT"
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
@@ -139,6 +136,11 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }
 )
+
+
+def is_warning(beginning: str) -> bool:
+    """Whether the code of a warning begins so, or it is `any`; upper and lower case are the same."""
+    return beginning.lower() == "any" or any(code.startswith(beginning.upper()) for code in WarningCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +339,6 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
     }
 )
-
 
 UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
 """Codes of a request without an answer: it may have been processed, and may be sent again."""

@@ -108,6 +108,8 @@ def test_what_is_left_out_is_reported_in_every_answer(
     for warning in ("any", "AUDIO_LEFT_OUT", "subtitles"):
         assert "2 warnings" in studio("job", "list", "--warning", warning).out
     assert studio("job", "list", "--warning", "HDR").out == "no matching jobs\n"
+    refused = studio("job", "list", "--warning", "audio_cot")
+    assert (refused.code, "begins with 'audio_cot'" in refused.err) == (2, True)
     shown = studio("job", "show", str(job["id"]))
     assert all(f"{code}: {text}" in shown.out for code, text in warnings)
     events = [json.loads(line) for line in studio("events", "--json").out.splitlines()]

@@ -117,6 +117,8 @@ def test_filter_lines() -> None:
     assert not parse("owner:ana").shows("done", "a.mp4")
     with pytest.raises(FilterError, match="unknown kind 'x'"):
         parse("kind:x")
+    with pytest.raises(FilterError, match="no warning begins with 'audio_cot'"):
+        parse("warning:audio_cot")
     for wrong in ("folder:", "folder:x", "folder:-1", "folder:99999999999"):
         with pytest.raises(FilterError, match="not a folder number"):
             parse(wrong)

@@ -138,7 +138,7 @@ class Services:
         self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention)
         self.admission.restore_deleted = self.deletions.restore_on_add
         self.deliveries = Deliveries(home, settings, db, io)
-        self.deletions.on_returned = self.deliveries.wake
+        self.deletions.on_returned = self.deliveries.loop.wake
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io)

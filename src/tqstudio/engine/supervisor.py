@@ -155,7 +155,7 @@ class Supervisor:
         if self._settings.standby:
             watches.append(asyncio.create_task(self._keep_lead()))
         buckets = [
-            asyncio.create_task(each.run()) for each in (self.services.deliveries, self.services.fetches)
+            asyncio.create_task(each.loop.run()) for each in (self.services.deliveries, self.services.fetches)
         ]
         starting = asyncio.create_task(self._start_parts())
         for task in (snapshots, starting, *watches, *buckets):

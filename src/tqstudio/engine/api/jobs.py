@@ -27,7 +27,7 @@ from tqstudio.engine.store.lists import records as listed
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, WarningCode, is_warning
 from tqstudio.lifecycle import (
     PAUSED_WITHOUT_REASON,
     Control,
@@ -73,6 +73,9 @@ async def page(
     """A page of jobs. Cursors come from another page, or are `start` or `end`."""
     if sort not in SORTS:
         raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
+    if warning is not None and not is_warning(warning):
+        message = f"the code of no warning begins with {warning!r}"
+        raise TqError(ErrorCode.BAD_REQUEST, message, f"use any, {', '.join(WarningCode)}")
     query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner, warning)
 
     def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:

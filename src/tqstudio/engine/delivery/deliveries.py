@@ -14,7 +14,7 @@ The lists of files are the `BLAKE3SUMS` of generations, uploaded first: no listi
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -39,6 +39,7 @@ from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import deliveries, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.videos import VideoRow
+from tqstudio.engine.wakeable_loop import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
@@ -49,10 +50,6 @@ _AT_ONCE = 4
 """Files that are uploaded at the same time."""
 _SEGMENT_SUFFIX = ".m4s"
 _SAVE_S = 1.0
-_LOOK_S = 60.0
-"""Longest time without a look; hints and times that are due come before."""
-_PAUSE_S = 10.0
-"""After an error of the database."""
 _HINTS = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
 
 
@@ -64,17 +61,13 @@ class Deliveries:
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_copies = settings.keep_bucket_copies
         self._retries = RetryRules(5, settings.backoff_max_s, random.random)
-        self._hinted = asyncio.Event()
+        self.loop = WakeableLoop("deliveries", self._do_next)
         self._log = structlog.get_logger()
 
     def hint(self, events: Sequence[EventRow]) -> None:
         """Look for work when a ladder was published or a video deleted."""
         if any(event.trigger in _HINTS for event in events):
-            self.wake()
-
-    def wake(self) -> None:
-        """Look for work now."""
-        self._hinted.set()
+            self.loop.wake()
 
     async def check(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that the bucket of an output can be used; any other output can.
@@ -106,28 +99,15 @@ class Deliveries:
                 f"video {video} has no ladder here that belongs in a bucket",
                 "if the bucket alone has its segments, retranscode it: tqstudio job retranscode ID",
             )
-        self.wake()
+        self.loop.wake()
 
-    async def run(self) -> None:
-        """Do what is due, until cancelled."""
-        while True:
-            try:
-                self._hinted.clear()
-                row = await self._db.read(deliveries.due, now=now_us())
-                if row is not None:
-                    await self._step(row)
-                    continue
-                at = await self._db.read(deliveries.next_at)
-                wait_s = _LOOK_S if at is None else min(_LOOK_S, max(0.0, (at - now_us()) / MICROSECOND))
-            except TqError as error:
-                if error.code not in UNWRITTEN:
-                    self._log.exception("deliveries failed")
-                wait_s = _PAUSE_S
-            except Exception:
-                self._log.exception("deliveries failed")
-                wait_s = _PAUSE_S
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hinted.wait(), wait_s)
+    async def _do_next(self) -> float:
+        """Do what is due; returns the seconds until more is."""
+        if (row := await self._db.read(deliveries.due, now=now_us())) is not None:
+            await self._step(row)
+            return 0.0
+        at = await self._db.read(deliveries.next_at)
+        return math.inf if at is None else max(0.0, (at - now_us()) / MICROSECOND)
 
     async def _step(self, row: DeliveryRow) -> None:
         try:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import random
 from collections.abc import AsyncIterator
 
@@ -23,16 +23,13 @@ from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import safe_name
 from tqstudio.engine.uploads.uploads import Uploads
+from tqstudio.engine.wakeable_loop import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol.requests import AddOptions
 
 PART_BYTES = 16 * 1024 * 1024
 """Asked for at once, and held in memory."""
-_LOOK_S = 60.0
-"""Longest time without a look; hints and times that are due come before."""
-_PAUSE_S = 10.0
-"""After an error of the database."""
 _FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPLOAD_TOO_LARGE))
 """Codes of permanent errors, after which nothing is retried."""
 
@@ -45,7 +42,7 @@ class Fetches:
         self._retries = RetryRules(5, backoff_max_s, random.random)
         self._failed = dict[str, tuple[int, float, TqError]]()
         """Failures in a row, when the next try is due by the loop's clock, and the last error, by upload."""
-        self._hinted = asyncio.Event()
+        self.loop = WakeableLoop("fetches", self._do_next)
         self._log = structlog.get_logger()
 
     async def begin(self, url: str, options: AddOptions, output_root: bytes, *, actor: str) -> UploadRow:
@@ -62,7 +59,7 @@ class Fetches:
         row = await self._uploads.expect(
             url, size, version, safe_name(name), options, output_root, actor=actor
         )
-        self._hinted.set()
+        self.loop.wake()
         return row
 
     def problem(self, number: str) -> TqError | None:
@@ -70,31 +67,19 @@ class Fetches:
         failed = self._failed.get(number)
         return None if failed is None else failed[2]
 
-    async def run(self) -> None:
-        """Fetch what is not here, until cancelled."""
-        while True:
-            try:
-                self._hinted.clear()
-                now, wait_s = asyncio.get_running_loop().time(), _LOOK_S
-                rows = [
-                    row for row in await self._db.read(uploads.unfinished) if row.url and not row.is_whole
-                ]
-                self._failed = {row.id: self._failed[row.id] for row in rows if row.id in self._failed}
-                for row in rows:
-                    left_s = self._failed[row.id][1] - now if row.id in self._failed else 0.0
-                    if left_s <= 0:
-                        await self._fetch(row)
-                        left_s = 0.0
-                    wait_s = min(wait_s, left_s)
-            except TqError as error:
-                if error.code not in UNWRITTEN:
-                    self._log.exception("fetches failed")
-                wait_s = _PAUSE_S
-            except Exception:
-                self._log.exception("fetches failed")
-                wait_s = _PAUSE_S
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hinted.wait(), wait_s)
+    async def _do_next(self) -> float:
+        """Fetch what is not here, whose next try is due; returns the seconds until another is."""
+        now = asyncio.get_running_loop().time()
+        rows = [row for row in await self._db.read(uploads.unfinished) if row.url and not row.is_whole]
+        self._failed = {row.id: self._failed[row.id] for row in rows if row.id in self._failed}
+        wait_s = math.inf
+        for row in rows:
+            left_s = self._failed[row.id][1] - now if row.id in self._failed else 0.0
+            if left_s <= 0:
+                await self._fetch(row)
+                left_s = 0.0
+            wait_s = min(wait_s, left_s)
+        return wait_s
 
     async def _fetch(self, row: UploadRow) -> None:
         """Fetch an object, or what is missing of it; record why it failed."""

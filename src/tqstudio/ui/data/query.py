@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tqstudio.errors import is_warning
 from tqstudio.lifecycle import JobKind, JobStatus
 from tqstudio.paths import readable
 
@@ -59,7 +60,7 @@ class Query:
 
 
 class FilterError(ValueError):
-    """An unknown word after `state:` or `kind:`, or no number after `folder:`."""
+    """An unknown word after `state:`, `kind:` or `warning:`, or no number after `folder:`."""
 
 
 def parse(line: str, sort: str = "order") -> Query:
@@ -82,6 +83,8 @@ def parse(line: str, sort: str = "order") -> Query:
             continue
         if word.lower().startswith("warning:"):
             warning = word[8:] or None
+            if warning is not None and not is_warning(warning):
+                raise FilterError(f"no warning begins with {warning!r}; warning:any finds all there are")
             continue
         if word.lower().startswith("folder:"):
             number = word[7:]
