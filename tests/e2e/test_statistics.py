@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def test_attempts_and_sums(
     run = Program(studio.home.root)
     rows = {row["key"]: row for row in run("stats", "--by", "batch", "--json").json()["rows"]}
     assert (rows["one"]["done"], rows["two"]["failed"]) == (1, 1)
+    [one] = [line for line in run("stats", "--by", "batch").out.splitlines() if line.startswith("one")]
+    assert re.search(r" first\.mp4 .*\d\d:\d\d$", one)
     assert run("stats", "--since", "1d").out.splitlines()[-1].split()[:3] == ["total", "1", "1"]
     for since in ("soon", "9999999999d", "500d", "tomorrow"):
         refused = run("stats", "--since", since)

@@ -65,6 +65,7 @@ def test_what_ended_is_added_up(desk: Desk) -> None:
     ]
     assert (row["done"], row["failed"], row["attempts"], row["cpu_s"]) == (1, 1, 2, 3.5)
     detail = desk.show(job["job"])
+    assert row["batch"] == {"jobs": 2, "first": detail["name"], "created_at": detail["created_at"]}
     assert row["media_s"] == detail["source"]["duration_s"]
     assert row["bytes_in"] == video["size"]
     assert row["bytes_out"] == sum(each["size"] for each in video["generation"]["renditions"])

@@ -768,6 +768,7 @@ def add_up(queue: Queue, rng: Random) -> Any:
                 statistics.grouped(db, "batch", since, until, limit=rng.randint(1, 9)),
             )
         ],
+        sorted(statistics.batches(db, statistics.grouped(db, "batch", since, until, limit=9)).items()),
     ]
 
 

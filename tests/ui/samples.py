@@ -564,6 +564,7 @@ def statistics_row(key: str, done: int, failed: int = 0, **more: Any) -> Any:
     attempts = done + 2 * failed
     return {
         "key": key,
+        "batch": None,
         "done": done,
         "failed": failed,
         "attempts": attempts,
@@ -576,6 +577,10 @@ def statistics_row(key: str, done: int, failed: int = 0, **more: Any) -> Any:
         "eta_error": 0.12 if done else None,
         "eta_error_p90": 0.34 if done else None,
     } | more
+
+
+def batch(jobs: int, first: str) -> Any:
+    return {"jobs": jobs, "first": first, "created_at": ago(7_200)}
 
 
 def sample_statistics(by: str) -> Any:
@@ -591,7 +596,11 @@ def sample_statistics(by: str) -> Any:
     rows = {
         "day": days,
         "worker": [statistics_row("cpu-0", done - 90, failed), statistics_row("cpu-1", 90)],
-        "batch": [statistics_row("wedding-raw-2026", 40, 1), statistics_row("", done - 40, failed - 1)],
+        "batch": [
+            statistics_row("wedding-raw-2026", 40, 1, batch=batch(41, "ceremony.mov")),
+            statistics_row("0123456789ab", 11, batch=batch(11, "holiday on the island, part one.mp4")),
+            statistics_row("", done - 51, failed - 1),
+        ],
     }
     return {
         "since": ago(29 * 86_400 + 43_200),

@@ -598,11 +598,23 @@ class StatusView(TypedDict):
     eta_error: EtaError
 
 
+class BatchSummary(TypedDict):
+    """What people know a batch by."""
+
+    jobs: int
+    first: str
+    """The name of its first video."""
+    created_at: str
+    """When that was added."""
+
+
 class StatisticsRow(TypedDict):
     """Sums of the attempts that ended in a time. Media and bytes are those of jobs that are done."""
 
     key: str
     """The day, batch or worker; empty for jobs without a batch, and for the total."""
+    batch: BatchSummary | None
+    """None for other rows than batches, and where its jobs are gone."""
     done: int
     failed: int
     """Jobs that failed for good."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
@@ -38,7 +40,24 @@ NAMES = {
     "90%": "nine of ten below",
 }
 """What each title stands for."""
-LEGEND = "off: the median error of the estimates; 90%: nine of ten errors were smaller"
+LEGENDS = {"off": "off: the median error of the estimates", "90%": "90%: nine of ten errors were smaller"}
+"""The meanings of titles that need an explanation."""
+_AUTOMATIC = re.compile(r"(process-)?[0-9a-f]{12}")
+"""A batch whose name was generated."""
+
+
+def name_of(row: StatisticsRow, now: datetime) -> tuple[str, str]:
+    """The day, worker or batch of a row, and its end, which is not cut; a generated batch as its videos."""
+    key = fmt.plain(row["key"]) or "none"
+    return videos_of(row, now) if row["batch"] is not None and _AUTOMATIC.fullmatch(key) else (key, "")
+
+
+def videos_of(row: StatisticsRow, now: datetime) -> tuple[str, str]:
+    """The first video of a batch; how many follow, and when it was added: `film.mp4`, ` +10 11-26 07:00`."""
+    if (batch := row["batch"]) is None:
+        return "", ""
+    more = f" +{fmt.number(batch['jobs'] - 1)}" if batch["jobs"] > 1 else ""
+    return fmt.plain(batch["first"]), f"{more} {fmt.moment(batch['created_at'], now)}"
 
 
 def values(row: StatisticsRow) -> list[str]:

@@ -12,9 +12,9 @@ from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store.machine import statistics
-from tqstudio.engine.store.machine.statistics import Figures
+from tqstudio.engine.store.machine.statistics import Batch, Figures
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import StatisticsRow, StatisticsView
+from tqstudio.protocol.answers import BatchSummary, StatisticsRow, StatisticsView
 
 router = APIRouter()
 
@@ -35,15 +35,17 @@ async def stats(
         day.isoformat(): await services.db.read(statistics.between, begin, end)
         for day, begin, end in local_days(start, until)
     }
-    rows = days
+    rows, batches = days, dict[str, Batch]()
     if by != "day":
         rows = await services.db.read(statistics.grouped, by, start, until, limit=_MAX_ROWS)
+    if by == "batch":
+        batches = await services.db.read(statistics.batches, rows)
     return {
         "since": iso_time(start),
         "until": iso_time(until),
         "by": by,
         "total": _row("", statistics.total(days.values())),
-        "rows": [_row(key, figures) for key, figures in rows.items()],
+        "rows": [_row(key, figures, batches.get(key)) for key, figures in rows.items()],
     }
 
 
@@ -79,11 +81,12 @@ def _midnight(day: date) -> int:
     return int(datetime.combine(day, time()).timestamp()) * MICROSECOND
 
 
-def _row(key: str, figures: Figures) -> StatisticsRow:
+def _row(key: str, figures: Figures, batch: Batch | None = None) -> StatisticsRow:
     return fill(
         StatisticsRow,
         figures,
         key=key,
+        batch=None if batch is None else fill(BatchSummary, batch),
         speed=figures.speed,
         eta_error=figures.off_by(0.5),
         eta_error_p90=figures.off_by(0.9),

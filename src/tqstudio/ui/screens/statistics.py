@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REREAD_S = 300.0
 TWO_COLUMNS = 150
 GROUPS = ("day", "worker", "batch")
-_KEY_CELLS, _MOST_KEY_CELLS = 11, 24
+_KEY_CELLS, _MOST_KEY_CELLS = 11, 32
 """Least and most cells of days, workers and batches."""
 _CELLS = 7
 _LISTED = 30
@@ -91,8 +91,7 @@ class StatisticsScreen(StudioScreen):
             days = view["rows"][-max(0, line.room - 4) :]
             course = fmt.sparkline(figures.series(days, key), heights)
             lines.append(line.gap(3).add(course, palette.accent).strip())
-        legend = self.document.paragraph(figures.LEGEND, width, palette.faint)
-        return [*lines, *legend, self.document.blank(width)]
+        return [*lines, self.document.blank(width)]
 
     def _table(self, by: str, width: int) -> list[Strip]:
         """One line per day, worker or batch, latest first."""
@@ -102,21 +101,26 @@ class StatisticsScreen(StudioScreen):
             rows = [row for row in reversed(rows) if row["attempts"]]
         remark = f"the latest {_LISTED}" if len(rows) > _LISTED else ""
         lines = [self.document.heading(f"By {by}", width, remark)]
-        widest = max((width_of(fmt.plain(row["key"])) for row in rows[:_LISTED]), default=0)
+        names = [figures.name_of(row, self.context.model.now()) for row in rows[:_LISTED]]
+        widest = max((width_of(name + more) for name, more in names), default=0)
         cells = max(_KEY_CELLS, min(widest, _MOST_KEY_CELLS))
         head = self.document.start(width).gap(2).cell("", cells)
+        legend = []
         for title, _, _ in figures.FIGURES:
             if head.room > _CELLS:
                 head.cell(title, _CELLS, palette.faint, right=True)
+                legend += [figures.LEGENDS[title]] if title in figures.LEGENDS else []
         lines.append(head.strip())
-        lines += [self._row(row, width, cells) for row in rows[:_LISTED]]
+        lines += [self._row(*row, width, cells) for row in zip(rows, names, strict=False)]
         if not rows:
             lines += self.document.paragraph("nothing yet", width, palette.faint)
+        elif by == "day":
+            lines += self.document.paragraph("; ".join(legend), width, palette.faint)
         return [*lines, self.document.blank(width)]
 
-    def _row(self, row: StatisticsRow, width: int, cells: int) -> Strip:
+    def _row(self, row: StatisticsRow, name: tuple[str, str], width: int, cells: int) -> Strip:
         palette = self.context.palette
-        key = fit_name(fmt.plain(row["key"]) or "none", cells, self.context.glyphs.ellipsis)
+        key = fit_name(name[0], cells - width_of(name[1]), self.context.glyphs.ellipsis) + name[1]
         line = self.document.start(width).gap(2).cell(key, cells, palette.text)
         for (title, _, _), value in zip(figures.FIGURES, figures.values(row), strict=True):
             if line.room > _CELLS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from tqstudio.cli.options import JsonFlag, parse_since
 from tqstudio.cli.supervisor_session import client
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
-from tqstudio.words.statistics import FIGURES, series, values
+from tqstudio.words.statistics import FIGURES, series, values, videos_of
 from tqstudio.words.symbols import choose_glyphs
 
 
@@ -42,6 +43,7 @@ def stats(
     if not view["total"]["attempts"]:
         printing.out(f"no attempt has ended since {printing.clock(view['since'])}")
         return 0
+    now = datetime.now(UTC).astimezone()
     rows = [(fmt.plain(row["key"]) or "none", *values(row)) for row in view["rows"]]
     last = ("total", *values(view["total"]))
     if by is By.DAY and len(rows) > 1:
@@ -51,5 +53,10 @@ def stats(
             printing.out(f"{title:6} {lines[title]}")
         printing.out()
     heads = (by.value.upper(), *(title.upper() for title, _, _ in FIGURES))
-    printing.table(heads, [*rows, last], right=range(1, len(heads)), elastic=(0,))
+    right = range(1, len(heads))
+    if by is By.BATCH:
+        # The batch itself stays, because options take it.
+        heads, last = (*heads, "VIDEOS"), (*last, "")
+        rows = [(*row, "".join(videos_of(each, now))) for row, each in zip(rows, view["rows"], strict=True)]
+    printing.table(heads, [*rows, last], right=right, elastic=(len(heads) - 1, 0))
     return 0

@@ -12,7 +12,7 @@ from sqlalchemy import Float, RowMapping, Select, and_, bindparam, cast, func, i
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import attempt, const, job, statistic, video
-from tqstudio.engine.store.dialects.expressions import json_value
+from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
 from tqstudio.lifecycle import JobStatus
 
 _ROW = statistic.c
@@ -136,6 +136,37 @@ def _by(group: Group) -> Select[*tuple[Any, ...]]:
 
 
 _BY: Mapping[Group, Select[*tuple[Any, ...]]] = {"worker": _by("worker"), "batch": _by("batch")}
+
+
+_FIRST = (
+    select(job.c.batch, func.count().label("jobs"), func.min(job.c.id).label("first"))
+    .with_hint(job, indexed_by("ix_job_batch"), "sqlite")
+    .where(job.c.batch.in_(bindparam("batches", expanding=True)))
+    .group_by(job.c.batch)
+    .subquery()
+)
+_BATCHES = (
+    select(_FIRST.c.batch, _FIRST.c.jobs, job.c.created_at, video.c.name)
+    .join_from(_FIRST, job, job.c.id == _FIRST.c.first)
+    .join(video)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What people know a batch by."""
+
+    jobs: int
+    first: str
+    """The name of the video of its first job."""
+    created_at: int
+    """When that was added, in µs since 1970."""
+
+
+def batches(db: Connection, names: Iterable[str]) -> dict[str, Batch]:
+    """Returns what describes these batches, except those whose jobs are gone."""
+    found = db.execute(_BATCHES, {"batches": list(names)})
+    return {row.batch: Batch(row.jobs, row.name, row.created_at) for row in found}
 
 
 def between(db: Connection, since: int, until: int) -> Figures:
