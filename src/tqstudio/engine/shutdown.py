@@ -13,6 +13,7 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deliveries
 from tqstudio.engine.store.lists import pages
+from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.answers import KeepAliveReason
@@ -90,9 +91,7 @@ class Shutdown:
                 if (left := deadline - loop.time()) <= 0:
                     return
             self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._changed.wait()
+            await wait_until_set(self._changed, left)
 
 
 class IdleShutdown:

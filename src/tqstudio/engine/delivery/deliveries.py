@@ -39,7 +39,7 @@ from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import deliveries, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.wakeable_loop import WakeableLoop
+from tqstudio.engine.waiting import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 import threading
@@ -28,6 +27,7 @@ from tqstudio.engine.intake.settling import FileKey, FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
+from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import Problem, TqError
 from tqstudio.paths import display
 
@@ -205,9 +205,7 @@ class FolderWatcher:
         due = self._settling.next_due()
         if self._scan_at <= time.monotonic():
             due = min(due, self._earliest_scan)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, due - time.monotonic())):
-                await self._wake.wait()
+        await wait_until_set(self._wake, max(0.0, due - time.monotonic()))
         self._wake.clear()
 
     async def _round(self) -> None:

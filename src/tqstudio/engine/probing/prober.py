@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
+from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
@@ -134,16 +134,10 @@ class Prober:
 
     async def _wait_for_work(self) -> None:
         """Wait for a hint; if none comes for `probe_idle_s`, end the process."""
-        if self._process is not None and not await self._is_hinted(self._settings.probe_idle_s):
+        if self._process is not None and not await wait_until_set(self._hinted, self._settings.probe_idle_s):
             await self._end_process(kill=False)
         if self._process is None:
-            await self._is_hinted(POLL_S)
-
-    async def _is_hinted(self, within_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._hinted.wait()
-        return self._hinted.is_set()
+            await wait_until_set(self._hinted, POLL_S)
 
     async def _probe(self, source: Unprobed) -> ProbeResult:
         answer = await self._request(source.path)

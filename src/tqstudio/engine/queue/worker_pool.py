@@ -21,6 +21,7 @@ from tqstudio.engine.host.restart_delay import MAX_RESTART_WAIT_S, RestartDelay
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers
+from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import UNWRITTEN, TqError
 from tqstudio.home import Home
 
@@ -120,7 +121,7 @@ class WorkerPool:
                 self.notes[slot.name] = f"cannot start: {why}"
                 if not isinstance(error, OSError | TqError):
                     self._log.exception("a worker cannot start", worker=slot.name)
-                await self._rest(MAX_RESTART_WAIT_S)
+                await wait_until_set(self._stopping, MAX_RESTART_WAIT_S)
                 continue
             if self._stopping.is_set():
                 # Started during the shutdown: `terminate` has missed it, and it has no job yet.
@@ -134,7 +135,7 @@ class WorkerPool:
             wait_s = delay.after(lived_s)
             if wait_s:
                 self.notes[slot.name] = f"{how}; restarts in {wait_s:.1f} s"
-                await self._rest(wait_s)
+                await wait_until_set(self._stopping, wait_s)
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats a step until the database can be written; not while stopping."""
@@ -146,12 +147,7 @@ class WorkerPool:
                     raise
                 if not isinstance(error, TqError) or error.code not in UNWRITTEN:
                     self._log.warning("a worker's end is not stored yet", error=str(error))
-            await self._rest(_DATABASE_WAIT_S)
-
-    async def _rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+            await wait_until_set(self._stopping, _DATABASE_WAIT_S)
 
     async def _spawn(self, slot: Slot) -> _Running:
         row = await self._db.write(_ensure, slot)

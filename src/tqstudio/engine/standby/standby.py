@@ -38,6 +38,7 @@ from tqstudio.engine.store.dialects import postgresql
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.store.machine.standbys import SEEN_S, Leader
+from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote
@@ -137,10 +138,8 @@ class Standby:
                     f"the supervisor lost its home and shut down: {guarding.result()}",
                     "start a new one with: tqstudio up",
                 )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await self._stopping.wait()
-                    break
+            if await wait_until_set(self._stopping, _LOOK_S):
+                break
             if await self._look() is None:
                 _log.info("no other supervisor leads any more")
                 return True

@@ -23,7 +23,7 @@ from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import safe_name
 from tqstudio.engine.uploads.uploads import Uploads
-from tqstudio.engine.wakeable_loop import WakeableLoop
+from tqstudio.engine.waiting import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol.requests import AddOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ import structlog
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
+from tqstudio.engine.waiting import wait_until_set
 
 REFUSED = 4
 """Exit status of a worker whose token is refused."""
@@ -63,7 +63,5 @@ class _Slots:
                 how = child.how
             wait_s = delay.after(time.monotonic() - began)
             _log.warning("worker ended", slot=name, how=how, restarts_in_s=round(wait_s, 1))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._stopping.wait()
-                    return 0
+            if await wait_until_set(self._stopping, wait_s):
+                return 0

@@ -1,4 +1,4 @@
-"""Repeats a task that looks for work: when it is woken, and when its next work is due."""
+"""Waits for events with a timeout, and repeats a task when it is woken or its next work is due."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ _LOOK_S = 60.0
 """Longest time without a look."""
 _PAUSE_S = 10.0
 """After an error, of the database for instance."""
+
+
+async def wait_until_set(event: asyncio.Event, at_most_s: float | None) -> bool:
+    """Wait until an event is set, at most so many seconds; returns whether it is."""
+    # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes with the result.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await event.wait()
+    return event.is_set()
 
 
 class WakeableLoop:
@@ -38,5 +47,4 @@ class WakeableLoop:
                 if not isinstance(error, TqError) or error.code not in UNWRITTEN:
                     self._log.exception("looking for work failed", task=self._name)
                 wait_s = _PAUSE_S
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), wait_s)
+            await wait_until_set(self._woken, wait_s)
