@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tqstudio.drill import clips
-from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS, Clip
+from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS
 from tqstudio.drill.faults import inject
 from tqstudio.drill.sandbox import WAIT_S, Sandbox, until
 from tqstudio.drill.witness import Witness, wrong_frames
@@ -62,7 +62,6 @@ def drill(
     kills: int,
     seed: int,
     log: Callable[[str], None] = lambda _line: None,
-    on: tuple[Clip, ...] = CLIPS,
     asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> DrillReport:
     """Inject `kills` faults into the sandbox's studio while it works, and report the results.
@@ -73,7 +72,7 @@ def drill(
         asked_to_stop: polled between two faults.
     """
     began = time.monotonic()
-    sources = [clips.make(clip, box.root / "clips", ffmpeg) for clip in on]
+    sources = [clips.make(clip, box.root / "clips", ffmpeg) for clip in CLIPS]
     course = _Course(box, random.Random(seed), log)
     report, witness = course.report, course.witness
 
@@ -93,7 +92,7 @@ def drill(
             while continues(limit) and _is_open(box, jobs):
                 course.inject()
             course.finish(jobs)
-            course.check(on)
+            course.check()
     finally:
         _keep_up(box)
         box.stop()
@@ -218,15 +217,15 @@ class _Course:
                 self.report.lost.append(f"not done: job {number} is {job['status']}: {why}")
         self.report.segments_finished += len(self.witness.seen)
 
-    def check(self, on: tuple[Clip, ...]) -> None:
+    def check(self) -> None:
         """Decode every frame of the published ladders."""
-        for clip in on:
+        for clip in CLIPS:
             master = self.box.output / Path(clip.name).stem / "master.m3u8"
             wrong = wrong_frames(master, clip.frames, RUNGS) if master.is_file() else "there is no ladder"
             if wrong is not None:
                 self.report.lost.append(f"wrong result: {clip.name}: {wrong}")
             self.report.ladders_checked += 1
-        self.log(f"       {len(on)} ladders decoded to the last frame")
+        self.log(f"       {len(CLIPS)} ladders decoded to the last frame")
 
     def find_leftovers(self) -> None:
         """Record processes and files that should have been removed."""

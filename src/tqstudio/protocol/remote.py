@@ -62,13 +62,13 @@ class Remote:
             return HTTPConnection(at.host, at.port)
         return HTTPSConnection(at.host, at.port, context=at.context)
 
-    def unreachable(self, why: str = "") -> TqError:
+    def unreachable(self, why: str) -> TqError:
         hint = "check the address, and that its supervisor runs there with the setting listen"
         if "WRONG_VERSION_NUMBER" in why:
             hint = "it speaks no TLS: write http:// instead of https://"
         elif "CERTIFICATE_VERIFY_FAILED" in why:
             hint = "name its certificate, or that of its authority, as ca in connections.toml"
-        text = f"no studio answers at {self.url}{f': {why}' if why else ''}"
+        text = f"no studio answers at {self.url}: {why}"
         return TqError(ErrorCode.NO_SUPERVISOR, text, hint)
 
 
@@ -158,19 +158,19 @@ def follow(home: Home, name: str, url: str, token: str, certificate: str | None)
         certificate: PEM of its listener's certificate, or of its issuer; None without TLS.
     """
     token_file, ca = home.root / "leader.token", home.root / "leader.pem"
-    _write(token_file, f"{token}\n")
+    write_private(token_file, f"{token}\n")
     # By name: the path of a home need not be text that TOML can hold.
     entry = {"url": url, "name": name, "token_file": token_file.name}
     lines = [f"[{json.dumps(LEADER)}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
     if certificate is None:
         lines.append("insecure = true")
     else:
-        _write(ca, certificate)
+        write_private(ca, certificate)
         lines.append(f"ca = {json.dumps(ca.name)}")
-    _write(home.leader, "\n".join(lines) + "\n")
+    write_private(home.leader, "\n".join(lines) + "\n")
 
 
-def _write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that only this user may read, in one step."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)

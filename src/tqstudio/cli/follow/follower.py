@@ -110,7 +110,7 @@ class Follower:
         self._blocked_at = time.monotonic() + BLOCKED_S
         self._reported: set[str] = set()
 
-    def until_all_ended(self, interrupt: Interrupt, at_most: int | None = None) -> bool:
+    def until_all_ended(self, interrupt: Interrupt, at_most: int | None) -> bool:
         """Wait until no job is open, or `at_most` have ended, or until an interrupt, which returns True.
 
         Then the videos have the current status of their jobs.

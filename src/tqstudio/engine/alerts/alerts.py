@@ -64,7 +64,7 @@ class Alerts:
     """Alerts of a studio; without a configured channel it does nothing.
 
     Args:
-        studio: UUID of the database.
+        studio_uuid: UUID of the database.
         low_soon: returns the disks that may be too full soon.
         now: µs since 1970 in UTC.
 

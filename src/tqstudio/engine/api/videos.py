@@ -114,7 +114,7 @@ async def one(services: TheServices, video: int) -> VideoView:
 
     view = await services.db.read(read)
     if view is None:
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
+        raise videos.unknown(video)
     return view
 
 

@@ -73,7 +73,7 @@ class Deletions:
             TqError: NOT_FOUND.
         """
         if await self._db.read(videos.get, video) is None:
-            raise _unknown(video)
+            raise videos.unknown(video)
         for job in await self._db.write(partial(deletions.begin, video_id=video, now=now_us(), actor=actor)):
             self._running_jobs.control(job, Control.CANCEL)
         failpoints.reach("deletion.begun")
@@ -87,7 +87,7 @@ class Deletions:
         """
         row = await self._db.read(videos.get, video)
         if row is None:
-            raise _unknown(video)
+            raise videos.unknown(video)
         if row.deleted_at is None:
             return
         async with self._stepping:
@@ -187,7 +187,3 @@ class Deletions:
             return step()
 
         return await self._bounded_io.run(row.output_root, locked)
-
-
-def _unknown(video: int) -> TqError:
-    return TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")

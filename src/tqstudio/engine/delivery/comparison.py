@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from blake3 import blake3
 
@@ -31,26 +31,36 @@ async def differences(bucket: Bucket, place: Place, *, every_byte: bool) -> list
         return []
     ladder = await asyncio.to_thread(local_copy.ladder, place, number)
     wrong = [name for name, content in ladder.masters.items() if await bucket.get(name) != content]
-    names = list(ladder.sums)
-    sizes = await asyncio.to_thread(local_copy.sizes, place, number, names)
+    names, folder = list(ladder.sums), f"v{number}"
+    if every_byte:
+
+        async def has_same(name: str) -> bool:
+            content = await bucket.get(f"{folder}/{name}")
+            return content is not None and blake3(content).hexdigest() == ladder.sums[name]
+
+        different = await _failing(names, has_same)
+    else:
+        sizes = await asyncio.to_thread(local_copy.sizes, place, number, names)
+        different = await other_sizes(bucket, folder, names, sizes)
+    return [*wrong, *(f"{folder}/{name}" for name in different)]
+
+
+async def other_sizes(
+    bucket: Bucket, folder: str, names: Sequence[str], sizes: Mapping[str, int]
+) -> list[str]:
+    """Find the files that a bucket lacks, or has with another size, where one is known."""
+
+    async def is_there(name: str) -> bool:
+        size = await bucket.size(f"{folder}/{name}")
+        return size is not None and size == sizes.get(name, size)
+
+    return await _failing(names, is_there)
+
+
+async def _failing(names: Sequence[str], holds: Callable[[str], Awaitable[bool]]) -> list[str]:
+    failing: list[str] = []
     for start in range(0, len(names), _AT_ONCE):
         portion = names[start : start + _AT_ONCE]
-        folder = f"v{number}"
-        if every_byte:
-            same = await asyncio.gather(
-                *(_has(bucket, f"{folder}/{name}", ladder.sums[name]) for name in portion)
-            )
-        else:
-            same = await asyncio.gather(*(_is_there(bucket, folder, name, sizes) for name in portion))
-        wrong += [f"{folder}/{name}" for name, is_same in zip(portion, same, strict=True) if not is_same]
-    return wrong
-
-
-async def _has(bucket: Bucket, name: str, digest: str) -> bool:
-    content = await bucket.get(name)
-    return content is not None and blake3(content).hexdigest() == digest
-
-
-async def _is_there(bucket: Bucket, folder: str, name: str, sizes: Mapping[str, int]) -> bool:
-    size = await bucket.size(f"{folder}/{name}")
-    return size is not None and size == sizes.get(name, size)
+        held = await asyncio.gather(*map(holds, portion))
+        failing += [name for name, is_held in zip(portion, held, strict=True) if not is_held]
+    return failing

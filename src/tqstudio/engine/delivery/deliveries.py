@@ -23,7 +23,7 @@ from functools import partial
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.delivery import local_copy
+from tqstudio.engine.delivery import comparison, local_copy
 from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.delivery.local_copy import Ladder
 from tqstudio.engine.files.bounded_io import BoundedIO
@@ -92,7 +92,7 @@ class Deliveries:
             TqError: NOT_FOUND; REFUSED, it belongs to no bucket, is deleted, or the bucket alone has it.
         """
         if await self._db.read(videos.get, video) is None:
-            raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
+            raise videos.unknown(video)
         if not await self._db.write(deliveries.requeue, video):
             raise TqError(
                 ErrorCode.REFUSED,
@@ -213,15 +213,11 @@ class Deliveries:
         """
         segments = [name for name in ladder.sums if name.endswith(_SEGMENT_SUFFIX)]
         sizes = await asyncio.to_thread(local_copy.sizes, place, row.number, segments)
-        names = list(sizes)
-        for start in range(0, len(names), _AT_ONCE):
-            portion = names[start : start + _AT_ONCE]
-            there = await asyncio.gather(*(bucket.size(f"v{row.number}/{name}") for name in portion))
-            for name, size in zip(portion, there, strict=True):
-                if size != sizes[name]:
-                    await self._db.write(deliveries.advance, row, files=len(ladder.sums), done=0)
-                    text = f"{row.url}/v{row.number}/{name} has {size or 0} bytes instead of {sizes[name]}"
-                    raise TqError(ErrorCode.UPSTREAM, text, "nothing to do: the ladder is uploaded again")
+        names, folder = list(sizes), f"v{row.number}"
+        if different := await comparison.other_sizes(bucket, folder, names, sizes):
+            await self._db.write(deliveries.advance, row, files=len(ladder.sums), done=0)
+            text = f"{row.url}/{folder}/{different[0]} has another size than its local copy, or is missing"
+            raise TqError(ErrorCode.UPSTREAM, text, "nothing to do: the ladder is uploaded again")
         await asyncio.to_thread(local_copy.evict, place, row.number, names, row.url)
 
     async def _remove(self, row: DeliveryRow, bucket: Bucket) -> None:

@@ -100,13 +100,13 @@ def expected(*, fstab: str = "/etc/fstab") -> frozenset[bytes]:
     return frozenset(os.path.normpath(point) for point in named if point.startswith(b"/"))
 
 
-def shows_the_system(path: bytes, *, mounts: str = _MOUNTS) -> bool:
+def shows_the_system(path: bytes) -> bool:
     """Whether a folder is on a virtual file system of the kernel: /proc, /sys, /dev and such.
 
     Raises:
         OSError: it cannot be checked.
     """
-    return os.stat(path).st_dev in system_devices(mounts=mounts)
+    return os.stat(path).st_dev in system_devices()
 
 
 def system_devices(*, mounts: str = _MOUNTS) -> frozenset[int]:

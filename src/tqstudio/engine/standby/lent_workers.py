@@ -48,8 +48,7 @@ class LentWorkers:
         if self._tasks:
             return
         path = self._home.root / "join.token"
-        with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(f"{token}\n")
+        remote.write_private(path, f"{token}\n")
         environment = {
             "TQSTUDIO_HOME": str(self._home.root),
             "TQSTUDIO_FFMPEG": self._settings.ffmpeg,

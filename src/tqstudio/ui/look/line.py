@@ -90,7 +90,11 @@ class Line:
         return Strip(self._segments, self.width)
 
 
-def changed_spans(old: Strip, new: Strip, *, join: int = 6) -> list[tuple[int, int]]:
+_JOINED_CELLS = 6
+"""Most unchanged cells between two changes that are drawn together."""
+
+
+def changed_spans(old: Strip, new: Strip) -> list[tuple[int, int]]:
     """Columns in which two strips of equal width differ, as (start, width); near ones are joined.
 
     The terminal driver writes whole regions, so regions are kept as small as possible.
@@ -101,7 +105,7 @@ def changed_spans(old: Strip, new: Strip, *, join: int = 6) -> list[tuple[int, i
     spans: list[tuple[int, int]] = []
     for x, (a, b) in enumerate(zip(_cells(old), _cells(new), strict=False)):
         if a != b:
-            if spans and x - (spans[-1][0] + spans[-1][1]) <= join:
+            if spans and x - (spans[-1][0] + spans[-1][1]) <= _JOINED_CELLS:
                 spans[-1] = (spans[-1][0], x + 1 - spans[-1][0])
             else:
                 spans.append((x, 1))

@@ -37,7 +37,7 @@ PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "sl
 """Names of x264 and x265, fastest first; other encoders use their nearest equivalents."""
 
 
-def encoder_for(codec: str, worker: str, *, hdr: bool = False) -> str:
+def encoder_for(codec: str, worker: str, *, hdr: bool) -> str:
     """The encoder of a codec on a worker: the worker's GPU encoder of this codec, else the CPU's.
 
     Args:

@@ -55,7 +55,7 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
+def keep_open(path: bytes, below: bytes | None) -> Iterator[None]:
     """Keep a source and its folder open, so that all readers read this file even if another one replaces it.
 
     Messages and recorded commands still name its path; `to_open` returns what to open instead.
@@ -76,7 +76,7 @@ def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(path: bytes, below: bytes | None = None) -> Iterator[int]:
+def opened(path: bytes, below: bytes | None) -> Iterator[int]:
     """Open a source for reading, with the arguments and errors of `keep_open`; yield its descriptor."""
     with _opened(path, below) as (descriptor, _):
         yield descriptor

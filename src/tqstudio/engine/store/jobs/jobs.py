@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import and_, bindparam, exists, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -173,17 +185,21 @@ def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) ->
     return [int(row[0]) for row in db.execute(found.order_by(job.c.id).limit(limit))]
 
 
-def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
-    """Returns the next failed jobs, by id, whose video has no newer job except cancelled ones."""
+def is_replaced(of: FromClause) -> ColumnElement[bool]:
+    """Returns whether the video of a job has a newer job, except cancelled and deleted ones."""
     later = job.alias("later")
-    replaced = exists().where(
-        later.c.video_id == job.c.video_id,
-        later.c.id > job.c.id,
+    return exists().where(
+        later.c.video_id == of.c.video_id,
+        later.c.id > of.c.id,
         later.c.status != JobStatus.CANCELLED,
         later.c.deleted_at.is_(None),
     )
+
+
+def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
+    """Returns the next failed jobs, by id, whose video has no newer job except cancelled ones."""
     found = select(job.c.id).where(
-        job.c.status == JobStatus.FAILED, job.c.deleted_at.is_(None), job.c.id > after, ~replaced
+        job.c.status == JobStatus.FAILED, job.c.deleted_at.is_(None), job.c.id > after, ~is_replaced(job)
     )
     if batch is not None:
         found = found.where(job.c.batch == batch)

@@ -7,12 +7,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, literal, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import folder, is_open, job, removal, video
+from tqstudio.engine.store.jobs.jobs import is_replaced
 from tqstudio.errors import WarningCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus
@@ -67,18 +68,12 @@ def plan(db: Connection, number: int, source: SourceIdentity) -> None:
     db.execute(insert(removal).from_select(columns, of_folder))
 
 
-_reader, _later, _of = job.alias("reader"), job.alias("later"), video.alias("of")
+_reader, _of = job.alias("reader"), video.alias("of")
 
 
 def _needed(source: Any) -> ColumnElement[bool]:
     """Returns whether a job that waits, runs or may be retried reads a source, for whichever output."""
-    again = exists().where(
-        _later.c.video_id == _reader.c.video_id,
-        _later.c.id > _reader.c.id,
-        _later.c.status != JobStatus.CANCELLED,
-        _later.c.deleted_at.is_(None),
-    )
-    needs = or_(is_open(_reader), and_(_reader.c.status == JobStatus.FAILED, ~again))
+    needs = or_(is_open(_reader), and_(_reader.c.status == JobStatus.FAILED, ~is_replaced(_reader)))
     readers = select(_reader.c.id).join_from(_of, _reader, _reader.c.video_id == _of.c.id)
     return readers.where(_of.c.source == source, needs, _reader.c.deleted_at.is_(None)).exists()
 

@@ -16,7 +16,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const
 from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import display
@@ -62,6 +62,11 @@ _GET = _SELECT.where(tables.video.c.id == bindparam("video"))
 
 def get(db: Connection, video: int) -> VideoRow | None:
     return _VIDEOS.first(db.execute(_GET, {"video": video}))
+
+
+def unknown(video: int) -> TqError:
+    """Returns the error for a video that does not exist."""
+    return TqError(ErrorCode.NOT_FOUND, f"there is no video {video}", "list videos with: tqstudio video list")
 
 
 def with_source(db: Connection, source: bytes) -> list[VideoRow]:

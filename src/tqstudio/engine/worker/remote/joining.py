@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
-from tqstudio.protocol.remote import Remote
+from tqstudio.protocol.remote import Remote, write_private
 
 _log = structlog.get_logger()
 
@@ -37,8 +36,7 @@ def join(at: Remote, work: Path, name: str, kind: WorkerKind) -> Remote:
         return replace(at, token=kept[3])
     token = _ask(at, name, kind)
     work.mkdir(mode=0o700, exist_ok=True)
-    with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-        file.write(f"{joining} {name} {kind.value} {token}\n")
+    write_private(path, f"{joining} {name} {kind.value} {token}\n")
     _log.info("joined the studio", url=at.url)
     return replace(at, token=token)
 
