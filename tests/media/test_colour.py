@@ -346,6 +346,17 @@ def test_wide_colours_and_brightness_become_those_of_an_sdr_display(
     assert_like(patches_of(frame), SOFT)
 
 
+def test_hdr_that_only_the_container_declares_is_mapped(
+    make: Make, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    plain, source = ten_bit(make, "plain.mkv", [_pq(patch) for patch in SOFT], ""), tmp_path / "tagged.mkv"
+    tags = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+    run_ffmpeg(ffmpeg, "-i", str(plain), "-c", "copy", *tags, str(source))
+    frame = first_frame(published(encode, source), tmp_path)
+    assert (frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range) == (1, 1, 1, 1)
+    assert_like(patches_of(frame), SOFT)
+
+
 @pytest.mark.parametrize("codec", ["hevc", "av1"])
 @pytest.mark.parametrize("name", ["hdr10.mp4", "hlg.mp4"])
 def test_hdr_that_is_kept_has_the_values_and_the_tags_of_the_source(

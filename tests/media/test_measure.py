@@ -64,6 +64,9 @@ def video(encode: LadderEncode) -> bytes:
         pytest.param([33, 67] * 50, Fraction(1, 1000), "30", "30", id="every second picture is dropped"),
         pytest.param([8, 8, 9] * 99, Fraction(1, 1000), "120", "60", id="more than players show"),
         pytest.param([5000] * 20, Fraction(1, 1000), "1/5", "32/5", id="slides"),
+        pytest.param([42, 41] * 40 + [33, 34] * 40, Fraction(1, 1000), "1000", "30", id="24 and 30"),
+        pytest.param([40] * 80 + [33, 34] * 40, Fraction(1, 1000), "1000", "30", id="25 and 30"),
+        pytest.param([40, 41] * 80, Fraction(1, 1000), "1000", "2000/81", id="an unusual rate"),
     ],
 )
 def test_the_rate_is_that_of_the_measured_gaps(
@@ -93,6 +96,64 @@ def test_every_picture_is_made_once(
     made = encode(source)
     run_to_end(made)
     assert [number for _, number in pictures(video(made))] == list(range(90))
+
+
+@pytest.mark.parametrize("name", ["screen.mp4", "screen.mkv"])
+def test_a_still_passage_makes_nothing_longer(
+    name: str, run: Callable[..., None], encode: MakeEncode, tmp_path: Path
+) -> None:
+    """The length of a pause is that of another picture in MP4, which has lengths in the order of decoding."""
+    inner = tmp_path / "screen.mp4"
+    still = "settb=1/25,setpts='N+gte(N,25)*75'"
+    run(
+        *("-f", "lavfi", "-i", f"color=s=160x90:r=25:d=2,format=yuv420p,{BARS},{still}"),
+        *("-fps_mode", "passthrough", "-enc_time_base", "1/90000", "-c:v", "libx264", "-preset", "veryfast"),
+        *("-bf", "3", "-g", "250", "-pix_fmt", "yuv420p", "-video_track_timescale", "90000", inner),
+    )
+    source = tmp_path / name
+    if source != inner:
+        run("-i", inner, "-c", "copy", source)
+    made = encode(source)
+    run_to_end(made)
+    shown = [number for _, number in pictures(video(made))]
+    assert shown == [*range(25), *(24,) * 75, *range(25, 50)]
+
+
+def _flv_parts(path: Path) -> list[tuple[int, int, bytes]]:
+    content, at = path.read_bytes(), 13
+    parts = []
+    while at < len(content):
+        size, time = int.from_bytes(content[at + 1 : at + 4]), int.from_bytes(content[at + 4 : at + 7])
+        parts.append((content[at], time, content[at + 11 : at + 11 + size]))
+        at += 11 + size + 4
+    return parts
+
+
+def test_a_broadcast_that_changes_its_size_is_whole(
+    run: Callable[..., None], encode: MakeEncode, tmp_path: Path
+) -> None:
+    """As servers record it in FLV: with a new header between two pictures."""
+    whole = b""
+    for number, size in enumerate(("320x180", "640x360")):
+        path = tmp_path / f"{number}.flv"
+        run(
+            *("-f", "lavfi", "-i", f"color=white:s={size}:r=25:d=1,format=yuv420p"),
+            *("-c:v", "libx264", "-preset", "ultrafast", "-g", "25", path),
+        )
+        whole = whole or path.read_bytes()[:13]
+        for kind, time, body in _flv_parts(path):
+            moved = (time + 1000 * number).to_bytes(3)
+            head = bytes([kind]) + len(body).to_bytes(3) + moved + bytes(4)
+            # Without the end of the first sequence, and the description of the second.
+            if body[1:2] != b"\x02" and (kind, number) != (18, 1):
+                whole += head + body + (len(body) + 11).to_bytes(4)
+    source = tmp_path / "live.flv"
+    source.write_bytes(whole)
+    made = encode(source)
+    run_to_end(made)
+    shown = rows(video(made))
+    assert (len(shown), len({(len(picture[0]), len(picture)) for picture in shown})) == (50, 1)
+    assert all(min(row) > 200 for picture in shown for row in picture)
 
 
 @pytest.mark.parametrize(("rate", "every"), [(120, 2), (240, 4), (144, 3)])

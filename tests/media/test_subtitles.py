@@ -170,14 +170,15 @@ def test_times_that_begin_before_zero_are_not_shifted(
 def test_no_line_of_odd_text_is_lost(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
-    """Empty lines and hard spaces in ASS, drawings, which are no text, and bytes that are no UTF-8."""
+    """Empty lines, hard spaces in ASS, drawings and comments, which are no text, bytes that are no UTF-8."""
     script = tmp_path / "words.ass"
     script.write_bytes(
         b"[Script Info]\nScriptType: v4.00+\n\n[Events]\n"
         b"Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
         b"Dialogue: 0,0:00:00.50,0:00:01.50,Default,,0,0,0,,top\\N\\Nbottom\n"
         b"Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\p1}m 0 0 l 100 0 100 100{\\p0}\n"
-        b"Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,at\\hlast\n"
+        b"Dialogue: 0,0:00:02.00,0:00:03.00,Default,,0,0,0,,{of the translator}\n"
+        b"Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,at{unsure}\\hlast\n"
     )
     made = encode(film(ffmpeg, tmp_path / "a.mkv", script, "-c:s", "copy"), one)
     run_to_end(made)
@@ -193,7 +194,7 @@ def test_no_line_of_odd_text_is_lost(
     made = encode(source, one)
     run_to_end(made)
     [state] = subtitles_of(made).values()
-    assert [cue.text for cue in cues_of(state)] == ["caf\ufffds", "two"]
+    assert [cue.text for cue in cues_of(state)] == ["cafés", "two"]
 
 
 def test_a_track_that_fails_beside_kept_video_fails_nothing(
@@ -344,10 +345,10 @@ def test_settings_and_identifiers_are_read() -> None:
 
 
 def test_signs_with_a_meaning_are_escaped(tmp_path: Path) -> None:
-    text = "I <3 R&D --> <i>one</i> &amp; <b>two</b> <font color=red>"
+    text = "I <3 R&D --> <i>one</i> &amp; <b>two</b> <font color=red> a <c"
     webvtt.write([Cue(0, 700, text)], 0, GRID, tmp_path)
     [cue] = webvtt.parse((tmp_path / "seg_00000.vtt").read_text())
-    assert cue.text == "I &lt;3 R&amp;D --&gt; <i>one</i> &amp; <b>two</b> &lt;font color=red>"
+    assert cue.text == "I &lt;3 R&amp;D --&gt; <i>one</i> &amp; <b>two</b> &lt;font color=red> a &lt;c"
 
 
 def captions_of(content: bytes) -> list[bytes]:

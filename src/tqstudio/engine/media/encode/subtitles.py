@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tqstudio.engine.media.encode import text_encoding
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
@@ -21,6 +22,7 @@ _LARGEST = 64 * 1024 * 1024
 """Bytes; a film has some hundred kB."""
 # Shapes that ASS draws with the commands of a pen, which ffmpeg writes as text.
 _DRAWING = re.compile(r"\s*m( +-?\d+(\.\d+)?| +[mnlbspc])+\s*")
+_COMMENT = re.compile(r"(?<!\\)\{[^}\\]*\}")
 
 
 def sidecar_content(spec: EncodeSpec, name: str) -> bytes | None:
@@ -55,15 +57,16 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseeka
     try:
         if file.stat().st_size > _LARGEST:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"it has more than {_LARGEST} bytes of text")
-        cues = webvtt.parse(file.read_text(encoding="utf-8", errors="replace"))
-        if _track(spec, file.stem).codec in ("ass", "ssa"):
-            # Its hard space, which ffmpeg writes as it is.
-            cues = [replace(cue, text=cue.text.replace(r"\h", "\N{NO-BREAK SPACE}")) for cue in cues]
+        track = _track(spec, file.stem)
+        cues = webvtt.parse(text_encoding.decode(file.read_bytes(), track.language))
+        if track.codec in ("ass", "ssa"):
+            # ffmpeg writes its hard spaces and comments as they are.
+            texts = [_COMMENT.sub("", cue.text).replace(r"\h", "\N{NO-BREAK SPACE}") for cue in cues]
+            cues = [replace(cue, text=text) for cue, text in zip(cues, texts, strict=True) if text.strip()]
         cues = [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
         segments.mkdir()
         # Players count the times of a file from the start of the source, wherever its clock is then. Captions
         # in the pictures are read with the times of the source, however other runs read it.
-        track = _track(spec, file.stem)
         from_zero = bool(track.sidecar) or (unseekable and track.codec != IN_PICTURES)
         check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
         lost = len(cues) - check.frames

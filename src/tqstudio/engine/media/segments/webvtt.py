@@ -24,7 +24,7 @@ _LARGEST = 64 * 1024 * 1024
 _ROUNDING_MS = 2
 # ffmpeg writes the text of other formats as it is; only these entities and tags have a meaning here.
 _AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|nbsp|lrm|rlm|#\d+|#x[0-9a-fA-F]+);)")
-_LESS = re.compile(r"<(?!/?(?:[bciuv]|lang|ruby|rt)\b|\d\d:\d\d)")
+_LESS = re.compile(r"<(?!/?(?:[bciuv]|lang|ruby|rt)\b[^<>]*>|\d\d:[\d:.]+>)")
 HEADER = f"WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:{TIMELINE_START_S * _CLOCK},LOCAL:00:00:00.000\n"
 """Cue times are seconds from the start of the timeline, which is that of the video."""
 

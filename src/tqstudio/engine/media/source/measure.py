@@ -205,6 +205,10 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
         near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
         if nominal in near and (nominal in USUAL_FPS or len(near) == 1):
             return nominal, False
+        varies = not near and max(steady) - min(steady) > 2 * rounding
+        if varies and (faster := _fastest_rate(steady, time_base)):
+            # Two rates by turns, as of a phone in low light: each picture of the faster one is shown.
+            return faster, True
         usual = min(near, key=lambda r: (r not in USUAL_FPS, abs(r - rate)), default=rate)
         return usual.limit_denominator(1001), False
     if film := _film_rate(gaps, time_base, rounding):

@@ -63,8 +63,18 @@ class PacketTimes:
         self.first: Fraction | None = None
         """Start of the first packet in seconds; None without packets."""
         self._last_pts = 0
-        self.end: Fraction | None = None
+        self._is_video = stream.type == "video"
+        self._last_end: Fraction | None = None
+        self._latest = Fraction(0), Fraction(0)
+
+    @property
+    def end(self) -> Fraction | None:
         """End of the last packet in seconds; None without packets."""
+        if self._last_end is None or not self._is_video:
+            return self._last_end
+        # Lengths are in decode order: what MP4 shows last may have the length of a pause before it.
+        begins, ends = self._latest
+        return max(ends, min(self._last_end, self.last + ends - begins))
 
     @property
     def last(self) -> Fraction:
@@ -89,8 +99,10 @@ class PacketTimes:
         # Only among the first ones, because of reordering: the clock may restart at lower values later.
         if self.first is None or (self._count <= _REORDERED_WITHIN and begins < self.first):
             self.first = begins
-        if self.end is None or ends > self.end:
-            self.end = ends
+        is_last = pts >= self._last_pts if self._is_video else ends > (self._last_end or 0)
+        if self._count == 1 or is_last:
+            self._last_end = ends
+        self._latest = begins, ends
         self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
 
     def close(self) -> None:

@@ -95,7 +95,9 @@ class PictureShapes:
         if not packet.is_keyframe:
             return
         head = bytes(memoryview(packet)[self._header]) or _parameter_sets(packet, self._context.name)
-        if head == self._head and at is not None and self._next is not None and at < self._next:
+        # FLV, for instance, announces headers; not all are in its key frames.
+        changed = head != self._head or packet.has_sidedata("new_extradata")
+        if not changed and at is not None and self._next is not None and at < self._next:
             return
         self._head = head
         self._next = None if at is None else at + _SAMPLE_EVERY_S

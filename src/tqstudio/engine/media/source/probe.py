@@ -249,6 +249,11 @@ def _video_track(
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     first_pts, length, own = _times(stream, first_pts, facts)
     colours = _colours(stream)
+    # Decoders forget what the container says where the pictures do not.
+    if colour.UNSPECIFIED in colours[:3]:
+        both = zip(colours[:3], stated[:3], strict=True)
+        primaries, transfer, matrix = (said if own == colour.UNSPECIFIED else own for own, said in both)
+        colours = _Colours(primaries, transfer, matrix, colours.range)
     if context.name == "vp8":
         # VP8 does not carry them; ffmpeg's decoder always sets limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
