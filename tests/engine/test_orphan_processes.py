@@ -79,3 +79,26 @@ def test_a_reused_pid_is_another_process(sleepers: Sleepers) -> None:
     assert not earlier.lives
     orphan = sleepers.start(earlier)
     assert orphan_processes.end_orphans(STORE) == [orphan.pid]
+
+
+_REAPS = """
+import os, subprocess, sys, time
+from pathlib import Path
+from tqstudio.engine.host import children
+children.mark("store", Path("/"))
+own = subprocess.Popen(["/bin/sh", "-c", "exit 3"])
+os.waitid(os.P_PID, own.pid, os.WEXITED | os.WNOWAIT)
+children.reap_orphans()
+assert own.wait() == 3, "it was reaped before its status was read"
+children._OWN_WAIT_S = 0.0
+orphan = subprocess.Popen(["/bin/true"])
+os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOWAIT)
+children.reap_orphans()
+time.sleep(0.01)
+children.reap_orphans()
+assert not os.path.exists(f"/proc/{orphan.pid}"), "it stays for ever"
+"""
+
+
+def test_zombies_are_reaped_unless_a_thread_is_about_to() -> None:
+    subprocess.run([sys.executable, "-P", "-c", _REAPS], check=True)

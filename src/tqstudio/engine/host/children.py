@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -23,6 +24,7 @@ from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.parent_death import PARENT
 
 _PR_SET_CHILD_SUBREAPER = 36
+_OWN_WAIT_S = 3.0
 
 
 class Child:
@@ -83,6 +85,8 @@ class Child:
 
 
 _ours: dict[int, Child] = {}
+_zombies: dict[int, float] = {}
+"""When each ended process was first found."""
 _marks: dict[str, str] = {}
 
 
@@ -133,11 +137,17 @@ def reap_orphans() -> None:
 
     The kernel ends most of them with their parent.
     """
+    now = time.monotonic()
+    earlier = dict(_zombies)
+    _zombies.clear()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, ChildProcessError):
             if child.pid in _ours:
                 continue
             if child.status() == psutil.STATUS_ZOMBIE:
-                os.waitpid(child.pid, os.WNOHANG)
+                # A thread of ours may be about to read its status, as of ffmpeg in the trials of GPUs.
+                since = _zombies[child.pid] = earlier.get(child.pid, now)
+                if now - since > _OWN_WAIT_S:
+                    os.waitpid(child.pid, os.WNOHANG)
             elif orphan_processes.mark_of(child.pid) == _marks.get(orphan_processes.MARK, ""):
                 child.kill()
