@@ -208,6 +208,17 @@ def test_the_ends_of_a_time_belong_to_one_part_each(queue: Queue) -> None:
         assert statistics.grouped(queue.db, by, at - 5, at, limit=9) == {}
 
 
+def test_batches_are_described_by_their_first_job(queue: Queue) -> None:
+    first, *_, other = (queue.job(batch=name) for name in ("one", "one", "not asked for", "two"))
+    names = queue.db.execute("SELECT job.id, name FROM video JOIN job ON job.video_id = video.id").all()
+    of = {row[0]: row[1] for row in names}
+    assert statistics.batches(queue.db, ["one", "two"]) == {
+        "one": statistics.Batch(2, of[first], NOW),
+        "two": statistics.Batch(1, of[other], NOW),
+    }
+    assert statistics.batches(queue.db, ["gone"]) == {}
+
+
 def test_nothing_has_no_speed(queue: Queue) -> None:
     nothing = statistics.between(queue.db, 0, NOW)
     assert (nothing, nothing.speed, nothing.off_by(0.5)) == (Figures(), None, None)
