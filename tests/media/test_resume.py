@@ -104,6 +104,11 @@ def test_killed_in_every_segment(
         kill_behind(attempt, cut)
         begun.append(_video_run(attempt).starts_at_s)
         killed += _video_run(attempt).returncode == -signal.SIGKILL
+    while not killed:
+        # On a busy machine ffmpeg may have ended before it was looked at; here it is killed as it begins.
+        attempt = encode(source, slow, rungs=RUNGS, poster=False)
+        kill_behind(attempt, cuts[-1])
+        killed += _video_run(attempt).returncode == -signal.SIGKILL
     last = encode(source, slow, rungs=RUNGS, poster=False)
     run_to_end(last)
     assert (last.state, last.error) == ("done", None)
@@ -117,8 +122,6 @@ def test_killed_in_every_segment(
     for sound in (state for state in last.renditions if state.kind == "audio" and state.check):
         assert sound.check is not None
         assert abs(sound.check.duration_s - _seconds(expected["90p"], whole)) < 0.3 + nasty.late_s
-    if not killed:
-        pytest.skip("the machine was so busy that ffmpeg ended before each kill: the rest was shown")
 
 
 @pytest.mark.parametrize(

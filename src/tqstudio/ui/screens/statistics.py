@@ -101,7 +101,8 @@ class StatisticsScreen(StudioScreen):
             rows = [row for row in reversed(rows) if row["attempts"]]
         remark = f"the latest {_LISTED}" if len(rows) > _LISTED else ""
         lines = [self.document.heading(f"By {by}", width, remark)]
-        names = [figures.name_of(row, self.context.model.now()) for row in rows[:_LISTED]]
+        listed = rows[:_LISTED]
+        names = [figures.name_of(row, self.context.model.now()) for row in listed]
         widest = max((width_of(name + more) for name, more in names), default=0)
         cells = max(_KEY_CELLS, min(widest, _MOST_KEY_CELLS))
         head = self.document.start(width).gap(2).cell("", cells)
@@ -111,7 +112,7 @@ class StatisticsScreen(StudioScreen):
                 head.cell(title, _CELLS, palette.faint, right=True)
                 legend += [figures.LEGENDS[title]] if title in figures.LEGENDS else []
         lines.append(head.strip())
-        lines += [self._row(*row, width, cells) for row in zip(rows, names, strict=False)]
+        lines += [self._row(*row, width, cells) for row in zip(listed, names, strict=True)]
         if not rows:
             lines += self.document.paragraph("nothing yet", width, palette.faint)
         elif by == "day":
