@@ -129,6 +129,9 @@ class Settings(BaseSettings):
         False, description="decode and scale on GPUs too, where nothing but the size changes"
     )
     ffmpeg: str = Field("", description="path of the ffmpeg to use; empty: the newest")
+    require_confinement: bool = Field(
+        False, description="run no ffmpeg on a source that is not confined: no script, no encode on a GPU"
+    )
     ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg")
     profile: str = Field("web", description="default profile of files and folders")
     output: str = Field("", description="default output folder; empty: the folder output in the home")
@@ -193,6 +196,11 @@ class Settings(BaseSettings):
 
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether GPUs may be used: their drivers need what a confined ffmpeg does not get."""
+        return self.gpu and not self.require_confinement
 
     @property
     def supervisor_lease_s(self) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.worker import retry_delay
 from tqstudio.engine.worker import session as session_module
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
@@ -253,3 +254,27 @@ def test_started_by_hand_it_reports_that(
     monkeypatch.setattr("tqstudio.engine.worker.program.die_with_parent", lambda _: True)
     assert main() == 2
     assert "started by the supervisor" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [WorkerKind.CPU, WorkerKind.GPU])
+def test_a_worker_that_cannot_confine_ffmpeg_claims_nothing_where_that_is_required(
+    kind: WorkerKind, line: RecordingLine, tmp_path: Path
+) -> None:
+    """A script cannot be confined, nor can an encode on a GPU."""
+    script = tmp_path / "ffmpeg"
+    script.write_text(f'#!/bin/sh\nexec "{locate().path}" "$@"\n')
+    script.chmod(0o755)
+    line.answers["register"] = [TERMS | {"confined": True}]
+    path = str(script) if kind is WorkerKind.CPU else locate().path
+    worker = WorkerSession(WorkerIdentity("w", kind, Path("nowhere"), "token", path), lambda _: line)
+    assert worker.run() == 1
+    assert [verb for verb, _ in line.sent] == ["register"]
+
+
+def test_a_worker_that_can_confine_ffmpeg_works_where_that_is_required(line: RecordingLine) -> None:
+    line.answers["register"] = [TERMS | {"confined": True}]
+    worker = WorkerSession(
+        WorkerIdentity("w", WorkerKind.CPU, Path("nowhere"), "token", locate().path), lambda _: line
+    )
+    worker.run()
+    assert "claim" in [verb for verb, _ in line.sent]

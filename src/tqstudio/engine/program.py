@@ -18,6 +18,7 @@ from tqstudio.engine.host import failpoints, home_guard, home_lock, logging_setu
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.standby.standby import Standby
@@ -67,6 +68,8 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
         # One that was killed while it stood by has left it; commands would look for a leader that is gone.
         home.leader.unlink(missing_ok=True)
         found = binary.locate(settings.ffmpeg or None)
+        if settings.require_confinement:
+            require_confinement(found.path)
         logging_setup.know(os.path.dirname(found.path))
         if settings.profile not in (known := profiles.available(home.profiles)):
             raise TqError(

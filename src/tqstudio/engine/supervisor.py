@@ -307,7 +307,7 @@ class Supervisor:
 
     def _find_gpus(self) -> list[Device]:
         settings = self._settings
-        if not settings.gpu:
+        if not settings.uses_gpus:
             return []
         return hardware.discover(
             self.services.ffmpeg,

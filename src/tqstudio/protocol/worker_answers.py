@@ -133,6 +133,8 @@ class RegisterAnswer(TypedDict):
     time_limit_max_s: float
     disk_reserve_bytes: int
     disk_factor: float
+    confined: NotRequired[bool]
+    """Whether it must confine ffmpeg; earlier versions do not know of it."""
     divides: NotRequired[bool]
     """Whether jobs are divided; earlier versions do not know of it."""
 

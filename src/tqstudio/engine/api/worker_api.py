@@ -111,6 +111,7 @@ async def register(
         "time_limit_max_s": settings.time_limit_max_s,
         "disk_reserve_bytes": settings.disk_reserve_bytes,
         "disk_factor": settings.disk_factor,
+        "confined": settings.require_confinement,
         "divides": settings.divide_jobs,
     }
 

@@ -75,7 +75,7 @@ class LentWorkers:
 
     def _gpus(self) -> int:
         """Counts the GPUs of this machine that encode, and may be used."""
-        if not self._settings.gpu:
+        if not self._settings.uses_gpus:
             return 0
         try:
             ffmpeg = binary.locate(self._settings.ffmpeg)

@@ -20,6 +20,7 @@ from tqstudio import __version__
 from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities
+from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
@@ -124,6 +125,9 @@ class WorkerSession:
             # A signal may have interrupted a registration that the supervisor has recorded.
             self._sign_off()
             return int(self._refused)
+        if terms.get("confined") and not self._is_confined():
+            self._sign_off()
+            return 1
         logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
         heartbeats = HeartbeatThread(
             self._heartbeat_client, self._instance, terms["heartbeat_s"], Usage().measure, self._on_refused
@@ -227,6 +231,18 @@ class WorkerSession:
                         return None
         return None
 
+    def _is_confined(self) -> bool:
+        """Whether every ffmpeg that it runs on a source is confined; log why if not."""
+        try:
+            if self._identity.kind is WorkerKind.GPU:
+                why = "the studio requires confinement, and encodes on GPUs are not confined"
+                raise TqError(ErrorCode.BAD_CONFIG, why)
+            require_confinement(self._locate().path)
+        except TqError as error:
+            _log.error("worker exits", code=error.code.value, error=error.message, hint=error.hint)
+            return False
+        return True
+
     def _warm_up(self) -> None:
         """Prepare for the first job while idle; takes about 0.1 s."""
         try:
@@ -327,7 +343,7 @@ class WorkerSession:
                 ffmpeg=self._locate(),
                 encoder=self._identity.encoder or CPU_ENCODER,
                 device=self._identity.device,
-                decodes=self._identity.decodes,
+                decodes="" if terms.get("confined") else self._identity.decodes,
                 nice=terms["ffmpeg_nice"],
                 stall_s=terms["stall_s"],
                 time_limit=TimeLimit(

@@ -201,7 +201,7 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     cpu = not encoding_error(found, "libx264")
     failed: dict[str, TqError] = {}
     devices = []
-    if settings.gpu:
+    if settings.uses_gpus:
         devices = discover(found, decode=settings.gpu_decode, on_failed=failed.setdefault)
     on_gpus = [f"{device.encoders} on {device.label}" for device in devices if device.encoders]
     detail = ", ".join([*(["libx264"] if cpu else []), *on_gpus]) or "none works"
@@ -221,15 +221,14 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
 def _confinement(ffmpeg: str) -> CheckView:
     """What keeps ffmpeg from files and networks; without it encodes work all the same."""
     from tqstudio.engine.media.ffmpeg import confine
-    from tqstudio.engine.media.ffmpeg.process import can_be_confined
+    from tqstudio.engine.media.ffmpeg.process import can_be_confined, confinement_lacks
 
-    if not confine.is_program(ffmpeg):
-        return _check("confinement", True, "none: ffmpeg is a script, which may need any file")
-    if not can_be_confined(ffmpeg):
-        return _check("confinement", True, "none: ffmpeg needs more than the libraries of the system")
-    lacks = confine.missing()
-    detail = f"without {' and '.join(lacks)}, which this system lacks" if lacks else "files and sockets"
-    return _check("confinement", True, detail)
+    why = confinement_lacks(ffmpeg)
+    if not why:
+        return _check("confinement", True, "files, sockets and other processes")
+    detail = f"{'partly' if can_be_confined(ffmpeg) and confine.is_program(ffmpeg) else 'none'}: {why}"
+    hint = "a hostile file may reach what you can; require_confinement refuses to encode so"
+    return {"name": "confinement", "ok": True, "level": "warn", "detail": detail, "hint": hint}
 
 
 def _disk(home: Home, settings: Settings) -> CheckView:

@@ -6,14 +6,16 @@ and in the same process, because restrictions cannot be lifted once they are set
     python -I -S confine.py '{"reads": [...], "parent": 12, ...}' /usr/bin/ffmpeg -i …
 
 It makes the process die with its parent, lowers its priority, and marks it as the first to be killed when
-memory is short. A program, as opposed to a script of the user, also gets no new privileges, no sockets
-(seccomp), and no files but those it needs (Landlock). What the kernel lacks is left out; `missing` names it
+memory is short. A program, as opposed to a script of the user, also gets no new privileges, no files but
+those it needs (Landlock), and none of the system calls that reach further (seccomp): to sockets, other
+processes, modes and owners of files, new namespaces. What the kernel lacks is left out; `missing` names it
 for `doctor`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -30,13 +32,90 @@ _MAX_FILE_BYTES = 16 * 1024**3
 """Of one file; a fragment of 30 s with 500 Mbit/s has 2 GB."""
 
 # System calls have the same numbers on all architectures from 424 on.
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _IO_URING_SETUP = 444, 445, 446, 425
-# Machine → (AUDIT_ARCH of its system calls, the numbers of socket, ptrace, process_vm_readv and -writev).
-_MACHINES = {
-    "x86_64": (0xC000003E, (41, 101, 310, 311)),
-    "aarch64": (0xC00000B7, (198, 117, 270, 271)),
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""Machine → AUDIT_ARCH of its system calls."""
+_FORBIDDEN = {
+    # Sockets, and rings that open them.
+    "socket": (41, 198),
+    "io_uring_setup": (425, 425),
+    # Memory, descriptors and priority of other processes.
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "perf_event_open": (298, 241),
+    "pidfd_send_signal": (424, 424),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "ioprio_set": (251, 30),
+    # Mode, owner, times, attributes and length of files, which no version, or not each, of Landlock knows.
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "truncate": (76, 45),
+    # Namespaces, keys, programs in the kernel.
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    # Memory and messages that processes share by number or name.
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
 }
+"""System call → its number on x86_64 and on aarch64; None where there is none."""
+_ON_ITSELF = {
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "prlimit64": (302, 261),
+}
+"""Calls that are forbidden but for the process itself, whose pid, or 0, is their first argument."""
+_KILLS = ("kill", "tkill", "tgkill")
+"""Those for which 0 is no name of the process: of its group, or of nothing."""
+_SETPRIORITY, _CLONE, _CLONE3 = (141, 140), (56, 220), 435
+_CLONE_NEW = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _X32 = 0x40000000
+# Instructions of a filter: load a word, compare, return.
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _REFUSE = (_ANSWER, 0, 0, 0x7FFF0000), (_ANSWER, 0, 0, 0x00050000 | errno.EPERM)
+_NOT_THERE = (_ANSWER, 0, 0, 0x00050000 | errno.ENOSYS)
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+"""Offsets in `struct seccomp_data`, of whose arguments the lower halves are read, as the kernel does."""
 _ELF64 = b"\x7fELF\x02"
 
 # Rights of Landlock: execute, write, read, list; then those that change a folder, each with its ABI.
@@ -59,7 +138,7 @@ def landlock_abi() -> int:
 
 def missing() -> list[str]:
     """What this kernel or machine lacks to confine ffmpeg."""
-    found = [] if platform.machine() in _MACHINES else [f"seccomp on {platform.machine()}"]
+    found = [] if platform.machine() in _ARCHITECTURES else [f"seccomp on {platform.machine()}"]
     return found if landlock_abi() else [*found, "Landlock"]
 
 
@@ -141,22 +220,50 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _forbid_calls() -> None:
-    """Let sockets, and access to the memory of other processes, fail with EPERM."""
-    if platform.machine() not in _MACHINES:
+    """Let the calls that reach beyond this process and its files fail with EPERM."""
+    if platform.machine() not in _ARCHITECTURES:
         return
-    arch, numbers = _MACHINES[platform.machine()]
-    forbidden = (*numbers, _IO_URING_SETUP)
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
-    allow, refuse = 0x7FFF0000, 0x00050000 | 1
-    # The offset of a jump counts from the next instruction; the last but one refuses.
-    checks = [(at_least, _X32), *((equal, number) for number in forbidden)]
-    program = [(load, 0, 0, 4), (equal, 0, len(checks) + 2, arch), (load, 0, 0, 0)]
-    for at, (test, value) in enumerate(checks):
-        program.append((test, len(checks) - at, 0, value))
-    program += [(answer, 0, 0, allow), (answer, 0, 0, refuse)]
+    program = _filter(platform.machine(), os.getpid())
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     filters = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filters, 0, 0), "seccomp")
+
+
+def _filter(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
+    """Build the filter of system calls: instructions of (code, jump if true, jump if false, value).
+
+    A jump counts from the next instruction. What follows the test of a call's number answers it, so that no
+    jump leaves its block.
+    """
+    column = list(_ARCHITECTURES).index(machine)
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        _REFUSE,
+        (_LOAD, 0, 0, _NUMBER_AT),
+        # On x86_64, a second set of numbers for the same calls.
+        (_AT_LEAST, 0, 1, _X32),
+        _REFUSE,
+        # Its flags are in memory, which a filter cannot read. The C library uses clone instead.
+        (_EQUAL, 0, 1, _CLONE3),
+        _NOT_THERE,
+    ]
+
+    def answer(number: int | None, *instructions: tuple[int, int, int, int]) -> None:
+        if number is not None:
+            program.extend([(_EQUAL, 0, len(instructions), number), *instructions])
+
+    first, second = (_LOAD, 0, 0, _ARGUMENTS_AT), (_LOAD, 0, 0, _ARGUMENTS_AT + 8)
+    for numbers in _FORBIDDEN.values():
+        answer(numbers[column], _REFUSE)
+    for name, numbers in _ON_ITSELF.items():
+        zero = () if name in _KILLS else ((_EQUAL, 2, 0, 0),)
+        answer(numbers[column], first, *zero, (_EQUAL, 1, 0, pid), _REFUSE, _ALLOW)
+    # PRIO_PROCESS of the calling thread: x264 gives way to itself by it.
+    itself = (first, (_EQUAL, 0, 2, 0), second, (_EQUAL, 1, 0, 0), _REFUSE, _ALLOW)
+    answer(_SETPRIORITY[column], *itself)
+    answer(_CLONE[column], first, (_ANY_BIT, 0, 1, _CLONE_NEW), _REFUSE, _ALLOW)
+    return [*program, _ALLOW]
 
 
 def _checked(result: int, what: str) -> int:

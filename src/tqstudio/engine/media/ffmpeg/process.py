@@ -302,6 +302,26 @@ def can_be_confined(ffmpeg: str) -> bool:
         )
 
 
+def confinement_lacks(ffmpeg: str) -> str:
+    """Say why encodes on the CPU are not confined, or not wholly; empty if they are."""
+    if not confine.is_program(ffmpeg):
+        return f"{ffmpeg} is a script, which may need any file"
+    if not can_be_confined(ffmpeg):
+        return f"{ffmpeg} needs more than the libraries of the system"
+    lacks = confine.missing()
+    return f"this system lacks {' and '.join(lacks)}" if lacks else ""
+
+
+def require_confinement(ffmpeg: str) -> None:
+    """Raise BAD_CONFIG if encodes on the CPU are not confined wholly."""
+    if why := confinement_lacks(ffmpeg):
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"require_confinement is set, and ffmpeg cannot be confined: {why}",
+            "set TQSTUDIO_FFMPEG to a program, use a kernel with Landlock, or leave require_confinement out",
+        )
+
+
 def _number(read: Callable[[str], _T], text: str) -> _T | None:
     try:
         return read(text)
