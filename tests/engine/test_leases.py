@@ -352,7 +352,7 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     # What looks at files is left out.
     nothing: Any = None
     endings = LeaseEnd(opened, running_jobs, nothing, quarantine_after=0)
-    results = Completion(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics())
+    results = Completion(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics(), nothing)
     recovery = Recovery(home, settings, opened, running_jobs, endings, results)
     return Parts(
         opened,

@@ -41,6 +41,7 @@ from tqstudio.engine.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors
+from tqstudio.engine.transfer.received_ladders import ReceivedLadders
 from tqstudio.engine.transfer.transfers import Transfers
 from tqstudio.engine.uploads.fetches import Fetches
 from tqstudio.engine.uploads.uploads import Uploads
@@ -116,7 +117,15 @@ class Services:
         self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
         endings = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
         self.completion = results = Completion(
-            settings, db, workspace, endings, publisher, forecasts, volumes, metrics
+            settings,
+            db,
+            workspace,
+            endings,
+            publisher,
+            forecasts,
+            volumes,
+            metrics,
+            ReceivedLadders(home, db, workspace).require_valid,
         )
         self.recovery = Recovery(home, settings, db, running_jobs, endings, results)
         self.worker_tokens = WorkerTokens()

@@ -7,15 +7,18 @@ import base64
 import json
 import signal
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.probing.ladder_views import LadderRequest, StreamView
 from tqstudio.home import Home
 from tqstudio.protocol.answers import ErrorView
 
+_T = TypeVar("_T")
 PROGRAM = "tqstudio.engine.probing"
 READY_S = 60.0
 """Timeout of the start; loading the media libraries takes 0.1 s, on an overloaded machine much longer."""
@@ -51,6 +54,13 @@ class Died:
 @dataclass(frozen=True, slots=True)
 class TooSlow:
     """The request timed out; the process was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The streams of a ladder as they were found."""
+
+    streams: dict[str, StreamView]
 
 
 Answer = Probed | Unusable | Died | TooSlow
@@ -110,7 +120,16 @@ class ProbeProcess:
 
     async def ask(self, path: bytes, limit_s: float) -> Answer:
         """Probe a file. After `Died` and `TooSlow` the process has exited."""
-        self._send({"path": base64.b64encode(path).decode()})
+        return await self._exchange({"path": base64.b64encode(path).decode()}, limit_s, _probed)
+
+    async def check(self, ladder: LadderRequest, limit_s: float) -> Checked | Unusable | Died | TooSlow:
+        """Check a ladder. After `Died` and `TooSlow` the process has exited."""
+        return await self._exchange({"ladder": ladder}, limit_s, _checked)
+
+    async def _exchange(
+        self, request: Mapping[str, Any], limit_s: float, read: Callable[[Any], _T]
+    ) -> _T | Unusable | Died | TooSlow:
+        self._send(request)
         try:
             async with asyncio.timeout(limit_s):
                 line = await self._answers.readline()
@@ -128,15 +147,16 @@ class ProbeProcess:
             await self.kill()
             return Died(f"it {self._child.how}")
         try:
-            return _read(line)
+            answer = json.loads(line)
+            return _refusal(answer["error"]) if "error" in answer else read(answer)
         except (ValueError, TypeError, KeyError, RecursionError):
             await self.kill()
             return Died("its answer is invalid")
 
-    def _send(self, request: dict[str, str]) -> None:
+    def _send(self, request: Mapping[str, Any]) -> None:
         assert self._child.stdin is not None
         try:
-            # This does not block: the pipe is empty after the previous answer, and a path fits into it.
+            # This does not block: the pipe is empty after the previous answer, and paths fit into it.
             self._child.stdin.write(json.dumps(request).encode() + b"\n")
             self._child.stdin.flush()
         except BrokenPipeError:
@@ -173,13 +193,28 @@ class ProbeProcess:
             return  # it exited before it read the last request
 
 
-def _read(line: bytes) -> Probed | Unusable:
-    """Parse and validate an answer: a hostile file may control the process."""
-    answer = json.loads(line)
-    if "error" in answer:
-        error = answer["error"]
-        return Unusable(
-            {"code": str(error["code"]), "message": str(error["message"]), "hint": str(error["hint"])}
-        )
+# A hostile file may control the process: its answers are validated.
+
+
+def _refusal(error: Any) -> Unusable:
+    code, message, hint = (str(error[key]) for key in ("code", "message", "hint"))
+    return Unusable({"code": code, "message": message, "hint": hint})
+
+
+def _probed(answer: Any) -> Probed:
     facts = SourceFacts.from_json(answer["facts"]).to_json()
     return Probed(int(answer["size"]), int(answer["mtime_ns"]), facts)
+
+
+def _checked(answer: Any) -> Checked:
+    return Checked(
+        {
+            str(name): {
+                "listing": str(found["listing"]),
+                "width": int(found["width"]),
+                "height": int(found["height"]),
+                "codecs": str(found["codecs"]),
+            }
+            for name, found in answer["streams"].items()
+        }
+    )

@@ -16,6 +16,7 @@ from typing import Any
 from tqstudio.engine.host.parent_death import die_with_parent
 from tqstudio.engine.media.ffmpeg import confine
 from tqstudio.engine.media.source import source_file
+from tqstudio.engine.probing.ladder_views import LadderRequest
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 from tqstudio.protocol.answers import error_view
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     confine.read_only()
     _write(answers, {"ready": True})
     for request in sys.stdin.buffer:
-        _write(answers, answer_for(base64.b64decode(json.loads(request)["path"])))
+        asked = json.loads(request)
+        if "ladder" in asked:
+            _write(answers, _answer_about(asked["ladder"]))
+        else:
+            _write(answers, answer_for(base64.b64decode(asked["path"])))
     return 0
 
 
@@ -66,6 +71,19 @@ def answer_for(path: bytes) -> dict[str, Any]:
     except Exception as error:
         known = _to_tq_error(path, error)
         return {"error": error_view(known)}
+
+
+def _answer_about(ladder: LadderRequest) -> dict[str, Any]:
+    """Check a ladder and build the answer: its streams or an error."""
+    from tqstudio.engine.probing import ladder_check
+
+    try:
+        return {"streams": ladder_check.examine(ladder)}
+    except TqError as error:
+        return {"error": error_view(error)}
+    except Exception as error:  # a stream that nothing else refuses
+        found = TqError(ErrorCode.OUTPUT_INVALID, f"the ladder could not be checked: {error!r}")
+        return {"error": error_view(found)}
 
 
 def _to_tq_error(path: bytes, error: Exception) -> TqError:

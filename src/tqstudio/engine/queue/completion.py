@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 
 from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
@@ -25,11 +26,15 @@ from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import JobStatus
-from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequest
+from tqstudio.protocol.requests import CompleteRequest, FailRequest, Manifest, ReleaseRequest
 
 
 class Completion:
-    """Ends leases as reported by their workers."""
+    """Ends leases as reported by their workers.
+
+    Args:
+        check: raises TqError for a result that must not be published.
+    """
 
     def __init__(
         self,
@@ -41,9 +46,11 @@ class Completion:
         forecasts: Forecasts,
         volumes: VolumeMonitor,
         metrics: Metrics,
+        check: Callable[[LeaseToken, Manifest], Awaitable[None]],
     ) -> None:
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
         self._forecasts, self._volumes, self._metrics = forecasts, volumes, metrics
+        self._check = check
         self._keep_completed = settings.keep_completed
         self._publishing: dict[LeaseToken, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
@@ -76,6 +83,7 @@ class Completion:
             return JobStatus.DONE
         run, arrived_at, began = self._forecasts.run_of(token), now_us(), time.monotonic()
         try:
+            await self._check_result(token, request.manifest)
             await self._publisher.publish(
                 token, caller.name, request, lambda db: self._endings.save_last(db, token, steps)
             )
@@ -86,6 +94,15 @@ class Completion:
         self._metrics.published(request, run, arrived_at, time.monotonic() - began)
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
+
+    async def _check_result(self, token: LeaseToken, manifest: Manifest) -> None:
+        try:
+            await self._check(token, manifest)
+        except TqError as error:
+            if error.code is ErrorCode.OUTPUT_INVALID:
+                # The next attempt must not continue from it.
+                await self._forget_completed(token)
+            raise
 
     async def fail(self, caller: WorkerToken, job: int, request: FailRequest) -> JobStatus:
         token = LeaseToken(job, request.epoch, request.instance)

@@ -15,7 +15,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 MAX_FILE_BYTES = 1 << 30
 """A segment of 6 s has some megabytes, a run of subtitles less."""
-_ORIGIN = ".origin"
+_ORIGIN, _RECEIVED = ".origin", ".received"
 _MAX_DEPTH = 6
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -51,6 +51,18 @@ def origin(store: Path) -> str:
         durable.write(store / _ORIGIN, uuid.uuid4().hex.encode())
         durable.sync_folder(store)
         return (store / _ORIGIN).read_text()
+
+
+def mark_received(store: Path) -> None:
+    """Record durably that files of this store come from another machine."""
+    if not (store / _RECEIVED).exists():
+        durable.write(store / _RECEIVED, b"")
+        durable.sync_folder(store)
+
+
+def is_received(store: Path) -> bool:
+    """Whether files of this store come from another machine."""
+    return (store / _RECEIVED).exists()
 
 
 def listing(store: Path) -> Iterator[str]:

@@ -138,6 +138,9 @@ class Transfers:
         writer = blake3(f"{token.epoch} {token.instance}".encode()).hexdigest()[:16]
 
         def write() -> None:
+            if part.offset == 0:
+                with self._hold(job) as store:
+                    segment_files.mark_received(store)
             with self._hold(job, *names[:-1]) as folder:
                 if of_range and names[-1] == INIT_NAME:
                     segment_files.require_equal(folder / INIT_NAME, part)
