@@ -177,3 +177,15 @@ def test_a_folder_that_is_named_is_looked_into_though_a_ladder_lies_in_it(tmp_pa
     _published(tmp_path)
     (tmp_path / "a.mp4").touch()
     assert list(source_files.walk(os.fsencode(tmp_path), recursive=True)) == [os.fsencode(tmp_path / "a.mp4")]
+
+
+def test_a_walk_enters_no_bin_and_names_it(tmp_path: Path) -> None:
+    for name in ("#recycle/a.mp4", "@eaDir/b.mp4/SYNOPHOTO_FILM_M.mp4", "c.mp4.!qB", "d.mp4"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    skipped: list[bytes] = []
+    found = list(source_files.walk(os.fsencode(tmp_path), recursive=True, skipped=skipped.append))
+    assert found == [os.fsencode(tmp_path / "d.mp4")]
+    assert skipped == [os.fsencode(tmp_path / "#recycle"), os.fsencode(tmp_path / "@eaDir")]
+    inside = source_files.walk(os.fsencode(tmp_path / "#recycle"), recursive=True)
+    assert list(inside) == [os.fsencode(tmp_path / "#recycle/a.mp4")]

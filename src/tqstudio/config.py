@@ -153,6 +153,10 @@ class Settings(BaseSettings):
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
     rescan_s: float = Field(60, gt=0, description="interval of rescans of drop folders")
+    take_bins: bool = Field(
+        False,
+        description="drop folders take the bins, previews and unfinished downloads of other programs too",
+    )
 
     probe_s: float = Field(30, gt=0, description="time limit of the background probe for one file")
     probe_memory_bytes: int = Field(GB, gt=0, description="address space limit of the background probe")

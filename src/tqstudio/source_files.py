@@ -1,11 +1,12 @@
 """Recognises video files by their names, and searches folders for them.
 
-Skips published ladders, which `ladder_files` recognises, and unfinished files.
+Skips published ladders, which `ladder_files` recognises, unfinished files, and bins and previews.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from tqstudio.ladder_files import is_head_of_segments, is_ladder
@@ -36,7 +37,31 @@ _COMPANIONS = frozenset(
 """Extensions of files that are skipped silently: subtitles, notes, pictures, checksums."""
 
 
-_TEMPORARY_SUFFIXES = (b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~")
+_TEMPORARY_SUFFIXES = (
+    *(b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~"),
+    *(b".download", b".opdownload", b".fdmdownload", b".xltd"),
+    *(b".!qb", b".!ut", b".!bt", b".!sync", b".bc!", b".az!"),
+    # What a Synology NAS keeps beside each file.
+    *(b"@synoeastream", b"@synoresource"),
+)
+_BIN = re.compile(
+    # Synology, QNAP, Buffalo, Nextcloud, AFP: bins, snapshots, previews.
+    rb"[#@]recycle|#snapshot|@recently-snapshot|@eadir|@tmp|@transcode|network recycle bin( \d+)?|trashbox"
+    rb"|files_(trashbin|versions)|network trash folder|temporary items"
+    # Windows, ext4.
+    rb"|\$recycle\.bin|recycler|system volume information|lost\+found"
+    # Unfinished downloads: SABnzbd and NZBGet, Safari.
+    rb"|_(unpack|failed)(_.*)?|.*\.download",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_bin(name: bytes) -> bool:
+    """Whether a folder of this name holds what others deleted, made as previews or have not finished.
+
+    Hidden ones, such as `.Trash-1000`, are left out as hidden.
+    """
+    return _BIN.fullmatch(name) is not None
 
 
 def is_temporary(name: bytes) -> bool:
@@ -67,11 +92,11 @@ def walk(
 ) -> Iterator[bytes]:
     """Yield the absolute paths of the video files below `root`, in name order.
 
-    Does not enter hidden folders and published ladders, and does not follow symbolic links.
+    Does not enter hidden folders, bins and published ladders, and does not follow symbolic links.
 
     Args:
-        skipped: called with the path of each skipped file that may be a video, so not for hidden, unfinished
-            or companion files.
+        skipped: called with the path of each skipped bin, and of each skipped file that may be a video, so
+            not for hidden, unfinished or companion files.
     """
     return _walk(root, recursive=recursive, extensions=extensions, named=True, skipped=skipped)
 
@@ -91,7 +116,9 @@ def _walk(
         return
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
-            if recursive:
+            if recursive and is_bin(entry.name):
+                skipped(entry.path)
+            elif recursive:
                 yield from _walk(
                     entry.path, recursive=True, extensions=extensions, named=False, skipped=skipped
                 )

@@ -55,6 +55,17 @@ def test_what_may_be_meant_and_is_not_taken_is_reported(tmp_path: Path) -> None:
     assert os.fsencode(odd) not in dict(reported), "a user has named what is meant"
 
 
+def test_bins_are_reported_once_and_taken_when_they_are_named(tmp_path: Path) -> None:
+    film, deleted = _touch(tmp_path / "a/film.mp4"), _touch(tmp_path / "a/#recycle/old.mp4")
+    for number in range(3):
+        _touch(tmp_path / f"a/{number}/@eaDir/film.mp4/SYNOPHOTO_FILM_M.mp4")
+    reported: list[bytes] = []
+    by = _by(recursive=True)
+    assert select([str(tmp_path)], by, lambda path, _: reported.append(path)) == [film]
+    assert reported == [os.fsencode(tmp_path / "a/#recycle"), os.fsencode(tmp_path / "a/0/@eaDir")]
+    assert select([str(tmp_path / "a/#recycle")], by) == [deleted]
+
+
 @pytest.mark.parametrize("name", ["a.rm", "a.wtv", "a.ivf", "a.m2v", "a.h264", "a.dv"])
 def test_what_ffmpeg_reads_is_taken(tmp_path: Path, name: str) -> None:
     named = _touch(tmp_path / name)

@@ -220,3 +220,26 @@ def test_in_a_folder_that_may_not_be_entered_no_file_is_to_blame() -> None:
         with as_other_user(read) as line:
             assert receive(line) == ""
             assert receive(line) == "cannot be read (permission denied)"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b"#recycle/", "#recycle/"),
+        (b"a.mp4\r\n#old films/ \r\nb.mp4\n", "#old films/"),
+        (b"\xef\xbb\xbf#recycle/\n", "#recycle/"),
+        (b"# recycle/\n## a/\n#recycle\n\\#recycle/\n#/\n", None),
+    ],
+)
+def test_a_comment_that_looks_like_a_folder_is_said(tmp_path: Path, text: bytes, line: str | None) -> None:
+    (tmp_path / "sub/deep").mkdir(parents=True)
+    (tmp_path / "sub" / IGNORE).write_bytes(text)
+    findings = scanner_of(tmp_path).everything()
+    assert findings.problem is None
+    if line is None:
+        assert findings.odd == {}
+    else:
+        (path, why) = findings.odd.popitem()
+        assert (path, findings.odd) == (os.fsencode(tmp_path / "sub" / IGNORE), {})
+        assert line in why.message
+        assert f"\\{line}" in why.hint

@@ -111,11 +111,17 @@ def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
 
 
 def _videos(folder: bytes, by: Rules, skip: Skip) -> Iterator[bytes]:
+    bins = set()
+
     def skipped(path: bytes) -> None:
-        if any(_lies_in(path, out) for out in by.exclude):
+        name = os.path.basename(path)
+        if any(_lies_in(path, out) for out in by.exclude) or name in bins:
             return
         if os.path.islink(path):
             skip(path, "symbolic links in a folder are not followed; name the link to include it")
+        elif os.path.isdir(path):
+            bins.add(name)
+            skip(path, "a bin, previews or unfinished downloads, as all of this name; name it to include it")
         elif not os.path.isfile(path):
             skip(path, "not a regular file")
         elif by.extensions is VIDEO_EXTENSIONS:

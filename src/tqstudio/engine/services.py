@@ -142,6 +142,7 @@ class Services:
             rescan_s=settings.rescan_s,
             offer=self.admission.offer_settled,
             known=self.admission.known,
+            take_bins=settings.take_bins,
         )
         self.admission.on_left = self.intake.look_again
         self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention)

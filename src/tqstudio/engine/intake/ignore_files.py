@@ -29,6 +29,7 @@ The time that a hostile one takes grows with this power of a path's length, and 
 """
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_AS_COMMENT = re.compile(rb"^(?:\xef\xbb\xbf)?(#[^\s#][^\n]{0,200}/)[ \r]*$", re.MULTILINE)
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
@@ -59,6 +60,8 @@ class Ignored:
 
     levels: tuple[tuple[int, GitIgnoreSpec], ...] = ()
     """Length of the path before the names that the patterns match, and the patterns; outermost first."""
+    comment: Problem | None = None
+    """Of the innermost file: a line that looks like a pattern, but is a comment."""
 
     def below(self, folder: bytes) -> Ignored:
         """Add the ignore file of a folder, if it has one.
@@ -77,9 +80,10 @@ class Ignored:
             why = f"cannot be read ({(error.strerror or str(error)).lower()})"
             raise Unusable(path, code, why, "make it a readable text file, or remove it") from None
         try:
-            return Ignored((*self.levels, (len(os.path.join(folder, b"")), _parsed(content))))
+            level = (len(os.path.join(folder, b"")), _parsed(content))
         except ValueError as error:
             raise Unusable(path, ErrorCode.BAD_CONFIG, str(error), "correct it, or remove it") from None
+        return Ignored((*self.levels, level), _comment(content))
 
     def excludes(self, path: bytes, *, is_folder: bool) -> bool:
         """Whether the innermost ignore file with a matching pattern excludes a path in this folder."""
@@ -100,6 +104,18 @@ def _read(path: bytes) -> bytes:
     if len(content) > MAX_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_BYTES} bytes")
     return content
+
+
+def _comment(content: bytes) -> Problem | None:
+    found = _FOLDER_AS_COMMENT.search(content)
+    if found is None:
+        return None
+    line = display(found[1])
+    return Problem(
+        ErrorCode.BAD_CONFIG.value,
+        f"its line {line} is a comment and leaves out nothing",
+        f"write \\{line} for the folder, or a space after the # of a comment",
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ class Intake:
     Args:
         default_settle_s: for folders without a value of their own.
         rescan_s: time between two scans of a folder that inotify watches.
+        take_bins: the setting.
         offer: awaited with a folder and complete files; returns for each the exception, if any. For
             `NotHashed` the whole file is hashed and offered again with its digest.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
@@ -34,8 +35,10 @@ class Intake:
         rescan_s: float,
         offer: Offer,
         known: Known,
+        take_bins: bool = False,
     ) -> None:
         self._default_settle_s = default_settle_s
+        self._take_bins = take_bins
         self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
@@ -109,6 +112,7 @@ class Intake:
                 row,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,
+                take_bins=self._take_bins,
                 excluded=self._excluded(row),
                 offer=self._offer,
                 known=self._known,

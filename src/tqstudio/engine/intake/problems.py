@@ -40,6 +40,11 @@ SOUND: Problem = Problem(
     "sound without video, which this folder leaves out",
     "take it: tqstudio folder edit FOLDER --audio encode, or tqstudio add FILE",
 )
+BIN: Problem = Problem(
+    ErrorCode.NO_MEDIA.value,
+    "a bin, previews or unfinished downloads by its name, as are all folders of this name",
+    "if it has videos to take, rename it, or set take_bins = true in config.toml",
+)
 EMPTY: Problem = Problem(
     ErrorCode.SOURCE_EMPTY.value,
     "empty",

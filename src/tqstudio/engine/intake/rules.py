@@ -6,7 +6,7 @@ import os
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from tqstudio.source_files import is_audio_name, is_companion, is_temporary, is_video_name
+from tqstudio.source_files import is_audio_name, is_bin, is_companion, is_temporary, is_video_name
 
 
 class Choice(Enum):
@@ -25,18 +25,29 @@ class Rules:
             name at any depth. None at all means every video extension.
         exclude: such globs of files and directories that are not taken.
         sound: take sound without video too.
+        bins: enter bins, and folders of previews and unfinished files.
     """
 
     def __init__(
-        self, patterns: tuple[str, ...], exclude: tuple[str, ...] = (), *, sound: bool = False
+        self,
+        patterns: tuple[str, ...],
+        exclude: tuple[str, ...] = (),
+        *,
+        sound: bool = False,
+        bins: bool = False,
     ) -> None:
         self._sound = sound
+        self._bins = bins
         self._patterns = [_Pattern(pattern) for pattern in patterns if pattern.strip("/ ")]
         self._exclude = [_Pattern(pattern) for pattern in exclude]
 
     def excludes(self, relative: bytes) -> bool:
         """Whether a file or directory is excluded by itself, not by one above it."""
         return any(pattern.matches(relative) for pattern in self._exclude)
+
+    def leaves_out(self, folder: bytes) -> bool:
+        """Whether a folder of this name is not entered, because it is a bin."""
+        return not self._bins and is_bin(folder)
 
     def choose(self, relative: bytes) -> Choice:
         name = os.path.basename(relative)

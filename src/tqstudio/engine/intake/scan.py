@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_within, system_devices
 from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, Unusable
-from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, SOUND
+from tqstudio.engine.intake.problems import BIN, CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, SOUND
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
@@ -46,9 +46,19 @@ class Findings:
     problem: Problem | None = None
     """Why the folder as a whole, or a part of it with an unusable ignore file, cannot be read."""
 
+    _bins: set[bytes] = field(default_factory=set)
+    """Names of the bins in `odd`."""
+
     def leave_out(self, path: bytes, why: Problem) -> None:
         if len(self.odd) < _MAX_ODD:
             self.odd[path] = why
+
+    def leave_out_bin(self, path: bytes) -> None:
+        """Leave out a bin; only the first of a name is listed, as some systems make one in each folder."""
+        name = os.path.basename(path)
+        if name not in self._bins:
+            self._bins.add(name)
+            self.leave_out(path, BIN)
 
 
 class Scanner:
@@ -148,6 +158,8 @@ class Scanner:
         excluded = (other for other in self.excluded if other.startswith(self._prefix))
         if b"/." in b"/" + folder or any(is_within(path, other) for other in excluded):
             return False
+        if any(self._rules.leaves_out(part) for part in folder.split(b"/")):
+            return False
         if name.startswith(b"."):
             return name == IGNORE_NAME
         return is_directory or self._rules.choose(relative) is not Choice.IGNORE
@@ -171,7 +183,8 @@ class Scanner:
     ) -> Ignored | None:
         if len(directory) <= len(self._root):
             return Ignored().below(directory)
-        if not self._recursive or os.path.basename(directory).startswith(b"."):
+        name = os.path.basename(directory)
+        if not self._recursive or name.startswith(b".") or self._rules.leaves_out(name):
             return None
         above = self._enter(os.path.dirname(directory), excluded, known)
         if above is None or is_ladder_at(directory):
@@ -203,6 +216,8 @@ class Scanner:
             except Unusable as error:
                 findings.problem = findings.problem or error.problem
                 continue
+            if ignored is not above and ignored.comment:
+                findings.leave_out(os.path.join(directory, IGNORE_NAME), ignored.comment)
             below = []
             for entry in entries:
                 try:
@@ -212,7 +227,10 @@ class Scanner:
                 if not stat.S_ISDIR(there.st_mode):
                     self._classify(entry.path, there, ignored, findings)
                 elif self._recursive and self._is_part(entry.path, there, excluded, ignored):
-                    below.append((entry.path, ignored))
+                    if self._rules.leaves_out(entry.name):
+                        findings.leave_out_bin(entry.path)
+                    else:
+                        below.append((entry.path, ignored))
             pending.extend(reversed(below))
 
     def _list(self, directory: bytes, findings: Findings) -> Sequence[os.DirEntry[bytes]]:
