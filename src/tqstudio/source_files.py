@@ -30,7 +30,7 @@ _AUDIO_EXTENSIONS = frozenset(
 _COMPANIONS = frozenset(
     (
         b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
-        b" .jpg .jpeg .png .gif .webp .bmp .avif .heic .heif .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2"
+        b" .jpg .jpeg .png .webp .bmp .avif .heic .heif .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2"
         b" .torrent .m3u8 .m4s .mpd .thm .lrv"
     ).split()
 )
@@ -76,6 +76,11 @@ def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) 
 def is_audio_name(name: bytes) -> bool:
     """Whether a name is that of sound without video."""
     return is_video_name(name, _AUDIO_EXTENSIONS)
+
+
+def is_gif(name: bytes) -> bool:
+    """Whether a name is that of a picture that may move; it is taken when it is asked for."""
+    return is_video_name(name, frozenset((b".gif",)))
 
 
 def is_companion(name: bytes) -> bool:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio.engine.intake.rules import Rules
 from tqstudio.errors import ErrorCode, TqError
 from waiting import until_true
 
-from .conftest import World, make_row, put, stamp, watching
+from .conftest import World, make_row, put, scanner_of, stamp, watching
 
 
 def test_files_that_were_there_before_are_offered_in_name_order(world: World) -> None:
@@ -304,3 +305,13 @@ def test_a_file_that_could_not_be_queued_is_tried_again_at_the_next_look(
             await until_true(lambda: world.skipped == {})
 
     asyncio.run(run())
+
+
+def test_a_gif_has_a_line_that_says_how_to_take_it(tmp_path: Path) -> None:
+    put(tmp_path, b"a.gif")
+    put(tmp_path, b"a.jpg")
+    ((path, why),) = scanner_of(tmp_path).everything().odd.items()
+    assert (path, why.code) == (os.fsencode(tmp_path / "a.gif"), "NO_MEDIA")
+    assert "tqstudio add FILE" in why.hint
+    taken = scanner_of(tmp_path, Rules(("*.gif",))).everything()
+    assert (list(taken.files), taken.odd) == ([path], {})

@@ -37,6 +37,12 @@ def test_sound_is_taken_by_rule_or_by_a_pattern_that_names_it(name: bytes) -> No
     assert Rules(("*." + name.decode().rpartition(".")[2],)).choose(name) is TAKE
 
 
+def test_a_gif_is_taken_by_a_pattern_that_names_it() -> None:
+    assert Rules(()).choose(b"sub/A.GIF") is Rules(("**",)).choose(b"a.gif") is Choice.SKIP_GIF
+    assert Rules(("*.gif",)).choose(b"sub/A.GIF") is TAKE
+    assert Rules(("*.mp4",)).choose(b"a.gif") is Rules(("*.gif",)).choose(b"a.gif.part") is IGNORE
+
+
 @pytest.mark.parametrize(
     ("pattern", "relative", "choice"),
     [

@@ -479,3 +479,30 @@ def test_sound_of_an_unknown_codec_is_left_out_with_a_warning(
         "AUDIO_UNREADABLE",
         "1 audio track cannot be decoded and is left out",
     )
+
+
+GIF = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=10:d=3")
+
+
+def test_a_moving_gif_is_a_video_and_an_opaque_one_has_no_alpha(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "moving.gif"
+    run_ffmpeg(ffmpeg, *GIF, str(path))
+    facts = probed(path)
+    assert (facts.video.codec, facts.video.fps, facts.video.pix_fmt) == ("gif", 10, "bgr0")
+    assert facts.duration_s == pytest.approx(3)
+    assert warned(path) == []
+
+
+def test_a_transparent_gif_is_reported(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "transparent.gif"
+    cleared = "format=rgba,drawbox=w=161:h=241:color=red@0:t=fill:replace=1,split[a][b]"
+    palette = "[a]palettegen[p];[b][p]paletteuse"
+    run_ffmpeg(ffmpeg, *GIF[:3], "testsrc2=s=321x241:r=10:d=1", "-vf", f"{cleared};{palette}", str(path))
+    assert [code for code, _ in warned(path)] == ["ALPHA_LEFT_OUT"]
+
+
+def test_a_gif_of_one_picture_is_no_video(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "still.gif"
+    run_ffmpeg(ffmpeg, *GIF, "-frames:v", "1", str(path))
+    error = refused(path)
+    assert (error.code, "single picture" in error.message) == (ErrorCode.NO_MEDIA, True)

@@ -45,6 +45,11 @@ BIN: Problem = Problem(
     "a bin, previews or unfinished downloads by its name, as are all folders of this name",
     "if it has videos to take, rename it, or set take_bins = true in config.toml",
 )
+GIF: Problem = Problem(
+    ErrorCode.NO_MEDIA.value,
+    "a GIF, which is taken only when it is asked for",
+    "if it moves, take it: tqstudio add FILE, or give the folder the pattern *.gif",
+)
 EMPTY: Problem = Problem(
     ErrorCode.SOURCE_EMPTY.value,
     "empty",

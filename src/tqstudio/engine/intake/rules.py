@@ -6,7 +6,7 @@ import os
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from tqstudio.source_files import is_audio_name, is_bin, is_companion, is_temporary, is_video_name
+from tqstudio.source_files import is_audio_name, is_bin, is_companion, is_gif, is_temporary, is_video_name
 
 
 class Choice(Enum):
@@ -14,6 +14,7 @@ class Choice(Enum):
     IGNORE = "ignore"
     SKIP = "skip"
     SKIP_SOUND = "skip sound"
+    SKIP_GIF = "skip GIF"
 
 
 class Rules:
@@ -65,6 +66,8 @@ class Rules:
             return Choice.TAKE
         if is_audio_name(name):
             return Choice.SKIP_SOUND
+        if is_gif(name):
+            return Choice.SKIP_GIF
         return Choice.IGNORE if is_companion(name) else Choice.SKIP
 
 

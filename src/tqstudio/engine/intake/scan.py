@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_within, system_devices
 from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, Unusable
-from tqstudio.engine.intake.problems import BIN, CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, SOUND
+from tqstudio.engine.intake.problems import BIN, CLOSED_DIRECTORY, GIF, NOT_A_VIDEO, ODD_KINDS, SOUND
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
@@ -25,6 +25,7 @@ from tqstudio.source_files import candidates
 _Excluded = Callable[[], set[FileKey]]
 """The excluded folders, each of which costs a stat; read once in a scan, if it comes to another folder."""
 
+_SKIPPED = {Choice.SKIP: NOT_A_VIDEO, Choice.SKIP_SOUND: SOUND, Choice.SKIP_GIF: GIF}
 _MAX_ODD = 1_000
 """Limit for remembered skipped paths: a folder of a million logs must not fill the memory."""
 
@@ -257,7 +258,7 @@ class Scanner:
         elif choice is Choice.TAKE:
             findings.files[path] = Seen(FileStat.of(there), time.monotonic())
         else:
-            findings.leave_out(path, NOT_A_VIDEO if choice is Choice.SKIP else SOUND)
+            findings.leave_out(path, _SKIPPED[choice])
 
     def _excluded_identities(self) -> set[FileKey]:
         found = set()

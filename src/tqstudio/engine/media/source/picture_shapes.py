@@ -184,6 +184,17 @@ class PictureShapes:
         self._looks.setdefault(look, float((frame.pts or 0) * self._base))
 
 
+def pixel_format(stream: VideoStream, frame: VideoFrame) -> str:
+    """The pixel format of a source by its first picture: ffmpeg decodes opaque GIFs with alpha too."""
+    if stream.codec_context.name == "gif" and frame.format.name == "bgra":
+        line = frame.planes[0].line_size
+        content = bytes(frame.planes[0])
+        rows = (content[at + 3 : at + 4 * frame.width : 4] for at in range(0, line * frame.height, line))
+        if all(row.count(255) == frame.width for row in rows):
+            return "bgr0"
+    return colour.decoded_format(frame.format.name, stream.metadata)
+
+
 def _parameter_sets(packet: Packet[Stream], codec: str) -> bytes:
     """The sets in a key frame of MP4 or Matroska that state a size: of H.264 or HEVC, before the slices."""
     content, at, found = memoryview(packet), 0, b""

@@ -192,6 +192,8 @@ def _first_picture(
     seen = [first]
     with contextlib.suppress(av.error.FFmpegError):  # damage after the first picture is measured later
         seen += itertools.islice(pictures, 1)
+    if container.format.name == "gif" and len(seen) == 1:
+        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} is a single picture, not a moving one")
     turns = seen[-1].rotation != first.rotation
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     # Some containers drop negative timestamps: count back from the first picture that has one.
@@ -277,7 +279,7 @@ def _video_track(
         # An older ffmpeg does not crop; the picture is fitted then.
         varies=hidden != (0, 0),
         rotation=rotation,
-        pix_fmt=colour.decoded_format(frame.format.name, stream.metadata),
+        pix_fmt=picture_shapes.pixel_format(stream, frame),
         bit_depth=max((c.bits for c in frame.format.components), default=8),
         fps=fps,
         vfr=vfr,

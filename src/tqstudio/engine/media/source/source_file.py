@@ -19,7 +19,8 @@ from tqstudio.paths import display
 # named x.mp4 must never make ffmpeg open another file or a URL. So are raw streams of video: they have no
 # timestamps.
 FORMATS = (
-    "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe,mp3,aac,flac,wav,aiff"
+    "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe,gif,"
+    "mp3,aac,flac,wav,aiff"
 )
 PROTOCOLS = "file"
 OPTIONS = {
