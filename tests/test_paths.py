@@ -189,3 +189,35 @@ def test_a_walk_enters_no_bin_and_names_it(tmp_path: Path) -> None:
     assert skipped == [os.fsencode(tmp_path / "#recycle"), os.fsencode(tmp_path / "@eaDir")]
     inside = source_files.walk(os.fsencode(tmp_path / "#recycle"), recursive=True)
     assert list(inside) == [os.fsencode(tmp_path / "#recycle/a.mp4")]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (b"Holiday/VIDEO_TS/VTS_01_1.VOB", b"Holiday VTS_01_1.VOB"),
+        (b"Holiday/vts_02_3.vob", b"Holiday vts_02_3.vob"),
+        (b"a/Alps/PRIVATE/AVCHD/BDMV/STREAM/00000.MTS", b"Alps 00000.MTS"),
+        (b"Alps/BDMV/STREAM/00001.m2ts", b"Alps 00001.m2ts"),
+        (b"Alps/DCIM/100CANON/MVI_0001.MP4", b"Alps MVI_0001.MP4"),
+        (b"Alps/DCIM/100GOPRO/GX010001.MP4", b"Alps GX010001.MP4"),
+        (b"Alps/M4ROOT/CLIP/C0001.MP4", b"Alps C0001.MP4"),
+        (b"Alps/IMG_0001.MOV", b"Alps IMG_0001.MOV"),
+        (b"caf\xe9/DJI_20240102030405_0001_D.MP4", b"DJI_20240102030405_0001_D.MP4"),
+        (b"caf\xe9/DJI_0001.MP4", b"caf\xe9 DJI_0001.MP4"),
+        (b"IMG_0001.MOV", b"IMG_0001.MOV"),
+        (b"VIDEO_TS/VTS_01_1.VOB", b"VTS_01_1.VOB"),
+        (b"Films/Holiday.mp4", b"Holiday.mp4"),
+        (b"Films/2012.mp4", b"2012.mp4"),
+        (b"Films/Part 0001.mp4", b"Part 0001.mp4"),
+    ],
+)
+def test_parts_of_discs_and_cameras_are_named_by_their_folder(path: bytes, name: bytes) -> None:
+    assert source_files.film_name(b"/in/" + path, b"/in") == name
+
+
+def test_without_a_drop_folder_what_is_around_a_disc_or_card_names_its_parts() -> None:
+    assert source_files.film_name(b"/media/Holiday/VIDEO_TS/VTS_01_1.VOB") == b"Holiday VTS_01_1.VOB"
+    assert source_files.film_name(b"/media/EOS/DCIM/100CANON/MVI_0001.MP4") == b"EOS MVI_0001.MP4"
+    assert source_files.film_name(b"/home/u/Videos/MVI_0001.MP4") == b"MVI_0001.MP4"
+    for path in (b"VTS_01_1.VOB", b"/VTS_01_1.VOB", b"/VIDEO_TS/VTS_01_1.VOB"):
+        assert source_files.film_name(path) == b"VTS_01_1.VOB"

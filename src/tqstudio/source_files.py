@@ -56,6 +56,35 @@ _BIN = re.compile(
 )
 
 
+_PART = re.compile(
+    # Of DVDs, Blu-rays and AVCHD; of cameras: four characters and a number, as DCF, Sony and GoPro have them.
+    rb"vts_\d\d_\d|video_ts|\d{5}|[a-z0-9_]{4}\d{4}|c\d{4}|(vid|pxl|dji)_[\d_]+|g[xhp]\d{6}|p\d{7}",
+    re.IGNORECASE,
+)
+_INSIDE = re.compile(
+    rb"video_ts|bdmv|stream|private|avchd|dcim|\d{3}[a-z0-9_]{5}|(m4|xd|mp_|sony_)root|clip|contents",
+    re.IGNORECASE,
+)
+"""Folders of discs and memory cards."""
+
+
+def film_name(path: bytes, base: bytes | None = None) -> bytes:
+    """Return the file name of a film, after that of its folder if many films have the same: `VTS_01_1.VOB`.
+
+    Args:
+        base: the drop folder, whose own name says nothing. Without one, only folders of discs and memory
+            cards are left for what is around them.
+    """
+    folder, name = os.path.split(path)
+    folders = [part for part in (os.path.relpath(folder, base) if base else folder).split(b"/") if part]
+    if not _PART.fullmatch(os.path.splitext(name)[0]):
+        return name
+    if base is None and not (folders and _INSIDE.fullmatch(folders[-1])):
+        return name
+    around = [part for part in folders if not _INSIDE.fullmatch(part) and part != b"."]
+    return b" ".join((*around[-1:], name))
+
+
 def is_bin(name: bytes) -> bool:
     """Whether a folder of this name holds what others deleted, made as previews or have not finished.
 

@@ -421,6 +421,22 @@ def test_a_job_follows_its_file_to_another_name(house: House, state: str) -> Non
     assert left == [os.fsencode(path)]
 
 
+def test_the_parts_of_a_disc_have_the_name_of_its_folder(house: House) -> None:
+    base = os.fsencode(house.root)
+    for disc, slug in (("Alps", "alps-vts_01_1"), ("Baltic Sea", "baltic-sea-vts_01_1")):
+        (house.root / disc / "VIDEO_TS").mkdir(parents=True)
+        part = house.file(f"{disc}/VIDEO_TS/VTS_01_1.VOB", disc.encode())
+        result = house.offer(part, base=base, hold=True)
+        row = house.db.read_now(videos.get, result["video"])
+        assert row is not None
+        assert (row.name, row.title, row.slug) == (f"{disc} VTS_01_1.VOB", f"{disc} VTS 01 1", slug)
+    moved = (house.root / "Alps").rename(house.root / "Alps 2019")
+    house.offer(moved / "VIDEO_TS/VTS_01_1.VOB", base=base, folder=_folder(house))
+    row = house.db.read_now(videos.find, os.fsencode(moved / "VIDEO_TS/VTS_01_1.VOB"), os.fsencode(house.out))
+    assert row is not None
+    assert (row.name, row.slug) == ("Alps 2019 VTS_01_1.VOB", "alps-2019-vts_01_1")
+
+
 def _folder(house: House) -> int:
     values = {
         "path": os.fsencode(house.root),

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from tqstudio.engine.store.db.tables import job
+from tqstudio.engine.store.db.tables import job, video
 from tqstudio.engine.store.library import folders, removals, videos
 from tqstudio.engine.store.library.removals import MAX_INODE, Removal
 from tqstudio.lifecycle import JobStatus, Operation
@@ -137,6 +137,18 @@ def test_a_path_that_a_video_has_is_no_target(queue: Queue) -> None:
     assert begun == {row.job: (b"/done/a", NOW + 1), other: (None, None)}
     removals.forget(queue.db, row)
     assert not removals.begin(queue.db, row, b"/done/a", now=NOW)
+
+
+def test_a_source_that_keeps_its_file_name_keeps_its_name(queue: Queue) -> None:
+    row = removal(queue)
+    before = videos.get(queue.db, row.video)
+    target = b"/done/" + os.path.basename(row.source)
+    queue.db.execute(update(video).values(name="Alps film.mp4"))
+    removals.moved(queue.db, row, target, os.stat(__file__), now=NOW)
+    found = videos.get(queue.db, row.video)
+    assert before is not None
+    assert found is not None
+    assert (found.source, found.name) == (target, "Alps film.mp4")
 
 
 def test_every_video_follows_a_moved_source(queue: Queue) -> None:

@@ -37,6 +37,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
 from tqstudio.protocol.answers import AddResult, ChangeView
+from tqstudio.source_files import film_name
 
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart", "max_attempts", "max_crashes"))
 """The options that a drop folder sets for its jobs."""
@@ -69,8 +70,8 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
             videos.NewVideo(
                 source=path,
                 output_root=offer.output_root,
-                name=display(os.path.basename(path)),
-                title=_title(path),
+                name=display(film_name(path, offer.base)),
+                title=_title(path, offer.base),
                 slug=_slug(path, offer),
                 size=found.size,
                 mtime_ns=found.mtime_ns,
@@ -187,7 +188,7 @@ def _follow(
         return False
     if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
         return False
-    name, title = display(os.path.basename(path)), _title(path)
+    name, title = display(film_name(path, offer.base)), _title(path, offer.base)
     if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=offer.actor):
         return False
     slug = _slug(path, offer)
@@ -266,8 +267,8 @@ def result(
     }
 
 
-def _title(path: bytes) -> str:
-    stem = os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
+def _title(path: bytes, base: bytes | None = None) -> str:
+    stem = os.path.splitext(film_name(path, base))[0].decode("utf-8", "replace")
     stem = re.sub(r"[_\s]+", " ", stem).strip()
     return "".join(c for c in stem if readable(c) == c) or "untitled"
 

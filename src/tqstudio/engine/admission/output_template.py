@@ -8,6 +8,7 @@ import unicodedata
 from datetime import date
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.source_files import film_name
 
 DEFAULT = "{slug}"
 MAX_SLUG = 80
@@ -48,7 +49,7 @@ def fill(template: str, path: bytes, base: bytes | None, day: date) -> str:
         base: the drop folder, to which `{relative_dir}` is relative.
         day: when the file was queued.
     """
-    stem = slug(os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace"))
+    stem = slug(os.path.splitext(film_name(path, base))[0].decode("utf-8", "replace"))
     if not stem:
         return ""
     inside = os.path.dirname(os.path.relpath(path, base)) if base else b""

@@ -123,8 +123,10 @@ def moved(db: Connection, row: Removal, target: bytes, found: os.stat_result, *,
 
     Unless another video came to have that path.
     """
-    name = display(os.path.basename(target))
-    names = {"source": target, "name": name, "name_lower": name.lower()}
+    names: dict[str, bytes | str] = {"source": target}
+    if os.path.basename(target) != os.path.basename(row.source):
+        name = display(os.path.basename(target))
+        names |= {"name": name, "name_lower": name.lower()}
     state = {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino & MAX_INODE}
     there = select(_of.c.id).where(_of.c.source == target, _of.c.output_root == video.c.output_root).exists()
     db.execute(update(video).where(video.c.source == row.source, ~there).values(names | state))
