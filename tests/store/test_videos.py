@@ -456,3 +456,16 @@ def test_published_videos_of_a_size_are_found_in_their_output(queue: Queue) -> N
             )
     found = videos.published_with_size(queue.db, b"/out", 5)
     assert [row.id for row in found] == [first, second]
+
+
+def test_a_video_is_pointed_to_another_output_unless_its_slug_is_taken_there(queue: Queue) -> None:
+    first, other = queue.video(), queue.video(out=b"/elsewhere")
+    row, there = videos.get(queue.db, first), videos.get(queue.db, other)
+    assert row is not None
+    assert there is not None
+    assert not videos.relocate(queue.db, first, b"/elsewhere", there.slug)
+    assert videos.get(queue.db, first) == row
+    assert videos.relocate(queue.db, first, b"/elsewhere", "free")
+    moved = videos.get(queue.db, first)
+    assert moved is not None
+    assert (moved.output_root, moved.slug) == (b"/elsewhere", row.slug)

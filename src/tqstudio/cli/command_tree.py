@@ -55,11 +55,12 @@ COMMANDS: CommandTree = {
         },
     ),
     "video": (
-        "List videos, delete them with their ladders, bring them back, upload ladders again.",
+        "List videos, delete them with their ladders, bring them back, relocate and upload ladders.",
         {
             "list": "jobs.videos:list_videos",
             "delete": "jobs.videos:delete",
             "undelete": "jobs.videos:undelete",
+            "relocate": "jobs.videos:relocate",
             "upload": "jobs.videos:upload",
         },
     ),

@@ -669,6 +669,19 @@ class VideoPage(TypedDict):
     """Cursors of the previous and next page; None if there is none."""
 
 
+class LeftVideo(TypedDict):
+    video: int
+    reason: str
+
+
+class RelocateAnswer(TypedDict):
+    moved: int
+    """Videos that followed their ladders."""
+    left: list[LeftVideo]
+    folders: list[int]
+    """Drop folders whose output changed."""
+
+
 class ActionResult(TypedDict):
     job: int
     ok: bool

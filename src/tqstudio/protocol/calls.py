@@ -161,6 +161,11 @@ def upload_video(video_id: int) -> Call[answers.VideoView]:
     return Call("POST", f"/v1/videos/{video_id}/upload")
 
 
+def relocate_videos(from_b64: str, to_b64: str) -> Call[answers.RelocateAnswer]:
+    """Let videos follow an output folder that was moved."""
+    return Call("POST", "/v1/videos/relocate", body={"from_b64": from_b64, "to_b64": to_b64})
+
+
 def _part(name: str) -> str:
     """Quote a name as one segment of a URL path."""
     return quote(name, safe="", errors="surrogateescape")

@@ -136,6 +136,13 @@ class FetchRequest(AddOptions):
     output_b64: PathB64 | None = None
 
 
+class RelocateRequest(Message):
+    """An output folder that was moved, and where it is now."""
+
+    from_b64: PathB64
+    to_b64: PathB64
+
+
 class ActionRequest(Message):
     operation: Operation
     ids: list[Whole] = Field(min_length=1, max_length=10_000)

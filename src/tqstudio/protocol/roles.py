@@ -83,6 +83,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/alerts/test": Role.ADMIN,
         "POST /v1/shutdown": Role.ADMIN,
         "POST /v1/videos": Role.OWNER,
+        "POST /v1/videos/relocate": Role.OWNER,
         "POST /v1/fetches": Role.OWNER,
         "POST /v1/folders": Role.OWNER,
         "PATCH /v1/folders/{folder}": Role.OWNER,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,16 +12,18 @@ from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import video_view
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs import output_check
+from tqstudio.engine.queue import moved_output
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
-from tqstudio.engine.store.library import deliveries, generations, videos
+from tqstudio.engine.store.library import deliveries, folders, generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import decode
-from tqstudio.protocol.answers import AddAnswer, FetchAnswer, VideoPage, VideoView
-from tqstudio.protocol.requests import AddRequest, FetchRequest, PathB64
+from tqstudio.paths import decode, display, normal
+from tqstudio.protocol.answers import AddAnswer, FetchAnswer, LeftVideo, RelocateAnswer, VideoPage, VideoView
+from tqstudio.protocol.requests import AddRequest, FetchRequest, PathB64, RelocateRequest
 
 router = APIRouter()
 
@@ -104,6 +107,33 @@ async def page(
         }
 
     return await services.db.read(read)
+
+
+@router.post("/videos/relocate")
+async def relocate(services: TheServices, request: RelocateRequest) -> RelocateAnswer:
+    """Let videos, and drop folders, follow an output folder that was moved."""
+    old, new = normal(decode(request.from_b64)), normal(decode(request.to_b64))
+    for output in (old, new):
+        if services.home.bucket_url(output) is not None:
+            raise TqError(ErrorCode.BAD_REQUEST, "ladders in a bucket cannot be relocated")
+    await output_check.require_usable(
+        new, services.bounded_io, allow_shared=services.settings.allow_shared_output
+    )
+    found = await moved_output.follow(services.db, services.workspace, services.bounded_io, old, new)
+    watched = [row for row in await services.db.read(folders.listing) if row.output_root == old]
+    if not (found.moved or found.left or watched):
+        raise TqError(
+            ErrorCode.NOT_FOUND,
+            f"no video has its ladder in {display(old)}",
+            "see the playlists in: tqstudio video list",
+        )
+    if found.moved or not found.left:
+        for row in watched:
+            follow = partial(folders.change, folder=row.id, changes={"output_root": new}, now=now_us())
+            await services.db.write(follow)
+        await services.intake.set_folders(await services.db.read(folders.listing))
+    left: list[LeftVideo] = [{"video": video, "reason": why} for video, why in found.left]
+    return {"moved": found.moved, "left": left, "folders": [row.id for row in watched if found.moved]}
 
 
 @router.get("/videos/{video}")

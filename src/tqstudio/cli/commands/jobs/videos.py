@@ -1,17 +1,20 @@
-"""Videos: `video list|delete|undelete|upload`."""
+"""Videos: `video list|delete|undelete|relocate|upload`."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tqstudio import shell_quoting
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import absolute, display, encode, readable
+from tqstudio.paths import absolute, decode, display, encode, is_bucket, normal, readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 PAGE = 200
 NEWEST = 2**53
 """Above the number of any video."""
+_LOOK_S = 2.0
+"""How long the disks of ladders may take to answer."""
+_RELOCATE = ("tqstudio", "video", "relocate")
 
 Video = Annotated[
     str, typer.Argument(metavar="ID|PATH", help="Number of the video, or the path of its source.")
@@ -46,18 +52,41 @@ def list_videos(
     if not found:
         printing.out("no videos")
         return 0
-    printing.table(
-        ("ID", "STATE", "JOB", "VIDEO", "PLAYLIST"), map(_line, found), right=(0, 2), elastic=(3, 4)
-    )
+    missing = _without_ladder(found)
+    lines = [_line(video, missing) for video in found]
+    printing.table(("ID", "STATE", "JOB", "VIDEO", "PLAYLIST"), lines, right=(0, 2), elastic=(3, 4))
+    for output in dict.fromkeys(video["output_root_b64"] for video in found if video["id"] in missing):
+        path = os.fsdecode(decode(output))
+        command = shell_quoting.line(shell_quoting.transportable(word) for word in (*_RELOCATE, path))
+        printing.err(f"ladders are missing in {readable(path)}; if it was moved: {command} NEW")
     if before is not None:
         printing.err(f"the newest {fmt.counted(len(found), 'video')} shown; use --limit for more")
     return 0
 
 
-def _line(video: VideoView) -> tuple[str, ...]:
+def _without_ladder(found: Sequence[VideoView]) -> set[int]:
+    """The videos whose ladder is not where it was published, as far as their disks answer in time."""
+    missing: set[int] = set()
+
+    def look() -> None:
+        for video in found:
+            generation = video["generation"]
+            if video["deleted_at"] or generation is None or is_bucket(generation["master"]):
+                continue
+            if not os.path.lexists(decode(generation["master_b64"])):
+                missing.add(video["id"])
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(_LOOK_S)
+    return set(missing)
+
+
+def _line(video: VideoView, missing: Container[int]) -> tuple[str, ...]:
+    state = "missing" if video["id"] in missing else video["status"]
     return (
         str(video["id"]),
-        "deleted" if video["deleted_at"] else video["status"],
+        "deleted" if video["deleted_at"] else state,
         str(video["job"] or ""),
         readable(video["name"]),
         readable(video["generation"]["master"]) if video["generation"] else "",
@@ -90,6 +119,27 @@ def undelete(video: Video, as_json: JsonFlag = False) -> int:
     at = _session(video)
     view = at.client.send(calls.undelete_video(_video(at, video)["id"]))
     return printing.answer(view, f"video {view['id']} is back", as_json)
+
+
+def relocate(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The output folder as it was.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Where it is now.")],
+    as_json: JsonFlag = False,
+) -> int:
+    """Say where ladders are now, after their output folder was moved."""
+    at = client()
+    paths = (encode(normal(os.fsencode(absolute(path)))) for path in (old, new))
+    answer = at.send(calls.relocate_videos(*paths))
+    if as_json:
+        printing.out_json(answer)
+    else:
+        where = display(os.fsencode(absolute(new)))
+        printing.out(f"ladders of {fmt.counted(answer['moved'], 'video')} are now in {where}")
+        for folder in answer["folders"]:
+            printing.out(f"folder {folder}: its output is there too")
+        for left in answer["left"]:
+            printing.err(f"video {left['video']} stays: {left['reason']}")
+    return printing.exit_code(ErrorCode.REFUSED) if answer["left"] else 0
 
 
 def upload(video: Video, as_json: JsonFlag = False) -> int:

@@ -335,6 +335,14 @@ def want_slug(db: Connection, video: int, output_root: bytes, slug: str) -> None
         _set(db, video, slug=slug)
 
 
+def relocate(db: Connection, video: int, output_root: bytes, slug: str) -> bool:
+    """Points a video to another output; False if that has one with its slug."""
+    if _is_taken(db, output_root, slug):
+        return False
+    _set(db, video, output_root=output_root)
+    return True
+
+
 def adopt(db: Connection, video: int, folder: int) -> None:
     """Assigns a video that was added by hand to a drop folder."""
     _set(db, video, folder_id=folder)
