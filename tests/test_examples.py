@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import postgres
 from tqstudio.cli.command_tree import root_command
 from tqstudio.config import Settings
 from tqstudio.protocol import remote
@@ -138,6 +139,17 @@ def test_workers_with_gpus_run_where_there_are_some() -> None:
     # What a pod mounts has to be among its volumes, or claimed for it.
     volumes = {each["name"] for each in pod["volumes"]} | {"work"}
     assert {each["name"] for each in container["volumeMounts"]} <= volumes
+
+
+def test_the_server_of_the_database_is_a_version_that_tests_have_started() -> None:
+    [compose] = _documents(ROOT / "examples" / "compose.yaml")
+    database = compose["services"]["database"]
+    version = int(database["image"].rpartition(":")[2])
+    assert version in (postgres.OLDEST, postgres.NEWEST)
+    # Its image refuses a volume at the folder that those before 18 kept their files in.
+    assert database["volumes"] == [
+        "database:/var/lib/postgresql" if version >= 18 else "database:/var/lib/postgresql/data"
+    ]
 
 
 def test_the_image_has_the_driver_of_the_database() -> None:

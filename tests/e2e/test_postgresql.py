@@ -75,10 +75,11 @@ def master_of(studio: Studio, job: int) -> Path:
     return Path(done["video_view"]["generation"]["master"])
 
 
+@pytest.mark.parametrize("version", [postgres.NEWEST, pytest.param(postgres.OLDEST, marks=pytest.mark.slow)])
 def test_an_added_and_a_dropped_file_become_ladders(
-    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, tmp_path: Path
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, tmp_path: Path, version: int
 ) -> None:
-    studio = on_postgresql().up()
+    studio = on_postgresql(postgres.empty_database(version)).up()
     drop = tmp_path / "drop"
     drop.mkdir()
     studio.client.send(calls.add_folder(encode(drop), output_b64=encode(studio.out), settle_s=0))
@@ -88,6 +89,16 @@ def test_an_added_and_a_dropped_file_become_ladders(
     check_ladder(master_of(studio, added), frames=100, fps=Fraction(25), names=RUNGS)
     check_ladder(master_of(studio, rows[0]["id"]), frames=50, fps=Fraction(25), names=RUNGS)
     assert not studio.home.database.exists()
+
+
+def test_a_studio_starts_on_the_oldest_version_also_with_videos(
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy
+) -> None:
+    studio = on_postgresql(postgres.empty_database(postgres.OLDEST)).up()
+    [held] = studio.offer(copy(clip(), "held.mp4"), hold=True)
+    assert studio.stop() == 0
+    studio.up()
+    assert studio.job(held["job"])["status"] == "paused"
 
 
 def _shown_to_children(studio: Studio) -> list[str]:

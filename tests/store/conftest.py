@@ -30,6 +30,8 @@ NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
 DATABASES = ["sqlite", "postgresql"]
 """What the store is tested on. A test that needs `database`, the file, runs on SQLite alone."""
+OLDEST = f"postgresql {postgres.OLDEST}"
+_ON_OLDEST_TOO = ("test_claims", "test_operations", "test_outcomes")
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 
@@ -180,13 +182,30 @@ def token(lease: HeldLease) -> LeaseToken:
 
 def migrated(program: str, folder: Path) -> Address:
     """A new database of one of `DATABASES`; that of SQLite is in this folder."""
-    made = postgres.empty_database() if program == "postgresql" else folder / "tqstudio.db"
+    made = empty(program, folder / "tqstudio.db")
     migrate(made)
     return made
 
 
-# `test_differential.py` compares both in the quick tests too.
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def empty(program: str, file: Path) -> Address:
+    """Where one of these programs may make a new database; SQLite in this file."""
+    if program == "sqlite":
+        return file
+    return postgres.empty_database(postgres.OLDEST if program == OLDEST else postgres.NEWEST)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what uses a database on each program; on PostgreSQL in the slow tests."""
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "program" not in metafunc.fixturenames or "program" in chosen:
+        return
+    on_oldest = [OLDEST] if metafunc.module.__name__.endswith(_ON_OLDEST_TOO) else []
+    # `test_differential.py` compares all in the quick tests too.
+    slow = (pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", *on_oldest))
+    metafunc.parametrize("program", ["sqlite", *slow], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def program(request: pytest.FixtureRequest) -> str:
     """The program whose database is tested."""
     return str(request.param)

@@ -22,7 +22,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, Operation
 from tqstudio.protocol.roles import Role
 
-from .conftest import DATABASES, Queue, migrated, rolled_back
+from .conftest import DATABASES, Queue, empty, migrated, rolled_back
 from .test_differential import act, acts, stored
 
 Rows = dict[str, list[str]]
@@ -101,14 +101,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def new(program: str, tmp_path: Path) -> Address:
-    return postgres.empty_database() if program == "postgresql" else tmp_path / "copy é%.db"
-
-
 @pytest.fixture
 def target(program: str, tmp_path: Path) -> Address:
     """Where a new database may be made."""
-    return new(program, tmp_path)
+    return empty(program, tmp_path / "copy é%.db")
 
 
 def refusal(source: Address, target: Address, *, live: bool = False) -> ErrorCode:

@@ -76,7 +76,7 @@ from tqstudio.paths import display
 from tqstudio.protocol.requests import SourceIdentity
 from tqstudio.protocol.roles import GRANTABLE
 
-from .conftest import DATABASES, RULES, SECOND, Queue, migrated, rolled_back
+from .conftest import DATABASES, OLDEST, RULES, SECOND, Queue, migrated, rolled_back
 
 Random = random.Random
 Act = Callable[[Queue, Random], Any]
@@ -937,7 +937,7 @@ def acts(seed: int, times: int) -> list[tuple[Act, str]]:
 
 @pytest.fixture
 def addresses(tmp_path: Path) -> dict[str, Address]:
-    return {program: migrated(program, tmp_path) for program in DATABASES}
+    return {program: migrated(program, tmp_path) for program in (*DATABASES, OLDEST)}
 
 
 def compare(addresses: dict[str, Address], seed: int, times: int, step: int) -> None:
@@ -950,18 +950,18 @@ def compare(addresses: dict[str, Address], seed: int, times: int, step: int) -> 
             level(addresses, queues)
             answers = {each: act(queue, chosen, of) for each, queue in queues.items()}
             done.append(chosen.__name__)
-            assert answers["postgresql"] == answers["sqlite"], done
+            assert answers["postgresql"] == answers[OLDEST] == answers["sqlite"], done
             if len(done) % step == 0:
                 rows = {each: stored(queue.db) for each, queue in queues.items()}
-                assert rows["postgresql"] == rows["sqlite"], done
+                assert rows["postgresql"] == rows[OLDEST] == rows["sqlite"], done
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_both_answer_the_same(addresses: dict[str, Address], seed: int) -> None:
+def test_all_answer_the_same(addresses: dict[str, Address], seed: int) -> None:
     compare(addresses, seed, 300, step=100)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 103))
-def test_both_answer_the_same_for_long(addresses: dict[str, Address], seed: int) -> None:
+def test_all_answer_the_same_for_long(addresses: dict[str, Address], seed: int) -> None:
     compare(addresses, seed, 2000, step=500)

@@ -296,6 +296,22 @@ def test_what_cannot_be_opened(url: str, code: ErrorCode) -> None:
     assert refused.value.hint
 
 
+def test_the_oldest_version_is_one_that_is_tested() -> None:
+    assert postgresql.OLDEST == postgres.OLDEST
+
+
+@pytest.mark.fault(
+    "The server is older than PostgreSQL 16", "`BAD_CONFIG` names both versions", area="database"
+)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_an_older_server_is_refused_by_a_sentence(monkeypatch: pytest.MonkeyPatch, read_only: bool) -> None:
+    monkeypatch.setattr(postgresql, "OLDEST", postgres.NEWEST + 1)
+    with pytest.raises(TqError, match="is on PostgreSQL 18, and tqstudio needs 19 or newer") as refused:
+        connect(postgres.empty_database(), read_only=read_only)
+    assert refused.value.code is ErrorCode.BAD_CONFIG
+    assert refused.value.hint
+
+
 @pytest.mark.parametrize("text", ["mysql://a/b", "postgresql://host", "postgresql", "sqlite:///a.db", "://"])
 def test_what_is_no_url_of_postgresql(text: str) -> None:
     with pytest.raises(TqError) as refused:

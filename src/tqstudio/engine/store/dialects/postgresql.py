@@ -16,6 +16,8 @@ from sqlalchemy.pool import NullPool
 from tqstudio.engine.store.dialects import TRANSACTION
 from tqstudio.errors import ErrorCode, TqError
 
+OLDEST = 16
+"""The oldest major version that the tests run on."""
 LOCK_TIMEOUT_S = 12
 """How long a writer waits for another one, longer than the server needs to notice that its client is gone."""
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -76,7 +78,7 @@ def engine_of(url: URL, *, read_only: bool = False, leads: bool = True) -> Engin
             does not: it writes only its own row and tokens.
 
     Raises:
-        TqError: BAD_CONFIG without the driver.
+        TqError: BAD_CONFIG without the driver; a connection raises it if the server is too old.
     """
     given: dict[str, Any] = {
         **_CLIENT,
@@ -100,10 +102,21 @@ def engine_of(url: URL, *, read_only: bool = False, leads: bool = True) -> Engin
             f"the driver of PostgreSQL is not installed: {error}",
             "install it with: pip install 'tqstudio[postgresql]'",
         ) from None
+    event.listen(engine, "connect", _require_version)
     if leads and not read_only:
         event.listen(engine, "connect", _lock)
         event.listen(engine, "begin", _begin)
     return engine
+
+
+def _require_version(raw: Any, _record: object) -> None:
+    found: int = raw.info.server_version
+    if found // 10_000 < OLDEST:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the database is on PostgreSQL {found // 10_000}, and tqstudio needs {OLDEST} or newer",
+            "upgrade that server, or use another one",
+        )
 
 
 def _lock(raw: Any, _record: object) -> None:

@@ -353,10 +353,12 @@ def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
 
 
 def output_roots(db: Connection) -> list[bytes]:
-    """Returns every output root, one lookup each: DISTINCT would read the index of all videos."""
+    """Returns every output root, one lookup each: DISTINCT would read the index of all videos, and before
+    PostgreSQL 18 bytes have no minimum."""
     root = tables.video.c.output_root
+    first = select(root).order_by(root).limit(1)
     roots: list[bytes] = []
-    while found := db.execute(select(func.min(root)).where(root > (roots or [b""])[-1])).scalar():
+    while found := db.execute(first.where(root > (roots or [b""])[-1])).scalar():
         roots.append(found)
     return roots
 
