@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.path_checks import others_may_write
 from tqstudio.paths import normal, readable
 
 _BUCKET = re.compile(r"(s3|gs|az)://([a-z0-9][a-z0-9._-]+(?:/(?!\.)[^/\x00-\x1f\\]+)*)/?")
@@ -183,14 +185,15 @@ class Home:
         return f"{known}-{self.root.stat().st_ino}@{gethostname()}"
 
     def create(self) -> None:
-        """Creates the folders, accessible to their owner only.
+        """Creates the folders, accessible to their owner only; none in a home that is refused.
 
         Raises:
-            TqError: PERMISSION when the home or the runtime directory belongs to another user.
+            TqError: PERMISSION when other users may change the home, or have access to the runtime directory.
             OSError: from the file system.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.require_owner()
+        self.require_private()
         for folder in (self.logs, self.profiles, self.themes):
             folder.mkdir(mode=0o700, exist_ok=True)
         self.make_socket_folder()
@@ -226,6 +229,32 @@ class Home:
                 ErrorCode.PERMISSION,
                 f"the home {self.root} belongs to another user (uid {owner})",
                 "choose a home of your own with --home or TQSTUDIO_HOME",
+            )
+
+    def require_private(self) -> None:
+        """Checks that no other user may change the settings, profiles or database.
+
+        Raises:
+            TqError: PERMISSION.
+        """
+        for path in (self.root, self.config, self.profiles, self.database):
+            try:
+                found = path.stat()
+            except OSError:
+                continue  # it does not exist, or reading it later reports the error
+            if not others_may_write(found):
+                continue
+            if found.st_uid not in (os.geteuid(), 0):
+                raise TqError(
+                    ErrorCode.PERMISSION,
+                    f"{path} belongs to another user (uid {found.st_uid})",
+                    "run the supervisor as that user, or choose a home of your own with --home or"
+                    " TQSTUDIO_HOME",
+                )
+            raise TqError(
+                ErrorCode.PERMISSION,
+                f"other users may change {path} (mode {stat.S_IMODE(found.st_mode):04o})",
+                f"remove that permission: chmod go-w {shlex.quote(str(path))}",
             )
 
 

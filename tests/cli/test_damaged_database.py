@@ -76,7 +76,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     assert (name, "row 1 missing from index" in detail) == ("database", True)
     assert hint.endswith("tqstudio doctor --repair")
     refused = shell("backup")
-    assert (refused.code, refused.err.splitlines()[1].endswith("tqstudio doctor --repair")) == (4, True)
+    assert (refused.code, refused.err.splitlines()[1].endswith("tqstudio doctor --repair")) == (5, True)
     assert refused.err.startswith(f"error: DATABASE_DAMAGED: the database {home.database} is damaged: row 1")
     assert not list(home.backups.glob("*"))
 
@@ -100,7 +100,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Prog
     assert _database(shell("doctor", "--json"))[0] == "records"
     for _ in range(2):
         refused = shell("up", "--detach")
-        assert refused.code == 4
+        assert refused.code == 5
         assert refused.err.startswith("error: DATABASE_DAMAGED: ")
         assert "backup" in refused.err
     repaired = shell("doctor", "--repair", "--json")
@@ -116,7 +116,7 @@ def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Progr
         db.execute("DROP TABLE alembic_version")
     for words in (("up", "--detach"), ("up",), ("backup",)):
         answer = shell(*words)
-        assert answer.code == 4
+        assert answer.code == 5
         assert answer.err.splitlines()[-2].startswith("error: DATABASE_DAMAGED: ")
         assert "alembic_version" in answer.err
     assert "alembic_version" in _database(shell("doctor", "--json"))[1]
@@ -126,7 +126,7 @@ def test_a_command_reports_a_database_that_is_none(tqstudio: Program) -> None:
     tqstudio.home.create()
     tqstudio.home.database.write_bytes(b"no database" * 400)
     answer = tqstudio("job", "pause", "1")
-    assert answer.code == 4
+    assert answer.code == 5
     assert "error: DATABASE_DAMAGED: " in answer.err
 
 

@@ -111,7 +111,7 @@ def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> 
         file.write(b"\0" * 100)
     before = live.home.database.read_bytes()
     answer = live("up", "--detach")
-    assert answer.code == 4
+    assert answer.code == 5
     assert "DATABASE_DAMAGED" in answer.err
     assert str(live.home.database) in answer.err
     assert "backup" in answer.err

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 
 from harness import LiveSupervisor, MakeSupervisor
-from tqstudio.engine.host import home_guard
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls
@@ -226,7 +225,7 @@ def test_a_home_that_root_made_for_everybody_is_no_place_for_a_supervisor(shared
 
     def look(answer: Connection) -> None:
         try:
-            home_guard.require_private(home)
+            home.require_private()
         except TqError as error:
             answer.send(error.code)
         else:

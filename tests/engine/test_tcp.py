@@ -545,7 +545,6 @@ def test_every_call_over_tcp_answers_as_its_schema_says(studio: Studio, mode: Ge
         ({"TQSTUDIO_LISTEN": "localhost:1"}, "IP address"),
         pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1"}, "IP address", marks=pytest.mark.slow),
         pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1:99999"}, "IP address", marks=pytest.mark.slow),
-        ({"TQSTUDIO_LISTEN": "192.0.2.1:0", "TQSTUDIO_INSECURE_LISTEN": "true"}, "assign"),
         pytest.param(
             {"TQSTUDIO_LISTEN": "127.0.0.1:0", "TQSTUDIO_TLS_CERT": "/none"},
             "tls_key",

@@ -26,7 +26,7 @@ def run_and_exit() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
+    0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused, 5 unusable database.
     """
     from tqstudio.cli import std_streams
 
@@ -63,9 +63,9 @@ def _run(given: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         printing.err("interrupted")
         return INTERRUPTED
-    except PermissionError as error:
-        if not isinstance(error.filename, str | bytes):
-            raise
-        from tqstudio.path_checks import refused
+    except OSError as error:
+        from tqstudio import path_checks
 
-        return printing.report(refused(error.filename, error, "used"))
+        if error.errno not in path_checks.CODES or not isinstance(error.filename, str | bytes):
+            raise
+        return printing.report(path_checks.refused(error.filename, error, "used"))

@@ -256,7 +256,8 @@ def root_command() -> TyperGroup:
     """Build the root command."""
     about = (
         "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
-        " Exit codes: 0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused."
+        " Exit codes: 0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused,"
+        " 5 unusable database."
     )
     return _group("tqstudio", about, COMMANDS, _root, add_completion=True)
 

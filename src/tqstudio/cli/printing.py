@@ -26,15 +26,19 @@ from tqstudio.words.symbols import UNICODE, job_state, state_of
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import GateView, JobRow, WarningView
 
+WRONG_USAGE = 2
+UNUSABLE_DATABASE = 5
+"""Exit codes of a supervisor that could not start until someone acts; after others it may start by itself."""
+
 _EXIT_CODES: Mapping[ErrorCode, int] = {
+    ErrorCode.NEWER_DATABASE: UNUSABLE_DATABASE,
+    ErrorCode.DATABASE_DAMAGED: UNUSABLE_DATABASE,
     ErrorCode.NO_SUPERVISOR: 3,
     ErrorCode.SUPERVISOR_SILENT: 3,
     ErrorCode.REFUSED: 4,
     ErrorCode.NOT_FOUND: 4,
     ErrorCode.ALREADY_RUNNING: 4,
     ErrorCode.OUTPUT_IN_USE: 4,
-    ErrorCode.NEWER_DATABASE: 4,
-    ErrorCode.DATABASE_DAMAGED: 4,
     ErrorCode.DATABASE_BUSY: 4,
     ErrorCode.UNAUTHORIZED: 4,
     ErrorCode.TOO_MANY_FAILURES: 4,
@@ -43,14 +47,14 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.DISK_LOW: 4,
     ErrorCode.DATABASE_UNWRITABLE: 4,
     ErrorCode.DATABASE_UNREACHABLE: 4,
-    ErrorCode.BAD_REQUEST: 2,
-    ErrorCode.BAD_CONFIG: 2,
-    ErrorCode.SOURCE_MISSING: 2,
-    ErrorCode.SOURCE_EMPTY: 2,
-    ErrorCode.SOURCE_UNREADABLE: 2,
-    ErrorCode.NO_MEDIA: 2,
-    ErrorCode.PERMISSION: 2,
-    ErrorCode.UNSUPPORTED: 2,
+    ErrorCode.BAD_REQUEST: WRONG_USAGE,
+    ErrorCode.BAD_CONFIG: WRONG_USAGE,
+    ErrorCode.SOURCE_MISSING: WRONG_USAGE,
+    ErrorCode.SOURCE_EMPTY: WRONG_USAGE,
+    ErrorCode.SOURCE_UNREADABLE: WRONG_USAGE,
+    ErrorCode.NO_MEDIA: WRONG_USAGE,
+    ErrorCode.PERMISSION: WRONG_USAGE,
+    ErrorCode.UNSUPPORTED: WRONG_USAGE,
 }
 BROKEN_PIPE = 141
 """Exit code after a broken pipe, as shells report it (128 + SIGPIPE)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tqstudio.cli import printing
 from tqstudio.config import STOP_MARGIN_S
 from tqstudio.errors import ErrorCode, TqError
 
@@ -26,10 +27,11 @@ TimeoutStartSec=15min
 ExecStart={start}
 Environment={environment}
 {user}
-# A crash, or a disk that is missing at boot, passes; a wrong setting (exit code 2) stays.
+# A crash, or a disk that is full or missing at boot, passes. A wrong setting (exit code 2) and a database
+# that is damaged or of a newer version (5) stay.
 Restart=on-failure
 RestartSec=15
-RestartPreventExitStatus=2
+RestartPreventExitStatus={stays}
 # The event loop reports twice within this time. One that hangs is restarted, and jobs resume.
 WatchdogSec=60
 
@@ -98,6 +100,7 @@ def text(python: str, home: Path, drain_s: float, user: str | None = None) -> st
         drain_s=drain_s,
         stop_s=drain_s + STOP_MARGIN_S,
         hardening=_SYSTEM_HARDENING if user else _USER_HARDENING,
+        stays=f"{printing.WRONG_USAGE} {printing.UNUSABLE_DATABASE}",
         target="multi-user.target" if user else "default.target",
     )
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from tqstudio import path_checks
 from tqstudio.config import SECRETS, Settings
-from tqstudio.engine.host import failpoints, home_guard, home_lock, logging_setup
+from tqstudio.engine.host import failpoints, home_lock, logging_setup
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -23,7 +24,7 @@ from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.standby.standby import Standby
 from tqstudio.engine.store.db import opening, schema
-from tqstudio.engine.store.db.connection import address_of
+from tqstudio.engine.store.db.connection import Address, address_of, shown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.supervisor import Replaced, Supervisor
@@ -44,9 +45,19 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
 
     Raises:
         TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED,
-            DATABASE_BUSY, OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was
-            lost while it ran.
+            DATABASE_BUSY, OUTPUT_IN_USE, DISK_LOW, IO_ERROR or SYSTEM_LIMIT before anything was started;
+            NOT_FOUND when the home was lost while it ran.
     """
+    try:
+        return _run(home, settings, until_idle=until_idle)
+    except OSError as error:
+        # Of sockets and locks there is no name.
+        path = error.filename if isinstance(error.filename, str | bytes) else home.root
+        raise path_checks.refused(path, error, "used") from error
+
+
+def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary:
+    """As `run`, but it raises the OSErrors of the system as they are."""
     failpoints.arm()
     manager = ServiceManager()
     for name in [name for name in os.environ if name.lower().removeprefix("tqstudio_") in SECRETS]:
@@ -54,13 +65,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
         del os.environ[name]
     # Files created from here on, by workers too, are not writable for other users.
     os.umask(os.umask(0o022) | 0o022)
-    try:
-        home.create()
-    except OSError as error:
-        raise TqError(
-            ErrorCode.PERMISSION, f"the home {home.root} cannot be created: {error.strerror or error}"
-        ) from None
-    home_guard.require_private(home)
+    home.create()
     held = home_lock.HomeLock(home)
     held.acquire()
     log = logging_setup.configure(home, settings.log_level)
@@ -100,6 +105,9 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
             has_led = True
             with contextlib.suppress(Replaced):
                 return _lead(home, settings, Database(address), found, held, manager, until_idle=until_idle)
+    except OSError as error:
+        structlog.get_logger().error("the system refused what a supervisor needs", exc_info=error)
+        raise
     finally:
         # Before the lock is released and another supervisor may write to the same file.
         log.stop()
@@ -131,6 +139,11 @@ def _lead(
             structlog.get_logger().warning("cannot lead", code=error.code.value, error=error.message)
             raise Replaced from None
         raise
+    except OSError:
+        raise
+    except Exception as error:
+        structlog.get_logger().error("the database cannot be opened", exc_info=error)
+        raise _unmigrated(home, db.address, error) from error
     # Imported modules stay for good; scanning them for garbage would delay requests.
     gc.freeze()
     try:
@@ -152,6 +165,16 @@ def _lead(
         raise
     finally:
         db.close()
+
+
+def _unmigrated(home: Home, address: Address, error: Exception) -> TqError:
+    """The error for a database on which a migration fails, as its tables are not those of its version."""
+    why = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+    return TqError(
+        ErrorCode.DATABASE_DAMAGED,
+        f"the database {shown(address)} cannot be migrated to schema {schema.SCHEMA_VERSION}: {why}",
+        f"it was not changed; restore a backup (docs/backup.md), and report this with {home.supervisor_log}",
+    )
 
 
 def _migrate_apart(home: Home) -> None:

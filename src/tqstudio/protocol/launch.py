@@ -5,14 +5,15 @@ It runs `tqstudio up` in a new session, so neither Ctrl-C nor closing the termin
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import absolute
@@ -133,26 +134,26 @@ def start(home: Home, flags: Sequence[str] = ()) -> subprocess.Popen[bytes]:
 
     Args:
         flags: options of `tqstudio up`.
+
+    Raises:
+        TqError: PERMISSION, DISK_LOW, IO_ERROR or SYSTEM_LIMIT, as the home cannot be used.
     """
     try:
         home.create()
         # -P: a file named json.py in the home must not be imported by the supervisor.
         with start_log(home).open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "tqstudio", "up", *flags],
+                [sys.executable, "-P", "-m", "tqstudio", "up", "--json", *flags],
                 cwd=home.root,
                 env=_environment(home),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                # For `exit_error`: on a full disk the log stays empty.
+                stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
     except OSError as error:
-        raise TqError(
-            ErrorCode.PERMISSION,
-            f"the home {home.root} cannot be used: {error.strerror}",
-            "make it writable, or choose another with --home or TQSTUDIO_HOME",
-        ) from None
+        raise path_checks.refused(error.filename or home.root, error, "used") from None
 
 
 def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
@@ -170,7 +171,7 @@ def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
         if running(home, START_TIMEOUT_S):
             return
         if ended:
-            error = exit_error(home, process.returncode)
+            error = exit_error(home, process)
             # Without a holder it is another home's supervisor, which has the database of PostgreSQL.
             if error.code is not ErrorCode.ALREADY_RUNNING or holder(home) is None:
                 raise error
@@ -207,12 +208,15 @@ def _environment(home: Home) -> dict[str, str]:
     return environment
 
 
-def exit_error(home: Home, returncode: int) -> TqError:
-    """Read from the start log why a supervisor exited."""
-    output = start_log(home).read_text(errors="replace")
-    # An error as commands print it: `error: CODE: message`, and the hint on the next line.
-    if match := re.search(r"^error: ([A-Z_]+): (.*)(?:\n  \S+ (.*))?$", output, re.MULTILINE):
-        return TqError(match[1], match[2], match[3] or "")
+def exit_error(home: Home, process: subprocess.Popen[bytes]) -> TqError:
+    """Return why a supervisor of `start` exited; call it once."""
+    assert process.stdout is not None
+    # A child that is left may hold the other end.
+    os.set_blocking(process.stdout.fileno(), False)
+    for line in (process.stdout.read() or b"").splitlines():
+        if line.startswith(b'{"error": '):
+            return TqError(**json.loads(line)["error"])
+    returncode = process.returncode
     how = f"by signal {-returncode}" if returncode < 0 else f"with code {returncode}"
     return TqError(
         ErrorCode.NO_SUPERVISOR,

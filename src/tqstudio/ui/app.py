@@ -315,7 +315,7 @@ class StudioApp(App[None]):
             elif await asyncio.to_thread(self._listening):
                 return
             else:
-                problem = launch.exit_error(self.context.home, process.returncode)
+                problem = launch.exit_error(self.context.home, process)
         self.problem = problem
         self.context.feed.start_failed()
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):

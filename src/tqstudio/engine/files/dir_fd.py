@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import grp
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from tqstudio.path_checks import others_may, others_may_write
 
 _DESCRIPTORS = Path("/proc/self/fd")
 # O_PATH suffices to access entries, even of folders that may not be listed; not every system has it.
@@ -44,7 +44,7 @@ def shared_with(folder: Path) -> str:
         return f"it belongs to another user (uid {found.st_uid})"
     if not others_may_write(found):
         return ""
-    if not all(_others_may(stat.S_IXGRP, stat.S_IXOTH, above.stat()) for above in folder.resolve().parents):
+    if not all(others_may(stat.S_IXGRP, stat.S_IXOTH, above.stat()) for above in folder.resolve().parents):
         return ""  # others cannot access it
     mode = stat.S_IMODE(found.st_mode)
     return f"{'everybody' if mode & stat.S_IWOTH else 'its group'} may write to it (mode {mode:04o})"
@@ -108,23 +108,3 @@ def _sync(folder: int) -> None:
             os.fsync(listed)
         finally:
             os.close(listed)
-
-
-def others_may_write(found: os.stat_result) -> bool:
-    """Whether users other than ours and root may change a file, according to owner and mode."""
-    return found.st_uid not in (os.geteuid(), 0) or _others_may(stat.S_IWGRP, stat.S_IWOTH, found)
-
-
-def _others_may(group: int, everybody: int, found: os.stat_result) -> bool:
-    return bool(found.st_mode & everybody or (found.st_mode & group and not _is_own_group(found.st_gid)))
-
-
-def _is_own_group(group: int) -> bool:
-    """Whether a group is root's, or has our user as its only member, as most systems create one per user."""
-    if group == 0:
-        return True
-    try:
-        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
-    except KeyError:
-        return False
-    return found.gr_name == name and set(found.gr_mem) <= {name}

@@ -1,4 +1,4 @@
-"""Guards a home: refuses one that other users may change, and detects that it was deleted or replaced.
+"""Guards a home: detects that it was deleted or replaced.
 
 People delete files that look stale. A lock file or socket that was removed is created again; a supervisor
 without its home or database could not be reached, so it ends.
@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shlex
 import socket
-import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
 
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.host.home_lock import FileIdentity, HomeLock
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import TqError
 from tqstudio.home import Home
 
 
@@ -81,29 +78,3 @@ class HomeGuard:
             if found != ours:
                 return f"{path} was {'removed' if found is None else 'replaced by another'}"
         return "" if self._held.keep() else f"another supervisor holds {self._home.lock}"
-
-
-def require_private(home: Home) -> None:
-    """Check that no other user may change the settings, profiles or database of a home.
-
-    Raises:
-        TqError: PERMISSION.
-    """
-    for path in (home.root, home.config, home.profiles, home.database):
-        try:
-            found = path.stat()
-        except OSError:
-            continue  # it does not exist, or reading it later reports the error
-        if not others_may_write(found):
-            continue
-        if found.st_uid not in (os.geteuid(), 0):
-            raise TqError(
-                ErrorCode.PERMISSION,
-                f"{path} belongs to another user (uid {found.st_uid})",
-                "run the supervisor as that user, or choose a home of your own with --home or TQSTUDIO_HOME",
-            )
-        raise TqError(
-            ErrorCode.PERMISSION,
-            f"other users may change {path} (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"remove that permission: chmod go-w {shlex.quote(str(path))}",
-        )

@@ -36,7 +36,8 @@ def listen(settings: Settings) -> tuple[socket.socket, ssl.SSLContext | None] | 
     """Open the listener that the settings ask for; None if they ask for none.
 
     Raises:
-        TqError: BAD_CONFIG: the address or the certificate cannot be used, or TLS is missing.
+        TqError: BAD_CONFIG: the certificate cannot be used, or TLS is missing; REFUSED: nor the address, for
+            now.
     """
     if not settings.listen:
         return None
@@ -55,7 +56,9 @@ def listen(settings: Settings) -> tuple[socket.socket, ssl.SSLContext | None] | 
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise _unusable(
+        # Not a wrong setting: at boot the address may not be there yet.
+        raise TqError(
+            ErrorCode.REFUSED,
             f"listen = {settings.listen}: {error.strerror}",
             "choose an address of this machine and a free port",
         ) from None

@@ -10,7 +10,7 @@ from pathlib import Path
 import av
 import av.error
 
-from tqstudio.engine.files import errnos
+from tqstudio import path_checks
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
@@ -155,7 +155,7 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
                 first_pts, last_pts = min(first_pts, packet.pts), max(last_pts, packet.pts)
                 step = step or packet.duration or 0
     except av.error.FFmpegError as error:
-        if isinstance(error, OSError) and error.errno in errnos.FAILING:
+        if isinstance(error, OSError) and error.errno in path_checks.FAILING:
             raise from_output_error(error, f"{label} cannot be read") from error
         raise _invalid(label, f"cannot be read: {error.strerror}") from error
     if count != frames:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from tqstudio.engine.files import errnos
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 
 _VERSION = re.compile(r"^ffmpeg version (?:n|N-)?(\S+)")
@@ -109,7 +109,7 @@ def _output_of(argv: list[str]) -> bytes | None:
                 env=environment(),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            if isinstance(error, OSError) and error.errno in errnos.LIMITS:
+            if isinstance(error, OSError) and error.errno in path_checks.LIMITS:
                 raise TqError(
                     ErrorCode.SYSTEM_LIMIT, f"{argv[0]} cannot be started: {error.strerror}"
                 ) from None

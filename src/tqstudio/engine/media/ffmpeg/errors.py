@@ -6,17 +6,10 @@ import errno
 import re
 import signal
 
-from tqstudio.engine.files import errnos
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 
 _READ_ONLY_HINT = "check the disk (see dmesg), and remount it read-write"
-_CODES = {
-    **dict.fromkeys((*errnos.FAILING, errno.EROFS), ErrorCode.IO_ERROR),
-    **dict.fromkeys(errnos.LIMITS, ErrorCode.SYSTEM_LIMIT),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ErrorCode.DISK_LOW),
-    **dict.fromkeys((errno.EACCES, errno.EPERM), ErrorCode.PERMISSION),
-    errno.ENOMEM: ErrorCode.OUT_OF_MEMORY,
-}
 _FAILING_HINT = "check the disk, its cable and its mount (see dmesg); the queue resumes automatically"
 
 # The session limit of GeForce cards is reported as one of these; "out of memory (10)" is a status of NVENC.
@@ -75,7 +68,7 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {reason}")
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not allocate memory: {reason}")
-    if status_errno in errnos.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
+    if status_errno in path_checks.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
         return TqError(ErrorCode.SYSTEM_LIMIT, f"ffmpeg could not start a thread or open a file: {reason}")
     if missing := _NOT_BUILT_IN.search(log_tail):
         return TqError(
@@ -108,7 +101,7 @@ def _signal_of(returncode: int, log_tail: str) -> int | None:
 def from_os_error(error: OSError, doing: str) -> TqError:
     """Convert the OSError of a system call; `doing` starts the message."""
     hint = _READ_ONLY_HINT if error.errno == errno.EROFS else ""
-    code = _CODES.get(error.errno or 0, ErrorCode.INTERNAL)
+    code = path_checks.CODES.get(error.errno or 0, ErrorCode.INTERNAL)
     return TqError(code, f"{doing}: {error.strerror or error}", hint)
 
 
@@ -117,7 +110,7 @@ def from_output_error(error: OSError, doing: str) -> TqError:
     detail = f"{doing}: {error.strerror}"
     if error.errno == errno.EROFS:
         return TqError(ErrorCode.OUTPUT_GONE, detail, f"{_READ_ONLY_HINT}; the queue resumes automatically")
-    if error.errno in errnos.FAILING:
+    if error.errno in path_checks.FAILING:
         return TqError(ErrorCode.OUTPUT_GONE, detail, _FAILING_HINT)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return TqError(ErrorCode.OUTPUT_GONE, detail)

@@ -19,7 +19,7 @@ from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.files import errnos
+from tqstudio import path_checks
 from tqstudio.engine.media.source import chapters, colour, languages, picture_shapes, source_file, streams
 from tqstudio.engine.media.source.cut import mp3_length_s
 from tqstudio.engine.media.source.facts import (
@@ -42,7 +42,7 @@ _WITHOUT_FIELDS = ("cfhd", "ffvhuff", "huffyuv", "jpeg2000", "magicyuv", "mjpeg"
 # Pictures decoded at most to find one with a timestamp.
 _FIRST_TIME_PICTURES = 120
 # Errors of the operating system; ffmpeg raises all others because of the content.
-_SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
+_SYSTEM_ERRORS = path_checks.FAILING | path_checks.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 # Containers in which each stream declares its duration.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
 

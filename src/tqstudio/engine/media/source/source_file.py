@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tqstudio.engine.files import errnos
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -227,11 +227,11 @@ def unreadable(path: bytes, error: OSError) -> TqError:
     if isinstance(error, PermissionError):
         return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
     message = f"{name} cannot be read: {error.strerror or error}"
-    if error.errno in errnos.AWAY:
+    if error.errno in path_checks.AWAY:
         return TqError(ErrorCode.SOURCE_AWAY, message)
-    if error.errno in errnos.FAILING:
+    if error.errno in path_checks.FAILING:
         return TqError(ErrorCode.IO_ERROR, message)
-    if error.errno in errnos.LIMITS:
+    if error.errno in path_checks.LIMITS:
         return TqError(ErrorCode.SYSTEM_LIMIT, message)
     return TqError(ErrorCode.SOURCE_UNREADABLE, message)
 
