@@ -428,6 +428,9 @@ def test_captions_that_begin_late_are_found(ffmpeg: FFmpeg, tmp_path: Path) -> N
     assert of_source(facts, load("web")) == []
     [lost] = of_source(facts, load("archive"))
     assert lost.text == "closed captions other than CC1 are left out, because libsvtav1 cannot carry them"
+    marked = replace(facts, video=replace(facts.video, stated_twice="stereo"))
+    [lost] = of_source(marked, load("web"))
+    assert lost.text.startswith("closed captions other than CC1 are left out, because ffmpeg stops at")
     once_unseekable = replace(facts, unseekable=True)
     assert subtitle_renditions(once_unseekable, load("web")) == subtitle_renditions(facts, load("web"))
 

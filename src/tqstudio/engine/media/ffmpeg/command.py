@@ -26,6 +26,7 @@ from tqstudio.engine.media.ffmpeg.command_line import (
     open_input,
     read_all_streams,
     start_of,
+    without_repeats,
 )
 from tqstudio.engine.media.ffmpeg.output_options import (
     encoder_options,
@@ -113,6 +114,7 @@ def video_command(
         facts,
         seek,
         **colour.decoder_of(facts.video),
+        **without_repeats(ffmpeg, facts.video),
         **(gpu_decode.decoder_options(decoder) if decoder else {}),
         **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
         **({"reinit_filter:v": "0"} if resized else {}),
@@ -218,8 +220,9 @@ def poster_command(
     width, height = _poster_size(facts, profile)
     only = {"skip_frame": "nokey", "t": _KEY_FRAME_WITHIN_S} if picture is PosterPicture.KEY_FRAME else {}
     # Seconds from the start of the file: without -copyts, ffmpeg adds the start time.
-    where, decoder = at(_poster_s(facts, share)), colour.decoder_of(facts.video)
-    opened = compiler.input(SOURCE, **input_options(1), **where, **only, **decoder)
+    where = at(_poster_s(facts, share))
+    read = {**colour.decoder_of(facts.video), **without_repeats(ffmpeg, facts.video)}
+    opened = compiler.input(SOURCE, **input_options(1), **where, **only, **read)
     # From one picture alone: the next key frame shows something else.
     joined = (("estdif", {"mode": "frame", "deint": "interlaced"}),) if facts.video.interlaced else ()
     flat, video = colour.flattened(facts.video, profile.background)

@@ -15,7 +15,7 @@ import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.source import source_file as sources
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 # Placeholder for the source in the graph: the compiler cannot hash a name that is not UTF-8.
 SOURCE = "file:source"
@@ -26,6 +26,12 @@ MAX_REPAIRED_S = Fraction(1, 2)
 CAP_FACTOR = 2
 CAP_MARGIN_S = 60
 CAP_UNDECLARED_S = 24 * 3600
+# Supplemental information before pictures of H.264, HEVC and VVC; user data of MPEG-2.
+_WITHOUT_MESSAGES = {
+    codec: f"filter_units=remove_types={kind}"
+    for codec, kind in (("h264", 6), ("hevc", 39), ("vvc", 23), ("mpeg2video", 178))
+}
+_WITHOUT_ROTATION = "h264_metadata=display_orientation=remove"
 
 
 def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **more: str | None) -> Any:
@@ -63,6 +69,17 @@ def at(seconds: Fraction | float) -> dict[str, str]:
 def start_of(facts: SourceFacts) -> Fraction:
     """The smallest timestamp of the file, which ffmpeg without -copyts shifts to zero."""
     return Fraction(round(facts.start_time_s * 1_000_000), 1_000_000)
+
+
+def without_repeats(ffmpeg: FFmpeg, video: VideoTrack) -> dict[str, str]:
+    """The input option that removes from the pictures what the container states too.
+
+    ffmpeg 8 and 9 do not begin to filter pictures that state it twice; versions without the option do.
+    """
+    if not video.stated_twice or not ffmpeg.has_loopback:
+        return {}
+    removed = _WITHOUT_MESSAGES.get(video.codec) if video.loses_messages else _WITHOUT_ROTATION
+    return {f"bsf:{video.index}": removed} if removed else {}
 
 
 def read_all_streams(facts: SourceFacts) -> list[str]:

@@ -53,9 +53,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     subtitles = [track for track in facts.subtitles if track not in converted]
     found += _left_out(WarningCode.SUBTITLES_LEFT_OUT, "subtitle track", subtitles)
     as_text = any(each.in_pictures for each in texts)
-    if facts.captions and (lost := _without_captions(profile)):
+    if facts.captions and (why := _without_captions(facts, profile)):
         what = "closed captions other than CC1" if as_text else "closed captions"
-        text = f"{what} are left out, because {lost} cannot carry them"
+        text = f"{what} are left out, because {why}"
         found.append(JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text))
     parts = facts.chapters or ()
     if len(within(parts, grid.zero, grid.length)) < len(parts):
@@ -122,10 +122,13 @@ def _of_colours(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     return found
 
 
-def _without_captions(profile: Profile) -> str:
-    """The encoders of the profile that drop closed captions."""
+def _without_captions(facts: SourceFacts, profile: Profile) -> str:
+    """Why the pictures lose their closed captions; empty if they do not."""
+    if facts.video.loses_messages:
+        return "ffmpeg stops at the messages that carry them: they repeat what the container states"
     used = {profile.codec_of(rung) for rung in profile.rungs}
-    return ", ".join(sorted(CODECS[codec].encoder for codec in used if not CODECS[codec].captions))
+    names = ", ".join(sorted(CODECS[codec].encoder for codec in used if not CODECS[codec].captions))
+    return f"{names} cannot carry them" if names else ""
 
 
 def _outside_s(track: AudioTrack, grid: Grid) -> float:

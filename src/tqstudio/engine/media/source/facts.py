@@ -82,8 +82,16 @@ class VideoTrack:
     """Order of the fields as the container declares it, where the codec does not mark its pictures."""
     one_of: int = 1
     """Of so many pictures one is published, because the rate of the source is above 60."""
+    stated_twice: Literal["", "rotation", "stereo"] = ""
+    """What the container and the pictures both state, in a way in which ffmpeg 8 and 9 stop."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
+
+    @property
+    def loses_messages(self) -> bool:
+        """Whether ffmpeg is given the pictures without messages, closed captions too, because of what is
+        stated twice."""
+        return bool(self.stated_twice) and (self.stated_twice, self.codec) != ("rotation", "h264")
 
     @property
     def short_side(self) -> int:

@@ -10,7 +10,7 @@ import struct
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import av
 import av.error
@@ -51,6 +51,10 @@ def _unknown_type(kind: type[SideDataType], value: object) -> SideDataType:
 
 # PyAV 18.1 raises ValueError for a frame with side data of a type of ffmpeg 8 that it does not list, as EXIF.
 SideDataType._missing_ = classmethod(_unknown_type)  # type: ignore[method-assign, assignment]
+_STATED: dict[SideDataType, Literal["rotation", "stereo"]] = {
+    SideDataType.DISPLAYMATRIX: "rotation",
+    SideDataType.STEREO3D: "stereo",
+}
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 # Elements of Matroska, of one or two bytes: PixelWidth and PixelHeight, what may follow them, and then
 # PixelCropBottom, Top, Left and Right.
@@ -88,6 +92,7 @@ class PictureShapes:
         self._interlaced = video.interlaced
         self._looks: dict[tuple[str, int, int, colour.Colour], float] = {}
         self._inset = False
+        self._twice: set[Literal["rotation", "stereo"]] = set()
 
     def add(self, packet: Packet[Stream]) -> None:
         """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
@@ -106,7 +111,11 @@ class PictureShapes:
 
     def apply(self, video: VideoTrack) -> VideoTrack:
         """The track corrected for the whole source; call after the last packet."""
-        video = self._coloured(replace(video, interlaced=self._interlaced, inset=self._inset))
+        # What removes the marks of 3D removes the rotation too.
+        twice = max(self._twice, default="")
+        video = self._coloured(
+            replace(video, interlaced=self._interlaced, inset=self._inset, stated_twice=twice)
+        )
         if len(self._seen) < 2:
             return video
         sizes = {
@@ -167,6 +176,8 @@ class PictureShapes:
                         self._aspects.append((frame.pts * self._base, aspect))
                     self._interlaced = self._interlaced or bool(frame.interlaced_frame)
                     self._add_look(frame)
+                    kinds = [each.type for each in frame.side_data]
+                    self._twice |= {name for kind, name in _STATED.items() if kinds.count(kind) > 1}
         self._context.flush_buffers()
 
     def _add_look(self, frame: VideoFrame) -> None:

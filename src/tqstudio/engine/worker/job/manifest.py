@@ -122,12 +122,13 @@ def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -
 
 
 def _video(check: RenditionCheck, grid: Grid, facts: SourceFacts, rung: Rung) -> dict[str, Any]:
+    keeps_captions = facts.captions and not facts.video.loses_messages
     return {
         "width": check.width,
         "height": check.height,
         "frame_rate": float(grid.fps),
         "video_range": range_of(facts.video) if rung.hdr else "SDR",
-        "role": "captions" if facts.captions and CODECS[rung.codec].captions else "",
+        "role": "captions" if keeps_captions and CODECS[rung.codec].captions else "",
     }
 
 
