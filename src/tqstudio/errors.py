@@ -102,6 +102,7 @@ class WarningCode(StrEnum):
     SUBTITLES_BURNT = "SUBTITLES_BURNT"
     CHAPTERS_LEFT_OUT = "CHAPTERS_LEFT_OUT"
     HDR_TONE_MAPPED = "HDR_TONE_MAPPED"
+    PROJECTION_LEFT_OUT = "PROJECTION_LEFT_OUT"
     ALPHA_LEFT_OUT = "ALPHA_LEFT_OUT"
     COLOURS_CHANGE = "COLOURS_CHANGE"
     LOUDNESS_LIMITED = "LOUDNESS_LIMITED"
@@ -124,6 +125,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.SUBTITLES_BURNT: "these subtitles are part of the pictures, as the profile asks",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
+        WarningCode.PROJECTION_LEFT_OUT: "3D or 360° pictures are shown flat, or for one eye",
         WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
         WarningCode.COLOURS_CHANGE: "the colours change within the source, and only the first are converted",
         WarningCode.LOUDNESS_LIMITED: "sound is less loud than the profile asks for, to keep its peaks",

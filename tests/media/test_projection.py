@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import load
 from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.probe import probe
+from tqstudio.errors import JobWarning, WarningCode
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures
@@ -50,6 +54,88 @@ def marked(raw: Path, message: bytes, is_first: Callable[[int], bool]) -> None:
     for unit in units[1:]:
         written += [message, unit] if is_first(unit[0]) else [unit]
     raw.write_bytes(b"\0\0\1".join(written))
+
+
+def box(kind: bytes, *content: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + sum(map(len, content)), kind) + b"".join(content)
+
+
+def with_boxes(path: Path, entry: bytes, boxes: bytes) -> None:
+    """Put boxes at the end of the only sample entry of an MP4, whose `moov` is last."""
+    data = bytearray(path.read_bytes())
+    outer = [data.rindex(name) - 4 for name in (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd", entry)]
+    end = outer[-1] + int.from_bytes(data[outer[-1] : outer[-1] + 4])
+    data[end:end] = boxes
+    for at in outer:
+        struct.pack_into(">I", data, at, int.from_bytes(data[at : at + 4]) + len(boxes))
+    path.write_bytes(data)
+
+
+def spherical(kind: bytes, values: int) -> bytes:
+    """Boxes of Google's Spherical Video V2: whose, no turns, and a projection without bounds."""
+    header = box(b"svhd", bytes(5)), box(b"proj", box(b"prhd", bytes(16)), box(kind, bytes(4 + 4 * values)))
+    return box(b"sv3d", *header)
+
+
+def stated(name: str, *options: str) -> Callable[[FFmpeg, Path], Path]:
+    return lambda ffmpeg, folder: numbered(ffmpeg, folder / name, "25", 1, *options)
+
+
+def boxed(boxes: bytes) -> Callable[[FFmpeg, Path], Path]:
+    def make(ffmpeg: FFmpeg, folder: Path) -> Path:
+        source = numbered(ffmpeg, folder / "film.mp4", "25", 1)
+        with_boxes(source, b"avc1", boxes)
+        return source
+
+    return make
+
+
+def of_two_layers(ffmpeg: FFmpeg, folder: Path) -> Path:
+    """The parameter set announces a second layer, as that of MV-HEVC; the rest of it is not there."""
+    source = numbered(ffmpeg, folder / "spatial.mp4", "25", 1, *HEVC, "-tag:v", "hvc1")
+    data = source.read_bytes()
+    source.write_bytes(data.replace(b"\x40\x01\x0c\x01\xff\xff", b"\x40\x01\x0c\x11\xff\xff"))
+    return source
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        pytest.param(stated("a.mkv"), "", id="flat"),
+        pytest.param(
+            stated("a.mkv", "-metadata:s:v:0", "stereo_mode=anaglyph_cyan_red"), "", id="with glasses"
+        ),
+        pytest.param(
+            stated("a.mp4", *HEVC, "-vf", "format=yuva420p", "-pix_fmt", "yuva420p"), "", id="transparent"
+        ),
+        pytest.param(stated("a.mkv", *SIDE_BY_SIDE), "3D (side by side)", id="container"),
+        pytest.param(stated("a.ts", "-x264opts", "frame-packing=4"), "3D (top and bottom)", id="pictures"),
+        pytest.param(
+            stated("a.mkv", "-x264opts", "frame-packing=3", *SIDE_BY_SIDE), "3D (side by side)", id="both"
+        ),
+        pytest.param(boxed(spherical(b"equi", 4)), "360°", id="sphere"),
+        pytest.param(boxed(spherical(b"cbmp", 2)), "360° (cube)", id="cube"),
+        pytest.param(
+            boxed(box(b"st3d", b"\0\0\0\0\1") + spherical(b"equi", 4)),
+            "360°, 3D (top and bottom)",
+            id="3D sphere",
+        ),
+    ],
+)
+def test_what_players_are_not_told_is_a_warning(
+    ffmpeg: FFmpeg, tmp_path: Path, make: Callable[[FFmpeg, Path], Path], told: str
+) -> None:
+    facts = probe(os.fsencode(make(ffmpeg, tmp_path)))
+    text = f"players are not told of {told}: they show the pictures as they are stored"
+    assert of_source(facts, load("fast")) == (
+        [JobWarning(WarningCode.PROJECTION_LEFT_OUT, text)] if told else []
+    )
+
+
+def test_a_second_eye_that_is_not_decoded_is_a_warning(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    facts = probe(os.fsencode(of_two_layers(ffmpeg, tmp_path)))
+    text = "further views of the pictures, as for the other eye, are left out"
+    assert of_source(facts, load("fast")) == [JobWarning(WarningCode.PROJECTION_LEFT_OUT, text)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_rendi
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.chapters import MAX_CHAPTERS, within
-from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack
+from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
 from tqstudio.paths import display
 
@@ -66,8 +66,8 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
             [f"stream {each.index} ({_OMITTED[each.why].format(each.kind)})" for each in facts.omitted]
         )
         found.insert(0, JobWarning(WarningCode.STREAMS_LEFT_OUT, f"left out: {named}"))
-    colours = [] if facts.video.still else _of_colours(facts, profile)
-    return [*map(of_damage, facts.damage), *found, *colours]
+    pictures = [] if facts.video.still else [*_of_projection(facts.video), *_of_colours(facts, profile)]
+    return [*map(of_damage, facts.damage), *found, *pictures]
 
 
 def of_damage(damage: Damage) -> JobWarning:
@@ -100,6 +100,15 @@ def clock_of(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"
     return f"{hours}:{whole % 60:02}"
+
+
+def _of_projection(video: VideoTrack) -> list[JobWarning]:
+    lost = []
+    if video.projection:
+        lost.append(f"players are not told of {video.projection}: they show the pictures as they are stored")
+    if video.more_views:
+        lost.append("further views of the pictures, as for the other eye, are left out")
+    return [JobWarning(WarningCode.PROJECTION_LEFT_OUT, text) for text in lost]
 
 
 def _of_colours(facts: SourceFacts, profile: Profile) -> list[JobWarning]:

@@ -82,6 +82,11 @@ class VideoTrack:
     """Order of the fields as the container declares it, where the codec does not mark its pictures."""
     one_of: int = 1
     """Of so many pictures one is published, because the rate of the source is above 60."""
+    projection: str = ""
+    """How the pictures are to be shown to each eye or around the viewer: `3D (side by side), 360°`; empty for
+    flat ones."""
+    more_views: bool = False
+    """The stream has more than the pictures that are decoded, such as those for the other eye (MV-HEVC)."""
     stated_twice: Literal["", "rotation", "stereo"] = ""
     """What the container and the pictures both state, in a way in which ffmpeg 8 and 9 stop."""
     still: bool = False

@@ -4,9 +4,9 @@ canvas of bitmap subtitles."""
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import struct
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -24,7 +24,7 @@ from av.subtitles.subtitle import BitmapSubtitle
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media.source import colour
+from tqstudio.engine.media.source import colour, streams
 from tqstudio.engine.media.source.facts import SubtitleTrack, VideoTrack
 
 # Seconds between decoded key frames: costs at most 1 % of the time of a ladder.
@@ -55,15 +55,33 @@ _STATED: dict[SideDataType, Literal["rotation", "stereo"]] = {
     SideDataType.DISPLAYMATRIX: "rotation",
     SideDataType.STEREO3D: "stereo",
 }
-_WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
-# Elements of Matroska, of one or two bytes: PixelWidth and PixelHeight, what may follow them, and then
-# PixelCropBottom, Top, Left and Right.
-_NUMBER = rb"(?:\x81.|\x82..)"
-_CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
+# By the numbers of AVStereo3DType and AVSphericalProjection; of neither those that are flat.
+_ANY_STEREO = "3D"
+_STEREO = {
+    1: "3D (side by side)",
+    2: "3D (top and bottom)",
+    3: "3D (picture by picture)",
+    4: "3D (checkerboard)",
+    5: "3D (side by side)",
+    6: "3D (line by line)",
+    7: "3D (column by column)",
+    8: _ANY_STEREO,
+}
+_SPHERICAL = {
+    0: "360°",
+    1: "360° (cube)",
+    2: "360° (a part)",
+    3: "180°",
+    5: "fisheye",
+    6: "Apple Immersive Video",
+}
+# A video parameter set (ITU-T H.265, 7.3.2.1): number, two flags, layers (6 bits), others, 16 set bits.
+_HEVC_LAYERS = re.compile(rb"\x40\x01(..)\xff\xff", re.DOTALL)
+_HEVC_ALPHA = b"\x4e\x01\xa5"
+"""Begin of the message that describes a layer of transparency."""
 # Options of ffmpeg's filters of headers: what they cut off remains on two sides, or on none.
 _TWO_SIDES = "crop_right=0:crop_bottom=0"
 _NO_SIDE = f"crop_left=0:crop_top=0:{_TWO_SIDES}"
-_PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
 # They come before the slices of a picture: registered by ITU-T T.35, or in user data.
 _CAPTION_BYTES = 4096
 _CAPTION_MARK = b"GA94\x03"
@@ -81,7 +99,7 @@ class PictureShapes:
         self._video = video
         self._base = stream.time_base or Fraction(1, 90_000)
         self._own_aspect = shown_aspect(stream.sample_aspect_ratio, video.coded_height, video.vbi_rows)
-        across, down = container_crop(stream)
+        across, down = streams.container_crop(stream)
         self._hidden = across, down + video.vbi_rows
         whole = slice(0, _HEADER_BYTES if container in _WITH_HEADERS else 0)
         self._header = _SIZES.get(self._context.name, whole)
@@ -93,6 +111,7 @@ class PictureShapes:
         self._looks: dict[tuple[str, int, int, colour.Colour], float] = {}
         self._inset = False
         self._twice: set[Literal["rotation", "stereo"]] = set()
+        self._projections: dict[str, None] = {}
 
     def add(self, packet: Packet[Stream]) -> None:
         """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
@@ -113,8 +132,18 @@ class PictureShapes:
         """The track corrected for the whole source; call after the last packet."""
         # What removes the marks of 3D removes the rotation too.
         twice = max(self._twice, default="")
+        more_views = _views(self._context.extradata or b"") > 1
+        if more_views or any(name.startswith(f"{_ANY_STEREO} (") for name in self._projections):
+            self._projections.pop(_ANY_STEREO, None)
         video = self._coloured(
-            replace(video, interlaced=self._interlaced, inset=self._inset, stated_twice=twice)
+            replace(
+                video,
+                interlaced=self._interlaced,
+                inset=self._inset,
+                projection=", ".join(sorted(self._projections)),
+                more_views=more_views,
+                stated_twice=twice,
+            )
         )
         if len(self._seen) < 2:
             return video
@@ -178,6 +207,7 @@ class PictureShapes:
                     self._add_look(frame)
                     kinds = [each.type for each in frame.side_data]
                     self._twice |= {name for kind, name in _STATED.items() if kinds.count(kind) > 1}
+                    self._projections |= dict.fromkeys(_projections(frame))
         self._context.flush_buffers()
 
     def _add_look(self, frame: VideoFrame) -> None:
@@ -204,6 +234,22 @@ def pixel_format(stream: VideoStream, frame: VideoFrame) -> str:
         if all(row.count(255) == frame.width for row in rows):
             return "bgr0"
     return colour.decoded_format(frame.format.name, stream.metadata)
+
+
+def _projections(frame: VideoFrame) -> list[str]:
+    """What a picture says about how it is to be shown, if not flat; each with its kind first, an int."""
+    found = []
+    for each in frame.side_data:
+        names = {SideDataType.STEREO3D: _STEREO, SideDataType.SPHERICAL: _SPHERICAL}.get(each.type, {})
+        found.append(names.get(int.from_bytes(bytes(each)[:4], sys.byteorder), ""))
+    return [name for name in found if name]
+
+
+def _views(parameter_sets: bytes) -> int:
+    """The layers of pictures that HEVC announces; 1 for any other codec, or if they are transparency."""
+    found = _HEVC_LAYERS.search(parameter_sets)
+    is_alpha = _HEVC_ALPHA in parameter_sets
+    return (int.from_bytes(found[1]) >> 4 & 63) + 1 if found and not is_alpha else 1
 
 
 def _parameter_sets(packet: Packet[Stream], codec: str) -> bytes:
@@ -319,41 +365,6 @@ def shown_aspect(aspect: Fraction | None, height: int, rows: int) -> Fraction | 
     The shape that such files state is that of the picture.
     """
     return aspect * Fraction(height, height + rows) if aspect else aspect
-
-
-def dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
-    """Profile and compatibility id of the Dolby Vision configuration record, or None.
-
-    PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
-    """
-    record = re.search(rb"dv[cvw]C(.{5})", _header(stream, "mp4", _WITH_DOLBY_VISION), re.DOTALL)
-    if record is None:
-        return None
-    _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
-    return profile_and_level >> 9, compatibility >> 4
-
-
-def container_crop(stream: VideoStream) -> tuple[int, int]:
-    """Columns and rows that the container hides (`clap` of MP4, PixelCrop of Matroska), as ffmpeg does.
-
-    PyAV does not expose them, but ffmpeg's Matroska muxer writes them into its header.
-    """
-    picture = re.search(_PICTURE, _header(stream, "matroska", {}), re.DOTALL)
-    hidden = dict(re.findall(_CROP, picture[1], re.DOTALL)) if picture else {}
-    sides = {side: int.from_bytes(value[1:]) for side, value in hidden.items()}
-    return sides.get(b"\xcc", 0) + sides.get(b"\xdd", 0), sides.get(b"\xaa", 0) + sides.get(b"\xbb", 0)
-
-
-def _header(stream: VideoStream, muxer: str, options: dict[str, str]) -> bytes:
-    """The header that a muxer writes for a stream; empty if it does not support the codec."""
-    header = io.BytesIO()
-    try:
-        with av.open(header, "w", format=muxer, options=options) as copy:
-            copy.add_stream_from_template(stream, opaque=True)
-            copy.start_encoding()
-    except (ValueError, av.error.FFmpegError):
-        return b""
-    return header.getvalue()
 
 
 def dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:

@@ -242,7 +242,7 @@ def _video_track(
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
-    hidden = picture_shapes.container_crop(stream)
+    hidden = streams.container_crop(stream)
     across, down = max(1, frame.width - hidden[0]), max(1, frame.height - hidden[1])
     rows = picture_shapes.vbi_rows(facts.container, _codec(stream), frame.width, frame.height)
     down -= rows
@@ -266,7 +266,7 @@ def _video_track(
     if context.name in _WITHOUT_FIELDS:
         fields = declared.get(context.field_order, "")
     dv_profile, dv_compatibility = (
-        picture_shapes.dolby_vision(stream) or picture_shapes.dolby_vision_of(frame) or (0, 0)
+        streams.dolby_vision(stream) or picture_shapes.dolby_vision_of(frame) or (0, 0)
     )
     return VideoTrack(
         index=stream.index,

@@ -1,10 +1,13 @@
-"""Lists the streams of a source and demuxes them: what belongs together or begins later, and its channels."""
+"""Lists the streams of a source and demuxes them: what belongs together or begins later, and what PyAV does
+not say of them."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -36,6 +39,12 @@ _UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 1
 _PUBLISHED = ("video", "audio", "subtitle")
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
+_WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
+# Elements of Matroska, of one or two bytes: PixelWidth and PixelHeight, what may follow them, and then
+# PixelCropBottom, Top, Left and Right.
+_NUMBER = rb"(?:\x81.|\x82..)"
+_CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
+_PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
 
 
 class _Printed(NamedTuple):
@@ -172,6 +181,41 @@ def _printed(container: InputContainer) -> dict[int, _Printed]:
             unknown = bool(codec) and int(codec, 16) in _MAY_BE_MEDIA
             found[int(index)] = _Printed(kind.lower(), unknown, programme)
     return found
+
+
+def dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
+    """Profile and compatibility id of the Dolby Vision configuration record, or None.
+
+    PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
+    """
+    record = re.search(rb"dv[cvw]C(.{5})", _header(stream, "mp4", _WITH_DOLBY_VISION), re.DOTALL)
+    if record is None:
+        return None
+    _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
+    return profile_and_level >> 9, compatibility >> 4
+
+
+def container_crop(stream: VideoStream) -> tuple[int, int]:
+    """Columns and rows that the container hides (`clap` of MP4, PixelCrop of Matroska), as ffmpeg does.
+
+    PyAV does not expose them, but ffmpeg's Matroska muxer writes them into its header.
+    """
+    picture = re.search(_PICTURE, _header(stream, "matroska", {}), re.DOTALL)
+    hidden = dict(re.findall(_CROP, picture[1], re.DOTALL)) if picture else {}
+    sides = {side: int.from_bytes(value[1:]) for side, value in hidden.items()}
+    return sides.get(b"\xcc", 0) + sides.get(b"\xdd", 0), sides.get(b"\xaa", 0) + sides.get(b"\xbb", 0)
+
+
+def _header(stream: VideoStream, muxer: str, options: dict[str, str]) -> bytes:
+    """The header that a muxer writes for a stream; empty if it does not support the codec."""
+    header = io.BytesIO()
+    try:
+        with av.open(header, "w", format=muxer, options=options) as copy:
+            copy.add_stream_from_template(stream, opaque=True)
+            copy.start_encoding()
+    except (ValueError, av.error.FFmpegError):
+        return b""
+    return header.getvalue()
 
 
 def raw_codec(path: bytes) -> str:
