@@ -173,6 +173,30 @@ def test_a_joining_token_gets_tokens_of_workers(studio: Studio) -> None:
     assert not can_work(studio, third)
 
 
+def test_a_joining_token_makes_no_more_workers_than_it_says(studio: Studio) -> None:
+    """A stolen one made 400 in 27 s."""
+    fleet = studio.client(studio.token("small-fleet", "join", workers=2))
+    made = [fleet.send(calls.join_worker(name, "cpu"))["token"] for name in ("one", "two", "one")]
+    with pytest.raises(TqError) as refused:
+        fleet.send(calls.join_worker("three", "cpu"))
+    assert refused.value.code is ErrorCode.REFUSED
+    assert "--workers" in refused.value.hint
+    assert "three" not in {each["name"] for each in studio.live.send(calls.workers())["workers"]}
+    studio.live.send(calls.revoke_token("two"))
+    made.append(fleet.send(calls.join_worker("three", "cpu"))["token"])
+    assert [can_work(studio, each) for each in made] == [False, False, True, True]
+
+
+def test_a_joining_token_may_be_revoked_with_the_workers_that_joined(studio: Studio) -> None:
+    fleet, other = (studio.client(studio.token(name, "join")) for name in ("whole-fleet", "other-fleet"))
+    made = [fleet.send(calls.join_worker(name, "cpu"))["token"] for name in ("w-1", "w-2")]
+    kept = other.send(calls.join_worker("w-3", "cpu"))["token"]
+    assert all(can_work(studio, each) for each in [*made, kept])
+    answer = studio.live.send(calls.revoke_token("whole-fleet", with_joined=True))
+    assert answer == {"revoked": "whole-fleet", "joined": ["w-1", "w-2"]}
+    assert [can_work(studio, each) for each in [*made, kept]] == [False, False, True]
+
+
 def can_work(studio: Studio, token: str) -> bool:
     """Whether a token is that of a worker; the body of the claim is refused in any case."""
     return studio.raw("POST", "/v1/worker/claim", {}, **bearer(token))[0] == 400

@@ -13,7 +13,13 @@ from .conftest import NOW, Queue
 
 
 def create(
-    queue: Queue, name: str, prefix: str, *, worker: int | None = None, expires_at: int | None = None
+    queue: Queue,
+    name: str,
+    prefix: str,
+    *,
+    worker: int | None = None,
+    expires_at: int | None = None,
+    max_workers: int | None = None,
 ) -> bool:
     return tokens.create(
         queue.db,
@@ -26,6 +32,7 @@ def create(
         expires_at=expires_at,
         now=NOW,
         actor="user",
+        max_workers=max_workers,
     )
 
 
@@ -87,6 +94,25 @@ def test_the_token_of_a_worker_that_joined_is_deleted_for_its_joining_token_alon
     assert [row.name for row in tokens.listing(queue.db)] == ["b", "c", "d", "fleet"]
     last = queue.history()[-1]
     assert (last["trigger"], last["detail"], last["actor"]) == ("token_revoked", "a", "token:fleet")
+
+
+def test_as_many_workers_join_by_a_token_as_it_says(queue: Queue) -> None:
+    assert create(queue, "fleet", "of fleet", max_workers=2)
+    assert create(queue, "other", "of other", max_workers=1)
+    assert create(queue, "any", "of any")
+    for name, joined_by in (("a", "fleet"), ("b", "any"), ("c", "any"), ("d", None)):
+        worker = workers.ensure(queue.db, name, "cpu", remote=True, joined_by=joined_by)
+        assert create(queue, name, f"of {name}", worker=worker.id)
+    assert (tokens.joined(queue.db, "fleet"), tokens.joined(queue.db, "any")) == (["a"], ["b", "c"])
+    assert all(tokens.may_join(queue.db, each) for each in ("fleet", "other", "any"))
+    worker = workers.ensure(queue.db, "e", "cpu", remote=True, joined_by="fleet")
+    assert tokens.may_join(queue.db, "fleet"), "it has no token yet"
+    assert create(queue, "e", "of e", worker=worker.id)
+    assert not tokens.may_join(queue.db, "fleet")
+    assert tokens.may_join(queue.db, "other")
+    tokens.remove(queue.db, "a", now=NOW, actor="user")
+    assert tokens.may_join(queue.db, "fleet"), "the place of a revoked one is free"
+    assert [row.max_workers for row in tokens.listing(queue.db)][:3] == [2, 1, None]
 
 
 def test_who_joined_is_in_the_history(queue: Queue) -> None:

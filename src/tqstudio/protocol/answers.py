@@ -478,9 +478,17 @@ class TokenView(TypedDict):
     """The worker in whose name it acts."""
     joined_by: str | None
     """The token by which that worker joined."""
+    max_workers: int | None
+    """How many workers may join by it; null: any number."""
     created_at: str
     expires_at: str | None
     expired: bool
+
+
+class RevokedTokens(TypedDict):
+    revoked: str
+    joined: list[str]
+    """The workers whose tokens were revoked with it."""
 
 
 class NewTokenView(TypedDict):

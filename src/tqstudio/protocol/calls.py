@@ -190,10 +190,15 @@ def tokens() -> Call[dict[str, list[answers.TokenView]]]:
 
 
 def create_token(
-    name: str, role: str, *, expires_at: str | None = None, kind: str = "cpu"
+    name: str, role: str, *, expires_at: str | None = None, kind: str = "cpu", workers: int | None = None
 ) -> Call[answers.NewTokenView]:
-    """Create a token; `expires_at` is ISO 8601, `kind` that of the worker of a worker's token."""
+    """Create a token; `expires_at` is ISO 8601, `kind` that of the worker of a worker's token.
+
+    By one with the role join, `workers` may join; None for the default number.
+    """
     body = {"name": name, "role": role, "kind": kind, "expires_at": expires_at}
+    if workers is not None:
+        body["max_workers"] = workers
     return Call("POST", "/v1/tokens", body=body)
 
 
@@ -202,8 +207,8 @@ def join_worker(name: str, kind: str) -> Call[answers.NewTokenView]:
     return Call("POST", "/v1/worker/join", body={"name": name, "kind": kind})
 
 
-def revoke_token(name: str) -> Call[dict[str, str]]:
-    return Call("DELETE", f"/v1/tokens/{_part(name)}")
+def revoke_token(name: str, *, with_joined: bool = False) -> Call[answers.RevokedTokens]:
+    return Call("DELETE", f"/v1/tokens/{_part(name)}", {"with_joined": "true"} if with_joined else {})
 
 
 def folders() -> Call[dict[str, list[answers.FolderView]]]:

@@ -281,6 +281,10 @@ class NewWorker(Message):
     kind: WorkerKind = WorkerKind.CPU
 
 
+DEFAULT_JOINS = 16
+"""Workers that may join by a token, unless it says otherwise: as many as one machine runs."""
+
+
 class TokenRequest(Message):
     """Creates a token of the API."""
 
@@ -291,6 +295,8 @@ class TokenRequest(Message):
     """ISO 8601, in UTC without a zone; None is never."""
     kind: WorkerKind = WorkerKind.CPU
     """Of that worker."""
+    max_workers: int | None = Field(DEFAULT_JOINS, ge=1, le=10_000)
+    """How many workers may join by a token with the role join; null: any number."""
 
 
 # From workers.

@@ -100,6 +100,7 @@ class ApiTokens:
         actor: str,
         expires_at: int | None = None,
         joined_by: str | None = None,
+        max_workers: int | None = None,
     ) -> str:
         """Create a token and return it; it cannot be read again.
 
@@ -107,9 +108,10 @@ class ApiTokens:
             name: of a token with the role worker, also the name of that worker.
             kind: of that worker: cpu or gpu.
             joined_by: the token by which that worker joins; its new token replaces one that it got by that.
+            max_workers: how many workers may join by a token with the role join; None for any number.
 
         Raises:
-            TqError: REFUSED if another token of that name exists.
+            TqError: REFUSED if another token of that name exists, or as many workers have joined as may.
         """
         token = await asyncio.to_thread(new_token)
         now = now_us()
@@ -118,6 +120,8 @@ class ApiTokens:
             worker = replaced = None
             if joined_by is not None:
                 replaced = tokens.remove_joined(db, name, joined_by=joined_by, now=now, actor=actor)
+                if not tokens.may_join(db, joined_by):
+                    raise _all_joined(joined_by)
             if role is Role.WORKER:
                 worker = workers.ensure(db, name, kind, remote=True, joined_by=joined_by).id
             stored = tokens.create(
@@ -132,6 +136,7 @@ class ApiTokens:
                 now=now,
                 actor=actor,
                 joined=joined_by is not None,
+                max_workers=max_workers,
             )
             if not stored and joined_by is not None:
                 raise name_taken(name)
@@ -150,19 +155,34 @@ class ApiTokens:
             self._end(replaced)
         return token.text
 
-    async def revoke(self, name: str, *, actor: str) -> None:
+    async def revoke(self, name: str, *, actor: str, with_joined: bool = False) -> list[str]:
         """Revoke a token: it is refused from now on, and its open requests end.
+
+        Args:
+            with_joined: revoke the tokens of the workers that joined by it too.
+
+        Returns:
+            The names of those tokens.
 
         Raises:
             TqError: NOT_FOUND.
         """
-        number = await self._db.write(tokens.remove, name, now=now_us(), actor=actor)
-        if number is None:
+        now = now_us()
+
+        def remove(db: Connection) -> dict[str, int | None]:
+            names = [name, *(tokens.joined(db, name) if with_joined else ())]
+            return {each: tokens.remove(db, each, now=now, actor=actor) for each in names}
+
+        removed = await self._db.write(remove)
+        if removed[name] is None and len(removed) == 1:
             raise TqError(
                 ErrorCode.NOT_FOUND, f"there is no token {name}", "list tokens with: tqstudio token list"
             )
-        self._of_processes.stored.discard(name)
-        self._end(number)
+        for each, number in removed.items():
+            self._of_processes.stored.discard(each)
+            if number is not None:
+                self._end(number)
+        return [each for each in removed if each != name]
 
     async def end_removed(self) -> None:
         """End the tokens that another supervisor of this database has removed."""
@@ -187,6 +207,14 @@ def name_taken(name: str) -> TqError:
         ErrorCode.REFUSED,
         f"the name {name} belongs to another worker or token of the studio",
         "choose another one with --name",
+    )
+
+
+def _all_joined(joined_by: str) -> TqError:
+    return TqError(
+        ErrorCode.REFUSED,
+        f"as many workers have joined by the token {joined_by} as may",
+        "at the studio, revoke one (tqstudio token revoke WORKER), or create a token with more --workers",
     )
 
 

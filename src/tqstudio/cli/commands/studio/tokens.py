@@ -13,6 +13,7 @@ from tqstudio.cli.supervisor_session import client, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.roles import GRANTABLE
+from tqstudio.words import format as fmt
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", show_default=False)]
 _ROLES = "|".join(GRANTABLE)
@@ -28,6 +29,10 @@ def create(
     kind: Annotated[
         str, typer.Option("--kind", metavar="cpu|gpu", help="Of the worker, with --role worker.")
     ] = "cpu",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="How many may join, with --role join; 16 by default."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Create a token and print it, once: only its hash is stored.
@@ -36,7 +41,7 @@ def create(
     such tokens for workers that join.
     """
     at = session().client
-    answer = at.send(calls.create_token(name, role, expires_at=_expiry(expires), kind=kind))
+    answer = at.send(calls.create_token(name, role, expires_at=_expiry(expires), kind=kind, workers=workers))
     return printing.answer(answer, answer["token"], as_json)
 
 
@@ -73,7 +78,14 @@ def list_tokens(as_json: JsonFlag = False) -> int:
     return 0
 
 
-def revoke(name: Name, as_json: JsonFlag = False) -> int:
+def revoke(
+    name: Name,
+    with_joined: Annotated[
+        bool, typer.Option("--with-joined", help="Revoke those of the workers that joined by it too.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> int:
     """Revoke a token at once; its open connections end."""
-    answer = session().client.send(calls.revoke_token(name))
-    return printing.answer(answer, f"the token {name} is revoked", as_json)
+    answer = session().client.send(calls.revoke_token(name, with_joined=with_joined))
+    ended = f", with {fmt.counted(len(answer['joined']), 'worker')} that joined by it" if with_joined else ""
+    return printing.answer(answer, f"the token {name} is revoked{ended}", as_json)

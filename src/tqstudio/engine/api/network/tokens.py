@@ -9,7 +9,7 @@ from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.machine import tokens
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import NewTokenView, TokenView
+from tqstudio.protocol.answers import NewTokenView, RevokedTokens, TokenView
 from tqstudio.protocol.requests import TokenRequest
 from tqstudio.protocol.roles import Role
 
@@ -52,13 +52,20 @@ async def create(services: TheServices, actor: TheActor, request: TokenRequest) 
         if expires_at <= now_us():
             raise TqError(ErrorCode.BAD_REQUEST, "the token would be expired", "give a later time")
     token = await services.tokens.create(
-        request.name, request.role, kind=request.kind.value, expires_at=expires_at, actor=actor
+        request.name,
+        request.role,
+        kind=request.kind.value,
+        expires_at=expires_at,
+        actor=actor,
+        max_workers=request.max_workers if request.role is Role.JOIN else None,
     )
     return {"name": request.name, "role": request.role.value, "token": token}
 
 
 @router.delete("/{name}")
-async def revoke(services: TheServices, actor: TheActor, name: str) -> dict[str, str]:
-    """Revoke a token at once; its open event streams end."""
-    await services.tokens.revoke(name, actor=actor)
-    return {"revoked": name}
+async def revoke(
+    services: TheServices, actor: TheActor, name: str, with_joined: bool = False
+) -> RevokedTokens:
+    """Revoke a token at once, with those of the workers that joined by it if asked; event streams end."""
+    joined = await services.tokens.revoke(name, actor=actor, with_joined=with_joined)
+    return {"revoked": name, "joined": joined}

@@ -14,7 +14,7 @@ from tqstudio.engine.store.db.connection import Address, connect, dialect_of, en
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-SCHEMA_VERSION = "0015"
+SCHEMA_VERSION = "0016"
 """Newest migration in `migrations/versions`; a test checks that."""
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 

@@ -669,6 +669,8 @@ class Token(SQLModel, table=True):
     """The worker in whose name a token with the role worker acts."""
     created_at: int | None = _time(optional=False)
     expires_at: int | None = _time()
+    max_workers: int = _int(optional=True)
+    """How many workers may join by it; NULL: any number."""
 
 
 class Upload(SQLModel, table=True):

@@ -33,6 +33,8 @@ class TokenRow:
     """Name of the token by which that worker joined."""
     created_at: int
     expires_at: int | None
+    max_workers: int | None
+    """How many workers may join by it; None: any number."""
 
 
 _ROWS = Rows(
@@ -62,6 +64,7 @@ def create(
     now: int,
     actor: str,
     joined: bool = False,
+    max_workers: int | None = None,
 ) -> bool:
     """Stores a token, by hand or because its worker joined; False if one of that name exists."""
     values = {
@@ -73,6 +76,7 @@ def create(
         "worker_id": worker,
         "created_at": now,
         "expires_at": expires_at,
+        "max_workers": max_workers,
     }
     new = upsert(tables.token).on_conflict_do_nothing(index_elements=["name"]).returning(tables.token.c.id)
     if db.execute(new, values).first() is None:
@@ -102,6 +106,19 @@ def remove_joined(db: Connection, name: str, *, joined_by: str, now: int, actor:
     worker = tables.worker.c
     joined = select(worker.id).where(worker.name == name, worker.joined_by == joined_by)
     return _removed(db, tables.token.c.worker_id.in_(joined), name, now, actor)
+
+
+def joined(db: Connection, joined_by: str) -> list[str]:
+    """Returns the names of the tokens of workers that joined by another token."""
+    worker = tables.worker.c
+    names = select(tables.token.c.name).join_from(tables.token, tables.worker)
+    return list(db.execute(names.where(worker.joined_by == joined_by).order_by(worker.id)).scalars())
+
+
+def may_join(db: Connection, joined_by: str) -> bool:
+    """Whether one more worker may join by a token."""
+    limit = db.execute(select(tables.token.c.max_workers).where(tables.token.c.name == joined_by)).scalar()
+    return limit is None or len(joined(db, joined_by)) < limit
 
 
 def listing(db: Connection) -> list[TokenRow]:
