@@ -529,3 +529,33 @@ def test_a_storm(studio: Studio, tmp_path: Path, clip: MakeClip, copy: Any) -> N
                 machine.end(signal.SIGKILL)
         for line in lines:
             line.close()
+
+
+def test_it_removes_what_belongs_to_jobs_that_ended_elsewhere(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    """Of one job that is still open it keeps everything, of one that was cancelled nothing."""
+    jobs = [studio.add(copy(clip(seconds=4), name), hold=True) for name in ("open.mp4", "cancelled.mp4")]
+    videos = [studio.job(job)["video"] for job in jobs]
+    kept, gone = (
+        [far.work / "source" / f"{video}-1-2-3", far.work / ".tqstudio" / "remote" / "segments" / str(video)]
+        for video in videos
+    )
+    unknown = far.work / "source" / "4711-1-2-3"
+    for folder in (*kept, *gone, unknown):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("x")
+    dead = socket.create_server(("127.0.0.1", 0))
+    far.start(f"http://127.0.0.1:{dead.getsockname()[1]}")
+    until(lambda: dead.accept(), "it tries a studio that does not answer")
+    far.end(signal.SIGKILL)
+    dead.close()
+    assert all(folder.exists() for folder in (*kept, *gone, unknown))
+
+    studio.act("cancel", jobs[1])
+    far.start()
+    until(lambda: not any(folder.exists() for folder in (*gone, unknown)), "what is not needed is removed")
+    assert all((folder / "file").exists() for folder in kept)
+    studio.act("cancel", jobs[0])
+    until(lambda: not any(folder.exists() for folder in kept), "its job has ended while it runs")
+    far.end()

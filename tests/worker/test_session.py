@@ -278,3 +278,26 @@ def test_a_worker_that_can_confine_ffmpeg_works_where_that_is_required(line: Rec
     )
     worker.run()
     assert "claim" in [verb for verb, _ in line.sent]
+
+
+def test_a_worker_whose_disk_is_full_claims_nothing_for_five_minutes(
+    session: WorkerSession, line: RecordingLine, ends_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[float, str]] = []
+    monkeypatch.setattr(
+        session_module.time, "sleep", lambda seconds: waits.append((seconds, line.sent[-1][0]))
+    )
+    ends_with(Failed(ErrorCode.WORKER_DISK, "the work folder has 1 MB free", "free some"))
+    session.run()
+    assert (300.0, "fail") in waits
+    assert [verb for verb, _ in line.sent if verb in ("claim", "fail")] == ["claim", "fail", "claim"]
+
+
+def test_a_failure_of_a_source_lets_it_claim_at_once(
+    session: WorkerSession, ends_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(session_module.time, "sleep", waits.append)
+    ends_with(Failed(ErrorCode.NO_MEDIA, "x.mp4 holds no video", "remove it"))
+    session.run()
+    assert 300.0 not in waits

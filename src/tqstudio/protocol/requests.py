@@ -316,6 +316,12 @@ class RegisterRequest(WorkerMessage):
     metadata: AnyJson = Field(default_factory=dict)
 
 
+class KeptRequest(WorkerMessage):
+    """Asks which of the files that a worker keeps are still needed."""
+
+    videos: list[Count] = Field(max_length=1000)
+
+
 class RangeAbility(Message):
     """With what a worker encodes: ranges that were encoded otherwise could not be joined."""
 

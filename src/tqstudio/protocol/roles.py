@@ -94,6 +94,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/worker/join": Role.JOIN,
         "POST /v1/worker/register": Role.WORKER,
         "POST /v1/worker/leave": Role.WORKER,
+        "POST /v1/worker/kept": Role.WORKER,
         "POST /v1/worker/claim": Role.WORKER,
         "POST /v1/worker/tested": Role.WORKER,
         "POST /v1/worker/heartbeat": Role.WORKER,

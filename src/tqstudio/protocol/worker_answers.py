@@ -116,6 +116,11 @@ class WorkerLeft(TypedDict):
     worker: int
 
 
+class KeptAnswer(TypedDict):
+    needed: list[int]
+    """The videos that have an open job."""
+
+
 class StoredNames(TypedDict):
     names: list[str]
     """Paths of the segments that are stored of a job."""

@@ -14,6 +14,8 @@ from tqstudio.engine.access.api_tokens import name_taken
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.dependencies import TheActor, TheServices, TheWorker
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.lifecycle import JobStatus
@@ -23,6 +25,7 @@ from tqstudio.protocol.requests import (
     CompleteRequest,
     FailRequest,
     HeartbeatRequest,
+    KeptRequest,
     NewWorker,
     ProgressRequest,
     RangeRequest,
@@ -35,6 +38,7 @@ from tqstudio.protocol.roles import TOKEN_ACTOR, Role
 from tqstudio.protocol.worker_answers import (
     ClaimAnswer,
     HeartbeatAnswer,
+    KeptAnswer,
     OutcomeAnswer,
     ProgressAnswer,
     RegisterAnswer,
@@ -126,6 +130,19 @@ async def leave(
     )
     services.ranges.forget_worker(worker.name)
     return {"worker": worker.worker}
+
+
+@router.post("/kept")
+async def kept(
+    services: TheServices, worker: TheWorker, body: Annotated[KeptRequest, _message(KeptRequest)]
+) -> KeptAnswer:
+    """Say which of the videos whose files a worker keeps have an open job: of others nothing is needed."""
+    del worker
+
+    def needed(db: Connection) -> list[int]:
+        return [video for video in body.videos if jobs.open_job_of(db, video) is not None]
+
+    return {"needed": await services.db.read(needed)}
 
 
 @router.post("/claim")

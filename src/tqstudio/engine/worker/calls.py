@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import (
         ClaimAnswer,
         HeartbeatAnswer,
+        KeptAnswer,
         OutcomeAnswer,
         ProgressAnswer,
         RegisterAnswer,
@@ -26,6 +27,11 @@ def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
 def leave(instance: str) -> Call[WorkerLeft]:
     """Report the end of the process."""
     return Call("POST", "/v1/worker/leave", body={"instance": instance})
+
+
+def kept(instance: str, videos: list[int]) -> Call[KeptAnswer]:
+    """Ask which of these videos, whose files the worker keeps, have an open job."""
+    return Call("POST", "/v1/worker/kept", body={"instance": instance, "videos": videos})
 
 
 def claim(instance: str, wait_s: float, ranges: dict[str, Any] | None = None) -> Call[ClaimAnswer]:

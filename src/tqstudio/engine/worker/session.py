@@ -76,6 +76,8 @@ def _connect(identity: WorkerIdentity) -> ApiClient:
     return Client(identity.at, token=identity.token, keep_alive=True)
 
 
+_DISK_REST_S = 300.0
+"""How long a worker whose disk is full claims nothing."""
 RunJob = Callable[["ClaimedJob", WorkerConfig, Lease, Report], Outcome]
 
 
@@ -93,10 +95,11 @@ class WorkerSession:
         *,
         instance: str | None = None,
         run_job: RunJob | None = None,
+        between_jobs: Callable[[], None] = lambda: None,
     ) -> None:
         self._identity = identity
         self._instance = instance or uuid.uuid4().hex
-        self._run_job = run_job
+        self._run_job, self._between_jobs = run_job, between_jobs
         self._client = connect(identity)
         self._heartbeat_client = connect(identity)
         self._outcome_report = OutcomeReport(
@@ -137,6 +140,7 @@ class WorkerSession:
         wait_s = 0.0
         try:
             while not self._stopping and not self._refused:
+                self._between_jobs()
                 ranges = self._range_ability() if terms.get("divides") else None
                 if (claimed := self._claim(wait_s, ranges)) is not None:
                     self._work(*claimed, terms, heartbeats)
@@ -336,6 +340,9 @@ class WorkerSession:
         if status is None and not isinstance(outcome, Lost):
             # The next claim would return the same lease immediately.
             self._pause(retry_delay.LAST_S)
+        if isinstance(outcome, Failed) and outcome.code is ErrorCode.WORKER_DISK:
+            # The next job would most likely meet the same full disk.
+            self._pause(_DISK_REST_S)
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:

@@ -23,6 +23,7 @@ from tqstudio import paths
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.source.fingerprint import quick_hash_of
+from tqstudio.engine.worker import calls
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
@@ -35,6 +36,7 @@ from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held, st
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.paths import encode
+from tqstudio.protocol.client import Client
 from tqstudio.protocol.remote import Remote
 from tqstudio.units import size as shown_size
 
@@ -46,6 +48,7 @@ _INPUTS_TIMEOUT_S = 3600.0
 """The studio may have to hash a whole stored ladder."""
 _LAST_FILES_S = 20.0
 """How long a job that was stopped or has failed may send what it has finished."""
+_ASKED = 1000
 _OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
 _OF_MOUNT = (
     ErrorCode.SOURCE_AWAY,
@@ -105,6 +108,28 @@ class RemoteJobs:
                 _log.exception("job failed", job=job["job"])
             return describe(error, paths.decode(job["source"]["path_b64"]))
         return outcome
+
+    def forget_ended(self) -> None:
+        """Remove the files of videos without an open job, as the studio says; call it between two jobs.
+
+        Nothing is removed while the studio does not answer.
+        """
+        kept: dict[int, list[Path]] = {}
+        for folder in (*self.work.glob("source/*"), *self._work_dir.glob("segments/*")):
+            number = folder.name.partition("-")[0]
+            if number.isdecimal():
+                kept.setdefault(int(number), []).append(folder)
+        if not kept:
+            return
+        try:
+            with contextlib.closing(Client(self.at)) as client:
+                needed = client.send(calls.kept(self.instance, sorted(kept)[:_ASKED]))["needed"]
+        except TqError as error:
+            _log.warning("what may be removed is not known", code=error.code.value, error=error.message)
+            return
+        for video in set(sorted(kept)[:_ASKED]) - set(needed):
+            for folder in kept[video]:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _mirror(self, job: ClaimedJob, inputs: JobInputs, lease: Lease, report: Report) -> Iterator[Mirror]:

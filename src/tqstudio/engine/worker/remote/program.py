@@ -60,11 +60,13 @@ def run(at: Remote, work: Path, *, name: str, gpu: int, bytes_per_s: float, shar
         decodes=device.decodes if device else "",
     )
     instance = uuid.uuid4().hex
+    jobs = RemoteJobs(at, instance, work, bytes_per_s, tuple(shared))
     with own_tmpdir(work / "tmp"):
         refused = WorkerSession(
             identity,
             instance=instance,
-            run_job=RemoteJobs(at, instance, work, bytes_per_s, tuple(shared)).run,
+            run_job=jobs.run,
+            between_jobs=jobs.forget_ended,
         ).run()
     return slots.REFUSED if refused else 0
 
