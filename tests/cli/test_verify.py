@@ -19,7 +19,9 @@ import pytest
 from blake3 import blake3
 
 from harness import Program
+from media.conftest import split_short_end
 from object_storage import object_storage
+from tqstudio.engine.media.segments.playlists import iframe_playlist, iframe_rates, media_playlist
 
 from .test_with_supervisor import QUICKER
 
@@ -35,20 +37,26 @@ CHAPTERS = ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1\nSTART=0\nEND=3\ntitle=one\n"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An output with one real ladder: two qualities, sound and chapters, three segments and a short one."""
-    from tqstudio.engine.media.ffmpeg.binary import locate
-
     root = tmp_path_factory.mktemp("made")
-    picture = ("-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=7")
-    sound = ("-f", "lavfi", "-i", "sine=r=48000:d=7", "-shortest")
-    codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
-    (root / "chapters").write_text(CHAPTERS)
-    inputs = ("-i", f"{root}/chapters", *picture, *sound, "-map_metadata", "0")
-    command = [locate().path, "-v", "error", "-y", *inputs, *codecs, f"file:{root}/clip.mp4"]
-    subprocess.run(command, check=True)
+    _encoded(root / "clip.mp4", "7")
     shell = Program(root / "home", **QUICKER)
     done = shell("process", "-i", f"{root}/clip.mp4", "-o", f"{root}/out", *LADDER)
     assert done.code == 0, done.err
     return root / "out"
+
+
+def _encoded(path: Path, seconds: str) -> Path:
+    """A clip with chapters and sound."""
+    from tqstudio.engine.media.ffmpeg.binary import locate
+
+    picture = ("-f", "lavfi", "-i", f"testsrc2=size=320x180:rate=30000/1001:duration={seconds}")
+    sound = ("-f", "lavfi", "-i", f"sine=r=48000:d={seconds}", "-shortest")
+    codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
+    chapters = path.with_name("chapters")
+    chapters.write_text(CHAPTERS)
+    inputs = ("-i", f"{chapters}", *picture, *sound, "-map_metadata", "0")
+    subprocess.run([locate().path, "-v", "error", "-y", *inputs, *codecs, f"file:{path}"], check=True)
+    return path
 
 
 @pytest.fixture
@@ -361,6 +369,41 @@ def test_a_ladder_of_an_earlier_version_is_not_damaged(verify: Verify, ladder: P
     assert (code, answer["ok"]) == (0, True)
     warned = {rule["number"] for rule in answer["ladders"][0]["rules"] if rule["outcome"] == "warn"}
     assert "6.1" in warned
+
+
+@pytest.fixture(scope="module")
+def with_rest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ladder with a little more than two segments."""
+    root = tmp_path_factory.mktemp("rest")
+    _encoded(root / "clip.mp4", "4.2")
+    done = Program(root / "home", **QUICKER)("process", "-i", f"{root}/clip.mp4", "-o", f"{root}", *LADDER)
+    assert done.code == 0, done.err
+    return root / "clip"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("180p", "120p"), ("180p", "120p", "audio-und"), ("120p",)])
+def test_a_ladder_whose_end_is_short_is_not_damaged(
+    verify: Verify, with_rest: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """As earlier versions published them; one whose quality was made again since has both forms."""
+    ladder = shutil.copytree(with_rest, tmp_path / "clip")
+    for name in names:
+        folder = _in(ladder, name)
+        check = split_short_end(folder, video=name[0] != "a")
+        assert check.ends_short
+        of_each = [(segment.name, iframe) for segment in check.segments for iframe in segment.iframes]
+        durations = [segment.duration_s for segment in check.segments]
+        names_of = [segment.name for segment in check.segments]
+        (folder / "index.m3u8").write_text(media_playlist(durations, names_of, target=2))
+        if of_each:
+            (folder / "iframes.m3u8").write_text(iframe_playlist(of_each))
+            peak, average = iframe_rates(of_each)
+            announced = rf"INF:BANDWIDTH=\d+,AVERAGE-BANDWIDTH=\d+(.*v1/{name}/iframes)"
+            rates = rf"INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average}\1"
+            _change(ladder / "master.m3u8", announced, rates)
+    code, answer = verify(ladder)
+    assert (code, answer["ok"]) == (0, True), answer
 
 
 def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) -> None:

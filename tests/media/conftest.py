@@ -13,17 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio.engine.media.check.rendition import verify_rendition
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.audio import audio_renditions
-from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, fragment_name
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, fragment_name, segment_name
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 from tqstudio.engine.media.segments import boxes
+from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.join import join
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.media.source.source_file import identity_of
@@ -169,6 +173,31 @@ def leave(directory: Path, segments: int, fragments: int = 0) -> None:
     else:
         for path in sorted(folder.glob("*.m4s"))[fragments:]:
             path.unlink()
+
+
+def part_short_end(directory: Path) -> None:
+    """Leave a complete stream as earlier versions did, with its short end in a segment of its own."""
+    store = SegmentStore(directory)
+    complete = store.completed()
+    assert complete is not None
+    check = split_short_end(directory, video=complete.check.width > 0)
+    assert check.ends_short
+    store.mark_complete(replace(complete, check=check))
+
+
+def split_short_end(directory: Path, *, video: bool = True) -> RenditionCheck:
+    """Move the last fragment of a rendition into a segment of its own."""
+    names = SegmentStore(directory).listing()
+    path = directory / names[-1]
+    *full, rest = _fragments_of(path.read_bytes())
+    parts = [directory / f"part-{number}" for number in range(len(full))]
+    for part, content in zip(parts, full, strict=True):
+        part.write_bytes(content)
+    join(parts, path)
+    for part in parts:
+        part.unlink()
+    (directory / segment_name(len(names))).write_bytes(rest)
+    return verify_rendition(directory, video=video)
 
 
 def _fragments_of(segment: bytes) -> list[bytes]:

@@ -77,6 +77,13 @@ def test_a_package_that_keeps_all_rules(package: Path) -> None:
     assert apple.violation(apple.check(package / "master.m3u8")) is None
 
 
+def test_a_short_rest_may_have_joined_the_last_key_frame(package: Path) -> None:
+    for playlist in package.glob("*/iframes.m3u8"):
+        before, found, after = playlist.read_text().rpartition("EXTINF:2.000000")
+        playlist.write_text(f"{before}{found.replace('2.000000', '2.480000')}{after}")
+    assert outcomes(package)["1.13"] == "pass"
+
+
 SOUND = """\
 #EXTM3U
 #EXT-X-VERSION:7

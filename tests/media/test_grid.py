@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tqstudio.engine.media.plan import profiles
@@ -62,6 +63,28 @@ def test_all_are_cut_between_frames(fps: Fraction, gop: int, seg_frames: int, hl
     assert (grid.gop, grid.seg_frames, grid.hls_time) == (gop, seg_frames, hls_time)
 
 
+@pytest.mark.parametrize(
+    ("frames", "fps", "lengths"),
+    [
+        (301, Fraction(25), [150, 151]),
+        (312, Fraction(25), [150, 162]),
+        (313, Fraction(25), [150, 150, 13]),
+        (300, Fraction(25), [150, 150]),
+        (151, Fraction(25), [151]),
+        (1, Fraction(25), [1]),
+        (149, Fraction(25), [149]),
+        (374, Fraction(60000, 1001), [374]),
+        (389, Fraction(60000, 1001), [389]),
+        (390, Fraction(60000, 1001), [360, 30]),
+        (156, Fraction(24), [144, 12]),
+    ],
+)
+def test_a_short_rest_joins_the_last_segment(frames: int, fps: Fraction, lengths: list[int]) -> None:
+    grid = replace(make_grid(facts(fps), WEB), total_frames=frames)
+    assert [end - begin for begin, end in pairwise(grid.edges)] == lengths
+    assert max(round(length / fps) for length in lengths) <= 6
+
+
 def test_a_transport_stream_starts_where_its_first_picture_is() -> None:
     grid = make_grid(facts(Fraction(30000, 1001), Fraction(12809, 9000)), WEB)
     assert grid.g0 == 43
@@ -88,8 +111,14 @@ def test_every_frame_is_in_a_fragment_and_a_segment(total: int, gop: int, per_se
     grid = Grid(Fraction(25), gop, gop * per_segment, 0, total, Fraction(0))
     assert grid.fragments_per_segment == per_segment
     assert 0 < total - (grid.fragment_count - 1) * gop <= gop
-    assert 0 < total - (grid.segment_count - 1) * grid.seg_frames <= grid.seg_frames
-    assert grid.segment_count == -(-grid.fragment_count // per_segment)
+    *full, last = [end - begin for begin, end in pairwise(grid.edges)]
+    assert (len(full) + 1, grid.edges[0], grid.edges[-1]) == (grid.segment_count, 0, total)
+    assert set(full) <= {grid.seg_frames}
+    # Half a second has 12.5 frames; no profile has shorter segments.
+    assume(grid.seg_frames > 12)
+    assert 12 < last <= grid.seg_frames + 12 or (not full and last == total)
+    assert grid.may_be_last(last)
+    assert not grid.may_be_last(grid.seg_frames + 13)
 
 
 @given(

@@ -80,8 +80,9 @@ def test_each_picture_is_that_of_the_source_at_its_time(
 ) -> None:
     source = clip(f"numbered-{size}.mp4", size=size, filters=NUMBERED, seconds=4.48)
     found = shown(made_of(encode(source, storyboard=True)))
-    assert edges(found) == [0, 1, 2, 3, 4, 4.48]
-    assert [picture.frame for picture in found] == [0, 25, 50, 75, 100]
+    # The key frame at 4 s would be shown too shortly.
+    assert edges(found) == [0, 1, 2, 3, 4.48]
+    assert [picture.frame for picture in found] == [0, 25, 50, 75]
     assert {picture.size for picture in found} == {tile}
 
 
@@ -97,7 +98,7 @@ def test_times_count_from_the_start_of_the_published_video(
         *("-output_ts_offset", "78", "-c:v", "copy", "-c:a", "aac", str(late)),
     )
     found = shown(made_of(encode(late, storyboard=True)))
-    assert [picture.frame for picture in found] == [0, 0, 0, 25, 50, 75, 100]
+    assert [picture.frame for picture in found] == [0, 0, 0, 25, 50, 75]
     assert edges(found)[-1] == pytest.approx(6.48, abs=0.001)
 
 
@@ -108,7 +109,7 @@ def test_pictures_of_other_codecs(clip: MakeClip, encode: MakeEncode, small: Pro
         small, codec=codec, pixel_format="yuv420p10le", preset="ultrafast", rungs=(RungSpec(144, 300),)
     )
     found = shown(made_of(encode(source, ten_bits, storyboard=True)))
-    assert [picture.frame for picture in found] == [0, 25, 50, 75, 100]
+    assert [picture.frame for picture in found] == [0, 25, 50, 75]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,19 @@ def test_the_number_of_pictures_follows_from_the_length(
     )
     assert len(board.key_frames) == pictures
     assert {b.at_s - a.at_s for a, b in pairwise(board.key_frames)} == {interval_s}
+
+
+@pytest.mark.parametrize(("count", "sprite_ms"), [(7, 14_000), (6, 12_040)])
+def test_no_time_is_left_after_the_last_tile(tmp_path: Path, count: int, sprite_ms: int) -> None:
+    """Players of DASH would ask for another sprite."""
+    edges = [*range(0, 2000 * count, 2000), 12_040]
+    cues = "".join(
+        f"\n{webvtt.clock(at)} --> {webvtt.clock(end)}\nstoryboard-000.jpg#xywh={160 * number},0,160,90\n"
+        for number, (at, end) in enumerate(pairwise(edges))
+    )
+    (tmp_path / "storyboard.vtt").write_text("WEBVTT\n" + cues)
+    (tmp_path / "storyboard-000.jpg").write_bytes(b"\xff\xd8\xff\xd9")
+    assert storyboard.tiles(tmp_path) == storyboard.Tiles(count, 1, 160, 90, sprite_ms, 4)
 
 
 @pytest.mark.parametrize(("late_ms", "even"), [(0, True), (2, True), (40, False)])

@@ -185,6 +185,8 @@ KINDS = {
         Kind("late-picture", frames=110, late_s=3.72, levels=_H264),
         Kind("no-sound", fps=Fraction(30000, 1001), frames=181, sounds=(), levels=_H264),
         Kind("one-segment", frames=21, levels=_H264),
+        Kind("short-end", frames=101, levels=_H264),
+        Kind("short-end-alone", frames=51, levels=_H264),
         Kind("portrait", fps=Fraction(50), frames=233, size="180x320", levels=_H264[1:]),
         Kind("av1", frames=160, rungs=f"{_AV1}, {_SMALL_AV1}", levels=((360, "av01"), (180, "av01"))),
         Kind("mixed", frames=160, rungs=f"{_HEVC}, {_AV1}, {_SMALL}", levels=((360, "av01"), (180, "avc1"))),

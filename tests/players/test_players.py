@@ -18,7 +18,10 @@ pytestmark = pytest.mark.players
 OF_HLS = ("hls.js", "shaka")
 OF_DASH = ("dash.js", "shaka-mpd")
 NATIVE = "chromium"
-DASH_KINDS = ("ladder", "film", "late-sound", "late-picture", "no-sound", "one-segment", "mixed")
+DASH_KINDS = (
+    *("ladder", "film", "late-sound", "late-picture", "no-sound", "mixed"),
+    *("one-segment", "short-end", "short-end-alone"),
+)
 """The timeline of the others is of the same kinds."""
 _ONE_FRAME_OF_SOUND_S = 1024 / 48000
 _RATE = 4

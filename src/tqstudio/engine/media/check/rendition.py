@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -13,7 +14,7 @@ import av.error
 from tqstudio import path_checks
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import segment_name
-from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.boxes import Init, Segment
 from tqstudio.engine.media.segments.checked import CheckedSegment, IFrame, RenditionCheck
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
@@ -36,7 +37,8 @@ def verify_rendition(
     Args:
         directory: has `init.mp4` and `seg_00000.m4s` …; other files are ignored.
         grid: of video, if it is known: the segments begin at its times. None for audio.
-        video: its segments are full, except the last one; audio is cut at audio frames. True with a grid.
+        video: its segments are full, except the last one (see `SHORT_S`); audio is cut at audio frames. True
+            with a grid.
         name: of the rendition, for messages; by default that of the directory.
 
     Raises:
@@ -57,7 +59,7 @@ def verify_rendition(
             raise _invalid(label, f"segment {k} does not begin at its time on the grid")
         if video:
             full = found[0].frames if grid is None else grid.seg_frames
-            _check_cut(label, full, k, segment, last=k == len(found) - 1)
+            _check_cut(label, full, k, segment, init.timescale, last=k == len(found) - 1)
     frames = sum(segment.frames for segment in found)
     # Versions of ffmpeg without loopback decoders lose some samples where the layout of the sound changes.
     slack = 0 if video else int(_SOUND_TOLERANCE_S * init.timescale)
@@ -117,11 +119,15 @@ def check_audio(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str
             raise _invalid(name, f"{what} {abs(off_s):.2f} s {'before' if off_s < 0 else 'after'} the video")
 
 
-def _check_cut(label: str, full: int, k: int, segment: Segment, last: bool) -> None:
-    """Check that a segment can be decoded alone, and has the number of frames of a full one."""
+def _check_cut(label: str, full: int, k: int, segment: Segment, timescale: int, last: bool) -> None:
+    """Check that a segment can be decoded alone, and has the number of frames of a full one.
+
+    The last one may have fewer, or a short rest more.
+    """
     if not segment.keyframe:
         raise _invalid(label, f"segment {k} does not begin with a key frame")
-    if segment.frames > full or (segment.frames < full and not last):
+    rest_s = Fraction((segment.frames - full) * segment.duration, segment.frames * timescale)
+    if segment.frames != full and not (last and rest_s < SHORT_S):
         raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {full}")
     if sum(key_frame.duration for key_frame in segment.key_frames) != segment.duration:
         raise _invalid(label, f"a fragment of segment {k} does not begin with a key frame")

@@ -58,6 +58,11 @@ def _verify(spec: EncodeSpec, state: RenditionState) -> RenditionCheck:
     if state.kind == "subtitles":
         names = SegmentStore(state.directory).listing()
         return webvtt.inspect(state.directory, names, webvtt.durations(spec.grid))
+    spec.require_ownership()
+    try:
+        SegmentStore(state.directory).join_short_end()
+    except OSError as error:
+        raise from_output_error(error, f"{state.name}: cannot join its last segments") from error
     check = verify_rendition(state.directory, spec.grid if state.kind == "video" else None, name=state.name)
     if state.kind == "audio":
         check_audio(spec.facts, spec.grid, check, state.name)

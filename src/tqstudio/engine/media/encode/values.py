@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
-from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.grid import Grid, piece_count
 from tqstudio.engine.media.plan.keys import Rendition, settings_hash, stream_key
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
@@ -265,4 +265,4 @@ def _look_up(
 def _expected_segments(spec: EncodeSpec, kind: str) -> int:
     if kind != "audio":
         return spec.grid.segment_count
-    return max(1, math.ceil(spec.facts.duration_s / spec.profile.segment_s))
+    return piece_count(Fraction(spec.facts.duration_s), Fraction(spec.profile.segment_s))

@@ -26,7 +26,7 @@ from tqstudio.engine.media.ffmpeg.command_line import (
 from tqstudio.engine.media.ffmpeg.output_options import hls_options
 from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME, SEGMENT_PATTERN
-from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid
+from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
@@ -44,6 +44,8 @@ _WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S
 # Decoders count the samples of AAC without container: its demuxer counts all in the rate of the first frame.
 _UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
+# Samples of a frame of E-AC-3; those of AAC have 1024.
+_LONGEST_FRAME = 1536
 # Of channels without places ffmpeg makes no stereo. Of a sound field (W, Y, …), what comes from both sides.
 _STEREO_OF = {"discrete": "stereo|c0<c0|c1<c1", "ambisonic": "stereo|c0<c0+c1|c1<c0-c1"}
 _HALF = 0.7071
@@ -111,7 +113,7 @@ def audio_command(
                 **hls_options(
                     rendition.name,
                     SEGMENT_PATTERN,
-                    str(profile.segment_s),
+                    f"{float(_segment_s(rendition, grid, profile)):.6f}",
                     TIMELINE_START_S - grid.zero + _zero(facts),
                     0,
                 ),
@@ -313,17 +315,36 @@ def _fitted(stream: Any, rendition: AudioRendition, grid: Grid, zero: Fraction, 
         stream = stream.filter("atrim", start_pts=_samples(begins - zero, rate))
     if end_s is None:
         return stream
-    ends = begins + grid.total_frames / grid.fps
-    missing = max(Fraction(0), ends - Fraction(end_s))
+    missing = max(Fraction(0), begins + grid.length - Fraction(end_s))
     if grid.exact:
         missing += MAX_REPAIRED_S
     if samples := _samples(missing, rate):
         stream = stream.filter("apad", pad_len=samples)
     if not grid.exact:
         return stream
-    if ends < end_s <= ends + UNEVEN_S:
-        ends = Fraction(end_s)
-    return stream.filter("atrim", end_pts=_samples(ends - zero, rate))
+    return stream.filter("atrim", end_pts=_samples(_end(end_s, grid) - zero, rate))
+
+
+def _end(end_s: float, grid: Grid) -> Fraction:
+    """The source time at which sound that ends at `end_s` is cut."""
+    ends = grid.zero + grid.length
+    return Fraction(end_s) if ends < end_s <= ends + UNEVEN_S else ends
+
+
+def _segment_s(rendition: AudioRendition, grid: Grid, profile: Profile) -> Fraction:
+    """Seconds of a segment of sound, which ends at the next frame of sound.
+
+    These frames, and the one before the first, may make a segment that a short rest joins too long for the
+    target duration: then segments are a little longer, so that the last one is not; a single one is shorter.
+    """
+    nominal, end_s = Fraction(profile.segment_s), rendition.track.end_s
+    if not grid.exact or end_s is None:
+        return nominal
+    length, frame = _end(end_s, grid) - grid.zero, Fraction(_LONGEST_FRAME, profile.audio_sample_rate)
+    full, rest = divmod(length, nominal)
+    if not full or not SHORT_S - frame <= rest < SHORT_S:
+        return nominal
+    return nominal + frame / (full - 1) if full > 1 else length - SHORT_S - frame
 
 
 def subtitle_command(

@@ -18,6 +18,10 @@ _ROUNDING = Fraction(1, 10)
 NTSC = Fraction(30000, 1001)
 _MAX_FPS = 60
 
+SHORT_S = Fraction(1, 2)
+"""A last piece of fewer seconds joins the one before: hls.js 1.7.4 stops before one of a single picture. The
+longest one still rounds to the target duration."""
+
 TIMELINE_START_S = 10
 """Start of every output timeline in seconds. At zero the first decode times would be negative, and the muxer
 would shift a first run, but not a resumed one, by the B-frame delay."""
@@ -34,7 +38,7 @@ class Grid:
     gop: int
     """Frames from key frame to key frame, which is one fragment; every GOP is closed."""
     seg_frames: int
-    """Frames per segment, a multiple of `gop`; the last segment may be shorter."""
+    """Frames per segment, a multiple of `gop`; the last segment may be shorter, or longer by a short rest."""
     g0: int
     """Index of the first frame on the clock; equal in all runs of a source."""
     total_frames: int
@@ -55,7 +59,12 @@ class Grid:
     @property
     def segment_count(self) -> int:
         """Segments per rendition; an estimate unless `exact`."""
-        return -(-self.total_frames // self.seg_frames)
+        return piece_count(self.length, self.seg_frames / self.fps)
+
+    @property
+    def edges(self) -> list[int]:
+        """The frames at which segments begin, and the end; estimates unless `exact`."""
+        return [*(k * self.seg_frames for k in range(self.segment_count)), self.total_frames]
 
     @property
     def fragment_count(self) -> int:
@@ -92,6 +101,10 @@ class Grid:
     def tfdt(self, frame: int, timescale: int) -> int:
         """The decode time, in units of 1/timescale, of a fragment whose first frame is `frame`, from 0."""
         return round(((self.g0 + frame) / self.fps + self.output_offset) * timescale)
+
+    def may_be_last(self, frames: int) -> bool:
+        """Whether a segment of so many frames may be the last one."""
+        return frames > 0 and (frames - self.seg_frames) / self.fps < SHORT_S
 
     def on_grid(self, frame: int, tfdt: int, timescale: int) -> bool:
         """Whether `tfdt` is less than half a frame from the decode time expected for `frame`."""
@@ -182,6 +195,12 @@ def _sound_extent(facts: SourceFacts, profile: Profile) -> tuple[Fraction | None
         begin, end = sound.track.first_s, sound.track.end_s
         return None if begin is None else Fraction(begin), Fraction(end or 0)
     return None, Fraction(0)
+
+
+def piece_count(length_s: Fraction, piece_s: Fraction) -> int:
+    """The number of pieces of this length into which a rendition is cut, at least 1."""
+    full, rest_s = divmod(length_s, piece_s)
+    return max(1, full + (rest_s >= SHORT_S))
 
 
 def nearest(value: Fraction) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
+
+from tqstudio.engine.media.plan.grid import SHORT_S
 
 SUBTITLE_CODEC = "wvtt"
 
@@ -60,6 +62,21 @@ class RenditionCheck:
     def to_json(self) -> dict[str, Any]:
         """Convert to what JSON can express."""
         return asdict(self)
+
+    @property
+    def ends_short(self) -> bool:
+        """Whether its last segment should have joined the one before, as in ladders of earlier versions."""
+        return len(self.segments) > 1 and self.segments[-1].duration_s < SHORT_S
+
+    @property
+    def listed(self) -> tuple[CheckedSegment, ...]:
+        """Its segments for playlists: a last key frame that is shown shortly joins the one before."""
+        *others, last = self.segments
+        if len(last.iframes) < 2 or last.iframes[-1].duration_s >= SHORT_S:
+            return self.segments
+        *iframes, before, short = last.iframes
+        joined = before._replace(duration_s=before.duration_s + short.duration_s)
+        return (*others, replace(last, iframes=(*iframes, joined)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RenditionCheck:

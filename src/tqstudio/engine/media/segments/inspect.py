@@ -41,8 +41,8 @@ class Prefix:
     fragments: int = 0
     """Number of full fragments: those in full segments, and single ones of the next segment."""
     ended: bool = False
-    """Whether the shorter last segment is stored after them. It is stored only after ffmpeg exited with 0, so
-    it proves the end of the stream."""
+    """Whether the last segment, of another length, is stored after them. That is stored only after ffmpeg
+    exited with 0, so it proves the end of the stream."""
 
     @property
     def segments(self) -> int:
@@ -141,7 +141,7 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
     full, previous, per_segment = 0, None, grid.fragments_per_segment
     while segment := find(directory / segment_name(full), full * grid.seg_frames, previous):
         if segment.frames != grid.seg_frames:
-            ended = 0 < segment.frames < grid.seg_frames
+            ended = grid.may_be_last(segment.frames)
             ended = ended and not (directory / segment_name(full + 1)).exists()
             return Prefix(full, full * per_segment, ended)
         previous, full = segment, full + 1

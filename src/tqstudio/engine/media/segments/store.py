@@ -2,7 +2,8 @@
 
 Its sub-folder `fragments/` has the fragments of the incomplete segment, so that a crash loses at most one of
 them. Equal keys mean equal content: if two workers store the same segment, the second one is dropped, so a
-worker that lost its lease does no harm. Files are never replaced.
+worker that lost its lease does no harm. Files are never replaced, except the last segment when a short rest
+joins it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from pathlib import Path
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name
+from tqstudio.engine.media.plan.grid import SHORT_S
+from tqstudio.engine.media.segments import boxes
 from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.segments.join import join
 
 COMPLETE_NAME = "complete.json"
 _SEGMENT = re.compile(r"seg_\d{5,}\.(m4s|vtt)")
@@ -110,6 +115,32 @@ class SegmentStore:
         except FileNotFoundError:
             return ()
 
+    def join_short_end(self) -> None:
+        """Join a last segment of less than `SHORT_S` to the one before, durably.
+
+        Damaged ones stay as they are: verification reports them.
+        """
+        names = self.listing()
+        if len(names) < 2 or not self.init_path.exists():
+            return
+        init, last = inspect_init(self.init_path), inspect_segment(self.root / names[-1])
+        if isinstance(init, Torn) or isinstance(last, Torn) or last.duration / init.timescale >= SHORT_S:
+            return
+        parts = [self.root / name for name in names[-2:]]
+        joined = self.root / f".{names[-2]}.{os.getpid()}"
+        try:
+            join(parts, joined)
+            durable.sync(joined)
+            # First, so that what a crash leaves is contiguous: then the rest is encoded again.
+            parts[1].unlink()
+            self.sync()
+            joined.replace(parts[0])
+            self.sync()
+        except boxes.Damage:
+            return
+        finally:
+            joined.unlink(missing_ok=True)
+
     def numbers_from(self, k: int) -> frozenset[int]:
         """Numbers of the stored segments from segment k on."""
         numbers = (int(name.partition(".")[0].removeprefix("seg_")) for name in self.listing())
@@ -128,7 +159,10 @@ class SegmentStore:
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
 
     def completed(self) -> Complete | None:
-        """The record of a complete stream; None if it is not marked, or a file is missing or changed size."""
+        """The record of a complete stream.
+
+        None if it is not marked, a file is missing or changed size, or an earlier version left a short end.
+        """
         try:
             record = json.loads((self.root / COMPLETE_NAME).read_bytes())
             complete = Complete(
@@ -144,7 +178,7 @@ class SegmentStore:
             )
         except (OSError, ValueError, TypeError, KeyError):
             return None
-        return complete if whole and complete.check.segments else None
+        return complete if whole and complete.check.segments and not complete.check.ends_short else None
 
     def remove(self, name: str) -> None:
         """Remove one segment and the record that the stream is complete."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import KEY_FRAMES_NAME, SPRITE_PATTERN
+from tqstudio.engine.media.plan.grid import SHORT_S
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -66,7 +67,8 @@ class Storyboard:
     @property
     def is_stored(self) -> bool:
         """Whether it is complete in its folder, from this or an earlier attempt."""
-        return bool(files(self.folder))
+        stored = files(self.folder)
+        return bool(stored) and durable.read(stored[0]) == self._webvtt().encode()
 
     def copy_key_frames(self, directory: Path) -> None:
         """Write a video of only the fragments whose key frames are shown."""
@@ -126,13 +128,15 @@ def tiles(folder: Path) -> Tiles | None:
         return None
     cues = webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace"))
     places = [tuple(map(int, found.groups()[1:])) for cue in cues if (found := _CUE.fullmatch(cue.text))]
-    # The last picture may be shown for less.
+    # The last picture may be shown for less, or longer by a short rest.
     every_ms = cues[-1].begin / (len(cues) - 1) if cues[1:] else float(cues[0].end)
     if any(abs(cue.begin - number * every_ms) > _EVEN_MS for number, cue in enumerate(cues)):
         return None
     width, height = places[0][2:]
     columns, rows = (max(place[axis] for place in places) // places[0][axis + 2] + 1 for axis in (0, 1))
     largest = max(path.stat().st_size for path in sprites)
+    # Players of DASH give each the same time: none may be left after the last one.
+    every_ms = max(every_ms, cues[-1].end / len(cues))
     return Tiles(columns, rows, width, height, round(every_ms * columns * rows), largest)
 
 
@@ -148,7 +152,8 @@ def lay_out(segments: Path, check: RenditionCheck, store_root: Path) -> Storyboa
     every_s = max(min(_INTERVAL_S, check.duration_s / _MIN_TILES), check.duration_s / _MAX_TILES)
     chosen: list[_KeyFrame] = []
     for frame in _key_frames(check):
-        if not chosen or frame.at_s > chosen[-1].at_s + every_s - 0.001:
+        is_due = chosen and frame.at_s > chosen[-1].at_s + every_s - 0.001
+        if not chosen or (is_due and check.duration_s - frame.at_s >= SHORT_S):
             chosen.append(frame)
     scale = min(1.0, _LONG_SIDE / max(check.width, check.height))
     width, height = (max(2, round(side * scale / 2) * 2) for side in (check.width, check.height))

@@ -65,7 +65,7 @@ def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> Rendi
     `shift_ms` is added to all times; then 0 is the start of the grid. What lies outside is left out. Raises
     OUTPUT_EMPTY if no cue is left, OUTPUT_INVALID if the files are too large.
     """
-    edges = [round(frame / grid.fps * 1000) for frame in _edges(grid)]
+    edges = [round(frame / grid.fps * 1000) for frame in grid.edges]
     within: list[list[str]] = [[] for _ in edges[1:]]
     count = size = 0
     for cue in cues:
@@ -91,12 +91,7 @@ def write(cues: Sequence[Cue], shift_ms: int, grid: Grid, folder: Path) -> Rendi
 
 def durations(grid: Grid) -> list[float]:
     """The lengths of the segments of the video, in seconds."""
-    return [float((end - begin) / grid.fps) for begin, end in pairwise(_edges(grid))]
-
-
-def _edges(grid: Grid) -> list[int]:
-    """The frames at which the segments of the video begin, and its end."""
-    return [*range(0, grid.total_frames, grid.seg_frames), grid.total_frames]
+    return [float((end - begin) / grid.fps) for begin, end in pairwise(grid.edges)]
 
 
 def inspect(folder: Path, names: Sequence[str], lengths: Sequence[float]) -> RenditionCheck:

@@ -97,7 +97,7 @@ def _rendition(
         "name": state.name,
         "kind": state.kind,
         "folder": str(state.directory.relative_to(work_dir)),
-        "segments": [_segment(state.directory, segment, check) for segment in found.segments],
+        "segments": [_segment(state.directory, segment, check) for segment in found.listed],
         "init_size": SegmentStore(state.directory).init_path.stat().st_size if found.has_init else 0,
         "codecs": found.codecs,
         "duration_s": found.duration_s,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tqstudio.engine.media.check.apple.package import Package
 from tqstudio.engine.media.check.apple.rules import Findings, Note, Rule, table
+from tqstudio.engine.media.plan.grid import SHORT_S
 
 RULES: list[Rule] = []
 _rule = table(RULES)
@@ -158,7 +159,9 @@ def _(package: Package) -> Findings:
 def _(package: Package) -> Findings:
     frame_s = 1 / min((each.stream_info.frame_rate or 1 for each in package.variants), default=1)
     for playlist in package.iframes.values():
-        if (longest := max(playlist.durations, default=0)) > _KEY_FRAME_S + frame_s:
+        # Of the last one a short rest may be left out.
+        *others, last = playlist.durations or (0.0,)
+        if (longest := max(*others, last - SHORT_S, 0.0)) > _KEY_FRAME_S + frame_s:
             yield f"{playlist.name} has {longest:.3f} s between two"
 
 
