@@ -167,6 +167,56 @@ def test_times_that_begin_before_zero_are_not_shifted(
     assert [(cue.begin, cue.end) for cue in cues_of(state)] == pytest.approx(expected, abs=10)
 
 
+STYLES = (
+    "[Script Info]\nScriptType: v4.00+\nPlayResX: 1280\nPlayResY: 720\n\n[V4+ Styles]\n"
+    "Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, Bold,"
+    " Italic, Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, Shadow, Alignment,"
+    " MarginL, MarginR, MarginV, Encoding\n"
+    "Style: Default,Arial,40,&HFFFFFF,&HFF,0,0,0,0,0,0,100,100,0,0,1,2,2,2,10,10,10,1\n"
+    "Style: Sign,Arial,40,&HFFFFFF,&HFF,0,0,-1,0,0,0,100,100,0,0,1,2,2,8,10,10,10,1\n\n[Events]\n"
+    "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+)
+SIGNS = {
+    "Default,,0,0,0,,spoken": ("spoken", ""),
+    "Default,,0,0,0,,{\\an8}SIGN": ("SIGN", " line:0"),
+    "Sign,,0,0,0,,styled": ("<b>styled</b>", " line:0"),
+    "Default,,0,0,0,,{\\a6}old": ("old", " line:0"),
+    "Default,,0,0,0,,{\\an7\\pos(100,200)}door": ("door", " line:0 position:5% align:left"),
+    "Default,,0,0,0,,{\\an6}right": ("right", " line:50% position:95% align:right"),
+    "Default,,0,0,0,,{\\an1\\c&H0000FF&}red": ("red", " position:5% align:left"),
+    "Default,,0,0,0,,{\\pos(1,2)\\p1}m 0 0 l 100 0 100 100{\\p0}": None,
+}
+"""What an event says, and text and settings of its cue."""
+
+
+@pytest.mark.parametrize("name", ["film.mkv", "film.ass"])
+def test_text_is_shown_on_its_side_and_what_is_not_kept_is_a_warning(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, name: str
+) -> None:
+    script, source = tmp_path / "words.ass", tmp_path / "film.mkv"
+    events = [
+        f"Dialogue: 0,0:00:0{number // 2}.50,0:00:06.00,{event}\n" for number, event in enumerate(SIGNS)
+    ]
+    script.write_text(STYLES + "".join(events))
+    film(ffmpeg, source, script, "-c:s", "copy")
+    if name == "film.ass":
+        run_ffmpeg(ffmpeg, "-i", str(source), "-map", "0:v", "-c", "copy", str(tmp_path / "bare.mkv"))
+        (tmp_path / "bare.mkv").replace(source)
+        script.replace(tmp_path / name)
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    [state] = subtitles_of(made).values()
+    assert [(cue.text, cue.settings) for cue in cues_of(state)] == [
+        shown for shown in SIGNS.values() if shown
+    ]
+    [warning] = made.warnings
+    assert warning.code is WarningCode.SUBTITLES_LEFT_OUT
+    assert warning.text.partition(": ")[2] == (
+        "1 of 8 texts are at an edge of the pictures, not at their place;"
+        " 1 of 8 texts are drawings, and are left out"
+    )
+
+
 def test_no_line_of_odd_text_is_lost(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:
@@ -201,7 +251,7 @@ def test_a_track_that_fails_beside_kept_video_fails_nothing(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, words: Path, tmp_path: Path
 ) -> None:
     source = film(ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt")
-    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-und.vtt*) exit 1;;")
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-und.srt*) exit 1;;")
     made = encode(source, one, ffmpeg=broken, rungs=(), audio=(), poster=False)
     run_to_end(made)
     assert (made.state, made.error, codes_of(made)) == ("done", None, ["RENDITION_LEFT_OUT"])
@@ -262,7 +312,7 @@ def test_a_track_that_fails_costs_nothing_else(
     source = film(
         ffmpeg, tmp_path / "a.mkv", words, "-c:s", "srt", "-metadata:s:s:1", "language=fre", tracks=2
     )
-    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-fr.vtt*) echo 'Invalid data found' >&2; exit 1;;")
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*sub-fr.srt*) echo 'Invalid data found' >&2; exit 1;;")
     made = encode(source, one, ffmpeg=broken)
     run_to_end(made)
     assert (made.state, made.error, codes_of(made)) == ("done", None, ["RENDITION_LEFT_OUT"])

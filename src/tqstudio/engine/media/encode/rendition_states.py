@@ -140,7 +140,7 @@ class RenditionStates:
 
     def _warn_of(self, state: RenditionState) -> None:
         if state.warning and state.kind == "subtitles":
-            text = f"{self._label(state.name)}: {state.warning}, and are left out"
+            text = f"{self._label(state.name)}: {state.warning}"
             self.warn(WarningCode.SUBTITLES_LEFT_OUT, text)
         elif state.warning:
             self.warn(WarningCode.LOUDNESS_LIMITED, state.warning)

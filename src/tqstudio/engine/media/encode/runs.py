@@ -18,15 +18,14 @@ from tqstudio.engine.media.ffmpeg.burn import bitmaps_command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
-from tqstudio.engine.media.ffmpeg.track_commands import (
+from tqstudio.engine.media.ffmpeg.text_commands import (
     CAPTIONS_SOURCE,
     SIDECAR_NAMES,
-    audio_command,
     captions_command,
-    loudness_command,
     sidecar_command,
     subtitle_command,
 )
+from tqstudio.engine.media.ffmpeg.track_commands import audio_command, loudness_command
 from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun

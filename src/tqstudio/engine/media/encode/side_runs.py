@@ -191,9 +191,9 @@ class SideRuns:
         name = task.names[task.taken]
         task.taken += 1
         unseekable = self._launcher.records[task.number].unseekable
-        file = task.directory / f"{name}.vtt"
+        spec, store = self._launcher.spec, self._store(name)
         try:
-            complete = take_subtitles(self._launcher.spec, file, self._store(name), unseekable=unseekable)
+            complete = take_subtitles(spec, task.directory, name, store, unseekable=unseekable)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise

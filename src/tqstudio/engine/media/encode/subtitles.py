@@ -1,4 +1,4 @@
-"""Turns the WebVTT file of an ended run into a complete stream of the segment store."""
+"""Turns the text of an ended run into a complete stream of the segment store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tqstudio.engine.media.encode import text_encoding
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.ffmpeg.track_commands import SUBTITLE_OFFSET_S
+from tqstudio.engine.media.ffmpeg.text_commands import ASS, SUBTITLE_OFFSET_S, script_name, text_name
 from tqstudio.engine.media.plan.subtitles import IN_PICTURES
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
@@ -22,6 +22,12 @@ _LARGEST = 64 * 1024 * 1024
 """Bytes; a film has some hundred kB."""
 # Shapes that ASS draws with the commands of a pen, which ffmpeg writes as text.
 _DRAWING = re.compile(r"\s*m( +-?\d+(\.\d+)?| +[mnlbspc])+\s*")
+# What places a text in ASS, but no drawing, which the text of the same line follows.
+_ELSEWHERE = re.compile(r"^Dialogue:(?!.*\\p[1-9]).*?\\(?:pos|move)\(", re.MULTILINE)
+_SIDE = re.compile(r"\{\\an([1-9])\}")
+_FONT = re.compile(r"</?font\b[^>]*>")
+_ROWS = "", " line:50%", " line:0"
+_COLUMNS = " position:5% align:left", "", " position:95% align:right"
 _COMMENT = re.compile(r"(?<!\\)\{[^}\\]*\}")
 
 
@@ -43,35 +49,45 @@ def changed_sidecars(spec: EncodeSpec, states: Sequence[RenditionState]) -> dict
     return changed
 
 
-def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseekable: bool) -> Complete:
-    """Cut a WebVTT file of a run into segments, store them, and mark the stream as complete.
+def take_subtitles(
+    spec: EncodeSpec, folder: Path, name: str, store: SegmentStore, *, unseekable: bool
+) -> Complete:
+    """Cut the text of a rendition from a run into segments, store them, and mark the stream as complete.
 
     Args:
+        folder: that of the run.
         unseekable: whether its run read the source on a clock of its own that starts at zero.
 
     Raises:
         TqError: OUTPUT_EMPTY without text, OUTPUT_INVALID if there is too much; of the file system.
         OwnershipLostError: another worker may have the job.
     """
-    segments = file.with_suffix("")
+    segments, track = folder / name, _track(spec, name)
     try:
-        if file.stat().st_size > _LARGEST:
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"it has more than {_LARGEST} bytes of text")
-        track = _track(spec, file.stem)
-        cues = webvtt.parse(text_encoding.decode(file.read_bytes(), track.language))
-        if track.codec in ("ass", "ssa"):
+        file = text_name(track, name)
+        cues = webvtt.parse(_text(folder / file, track))
+        if file.endswith(".srt"):
+            cues = [_placed(cue) for cue in cues]
+        lost = []
+        if track.codec in ASS:
             # ffmpeg writes its hard spaces and comments as they are.
             texts = [_COMMENT.sub("", cue.text).replace(r"\h", "\N{NO-BREAK SPACE}") for cue in cues]
             cues = [replace(cue, text=text) for cue, text in zip(cues, texts, strict=True) if text.strip()]
-        cues = [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
+            if moved := len(_ELSEWHERE.findall(_text(folder / script_name(name), track))):
+                lost.append(
+                    f"{moved} of {len(cues)} texts are at an edge of the pictures, not at their place"
+                )
+        drawn, cues = len(cues), [cue for cue in cues if not _DRAWING.fullmatch(cue.text)]
+        if drawn > len(cues):
+            lost.append(f"{drawn - len(cues)} of {drawn} texts are drawings, and are left out")
         segments.mkdir()
         # Players count the times of a file from the start of the source, wherever its clock is then. Captions
         # in the pictures are read with the times of the source, however other runs read it.
         from_zero = bool(track.sidecar) or (unseekable and track.codec != IN_PICTURES)
         check = webvtt.write(cues, _shift_ms(spec, from_zero), spec.grid, segments)
-        lost = len(cues) - check.frames
-        warning = f"{lost} of {len(cues)} texts have no time within the video" if lost else ""
-        complete = Complete("webvtt", check, warning)
+        if late := len(cues) - check.frames:
+            lost.append(f"{late} of {len(cues)} texts have no time within the video, and are left out")
+        complete = Complete("webvtt", check, "; ".join(lost))
         spec.require_ownership()
         spec.require_output()
         source_file.require_same(spec.source, spec.identity)
@@ -80,6 +96,20 @@ def take_subtitles(spec: EncodeSpec, file: Path, store: SegmentStore, *, unseeka
     except OSError as error:
         raise from_output_error(error, "cannot store subtitles") from error
     return complete
+
+
+def _text(file: Path, track: SubtitleTrack) -> str:
+    if file.stat().st_size > _LARGEST:
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"it has more than {_LARGEST} bytes of text")
+    return text_encoding.decode(file.read_bytes(), track.language)
+
+
+def _placed(cue: webvtt.Cue) -> webvtt.Cue:
+    """A cue of SRT as WebVTT: on the side that it names by the place of a key in a number pad."""
+    side = _SIDE.search(cue.text)
+    text = _FONT.sub("", _SIDE.sub("", cue.text))
+    row, column = divmod(int(side[1]) - 1, 3) if side else (0, 1)
+    return replace(cue, text=text, settings=cue.settings + _ROWS[row] + _COLUMNS[column])
 
 
 def _track(spec: EncodeSpec, name: str) -> SubtitleTrack:

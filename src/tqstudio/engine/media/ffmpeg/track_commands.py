@@ -1,4 +1,4 @@
-"""Builds the ffmpeg commands for audio and subtitles, each of which reads the source once for all tracks."""
+"""Builds the ffmpeg commands for audio, each of which reads the source once for all tracks."""
 
 from __future__ import annotations
 
@@ -28,19 +28,12 @@ from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME, SEGMENT_PATTERN
 from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, UNEVEN_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
-from tqstudio.engine.media.source.source_file import FORMATS, PROTOCOLS
 
 # Audio timestamps may be off by this much before silence is inserted or samples are dropped.
 _MAX_AUDIO_OFFSET_S = 0.03
 # `aresample` holds the silence that it inserts in memory: 0.7 MB per second of stereo.
 _SILENCE_AT_ONCE_S = 30
-SUBTITLE_OFFSET_S = 1000
-"""WebVTT has no negative times: the muxer would shift all of them."""
-CAPTIONS_SOURCE = "source"
-SIDECAR_NAMES = {"subrip": "sidecar.srt", "ass": "sidecar.ass", "webvtt": "sidecar.vtt"}
-_WEBVTT = {"c:s": "webvtt", "f": "webvtt", "output_ts_offset": SUBTITLE_OFFSET_S}
 # Decoders count the samples of AAC without container: its demuxer counts all in the rate of the first frame.
 _UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
@@ -345,59 +338,6 @@ def _segment_s(rendition: AudioRendition, grid: Grid, profile: Profile) -> Fract
     if not full or not SHORT_S - frame <= rest < SHORT_S:
         return nominal
     return nominal + frame / (full - 1) if full > 1 else length - SHORT_S - frame
-
-
-def subtitle_command(
-    ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, renditions: Sequence[SubtitleRendition]
-) -> list[str]:
-    """Build the command that writes each subtitle rendition as one file, `NAME.vtt`.
-
-    Its times are those of the source, `SUBTITLE_OFFSET_S` later.
-    """
-    # One byte that is no UTF-8 must not drop a line.
-    opened = open_input(1, facts, sub_charenc_mode="ignore")
-    # MP4 has WebVTT in boxes.
-    as_text = facts.container.startswith("matroska")
-    outputs = [
-        opened[str(rendition.track.index)].output(
-            f"{rendition.name}.vtt", **_webvtt(rendition.track.codec if as_text else "")
-        )
-        for rendition in renditions
-    ]
-    return compile_command(ffmpeg, source, outputs, progress=True, threads=0) + read_all_streams(facts)
-
-
-def sidecar_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
-    """Build the command that converts a subtitle file to `NAME.vtt`, with its times as `subtitle_command`.
-
-    It reads a copy of the file in UTF-8, `SIDECAR_NAMES` by codec, in its directory.
-    """
-    codec = rendition.track.codec
-    opened = compiler.input(
-        f"file:{SIDECAR_NAMES[codec]}",
-        protocol_whitelist=PROTOCOLS,
-        format_whitelist="srt,ass,webvtt",
-        copyts=None,
-    )
-    output = opened["0"].output(f"{rendition.name}.vtt", **_webvtt(codec))
-    return compile_command(ffmpeg, None, [output], progress=True, threads=0)
-
-
-def _webvtt(codec: str) -> dict[str, object]:
-    # Decoded WebVTT would lose its positions, speakers and ruby.
-    return _WEBVTT | ({"c:s": "copy"} if codec == "webvtt" else {})
-
-
-def captions_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
-    """Build the command that writes the closed captions in the pictures to `NAME.vtt`, as `subtitle_command`.
-
-    It decodes the video for that. Only a filter can do it; it opens `CAPTIONS_SOURCE` in the directory.
-    """
-    checks = f"format_whitelist={FORMATS}\\:protocol_whitelist={PROTOCOLS}"
-    graph = f"movie={CAPTIONS_SOURCE}:si={rendition.track.index}:format_opts='{checks}'[out0+subcc]"
-    # Its first stream are the pictures.
-    output = compiler.input(graph, f="lavfi", copyts=None)["1"].output(f"{rendition.name}.vtt", **_WEBVTT)
-    return compile_command(ffmpeg, None, [output], progress=True, threads=0)
 
 
 def _samples(seconds: Fraction, rate: int) -> int:

@@ -16,7 +16,7 @@ from tqstudio.engine.media.segments.checked import SUBTITLE_CODEC, CheckedSegmen
 from tqstudio.engine.media.segments.playlists import bit_rates
 from tqstudio.errors import ErrorCode, TqError
 
-_TIME = r"(?:(\d+):)?(\d\d):(\d\d)\.(\d\d\d)"
+_TIME = r"(?:(\d+):)?(\d\d):(\d\d)[.,](\d\d\d)"
 _TIMING = re.compile(rf"{_TIME}[ \t]+-->[ \t]+{_TIME}(.*)")
 _CLOCK = 90_000
 _LARGEST = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ class Cue:
 
 
 def parse(text: str) -> list[Cue]:
-    """Read the cues of a WebVTT file, in their order; identifiers and what precedes the first are left out.
+    """Read the cues of WebVTT or SRT, in their order; identifiers and what precedes the first are left out.
 
     ffmpeg writes empty lines within a cue as they are; what follows one still belongs to the cue.
     """
