@@ -15,7 +15,10 @@ import pytest
 from harness import LiveSupervisor
 from tqstudio.engine.http import server as serving
 from tqstudio.engine.http.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, SocketServer
+from tqstudio.engine.worker.calls import ASKED_AGAIN
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
+from tqstudio.protocol.client import decode
 
 HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\n"
 CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -160,6 +163,42 @@ def test_a_connection_that_was_of_use_is_cut_off_too(tmp_path: Path) -> None:
 
     assert asyncio.run(talk(b"GET /")).startswith(b"HTTP/1.1 408 ")
     assert asyncio.run(talk(b"\r\n")).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("rest", [b"", b"cdefghi"])
+def test_a_request_that_a_shutdown_cancels_is_answered_that_it_may_be_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: bytes
+) -> None:
+    """Whether its body was still on the way, or its answer."""
+    monkeypatch.setattr(serving, "_CLOSE_STREAMS_S", 0)
+
+    async def talk() -> bytes:
+        async with served(tmp_path / "socket") as connect:
+            reader, writer = await connect(HEAD + b"Content-Length: 9\r\n\r\nab" + rest)
+            asked, asking = await connect(b"GET / HTTP/1.1\r\nExpect: 100-continue\r\n\r\n")
+            await asked.readuntil(b"\r\n\r\n")  # it is served, and so is the one before
+            asking.close()
+        received = await reader.read()
+        writer.close()
+        return received
+
+    head, _, body = asyncio.run(talk()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    with pytest.raises(TqError) as again:
+        decode(503, "Service Unavailable", body)
+    assert again.value.code in ASKED_AGAIN
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 520, 599])
+def test_an_answer_of_a_proxy_is_one_to_ask_again_for(status: int) -> None:
+    for body in (b"Internal Server Error", b"<html>", b"{}", b"[]", b'{"error": "down"}'):
+        with pytest.raises(TqError) as again:
+            decode(status, "Down", body)
+        assert again.value.code in ASKED_AGAIN
+    ours = b'{"error": {"code": "INTERNAL", "message": "a fault", "hint": "report it"}}'
+    with pytest.raises(TqError) as fault:
+        decode(status, "Down", ours)
+    assert fault.value.code is ErrorCode.INTERNAL
 
 
 def test_an_unfinished_request_costs_no_other_its_answer(standing: LiveSupervisor) -> None:

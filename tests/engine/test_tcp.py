@@ -303,6 +303,20 @@ def test_a_revoked_token_ends_its_streams_at_once(studio: Studio) -> None:
     assert others.wait(60)
 
 
+def test_a_request_whose_token_is_revoked_meanwhile_is_refused(studio: Studio) -> None:
+    head = (
+        "POST /v1/jobs/actions HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {studio.token('begun', 'operate')}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 35\r\nExpect: 100-continue\r\n\r\n"
+    )
+    line = socket.create_connection(("127.0.0.1", studio.port), 60)
+    with studio.context.wrap_socket(line, server_hostname="localhost") as wrapped:
+        wrapped.sendall(head.encode())
+        assert wrapped.recv(4000).startswith(b"HTTP/1.1 100 ")
+        studio.live.send(calls.revoke_token("begun"))
+        assert wrapped.recv(4000).startswith(b"HTTP/1.1 401 ")
+
+
 def test_a_token_that_another_supervisor_removed_is_refused(opened: Database) -> None:
     asyncio.run(_removed_elsewhere(opened))
 

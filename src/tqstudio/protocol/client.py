@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
-_TOO_SLOW, _OF_PROXIES = 408, (502, 503, 504)
-"""HTTP statuses: a request did not arrive in time; a proxy cannot reach the supervisor."""
+_TOO_SLOW = 408
+"""HTTP status: a request did not arrive in time."""
 
 
 class Client:
@@ -374,8 +374,8 @@ def decode(status: int, reason: str, body: bytes) -> Any:
     """The decoded answer.
 
     Raises:
-        TqError: the error that the supervisor answered; SUPERVISOR_SILENT if a proxy cannot reach it, or the
-            request did not arrive in time.
+        TqError: the error that the supervisor answered; SUPERVISOR_SILENT for a 5xx without one, as of a proxy that
+            cannot reach it, and for a request that did not arrive in time.
     """
     if status == _TOO_SLOW:
         raise TqError(ErrorCode.SUPERVISOR_SILENT, f"the supervisor answered {status} {reason}")
@@ -386,5 +386,5 @@ def decode(status: int, reason: str, body: bytes) -> Any:
         error = answer["error"]
         raise TqError(error["code"], error["message"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        code = ErrorCode.SUPERVISOR_SILENT if status in _OF_PROXIES else ErrorCode.INTERNAL
+        code = ErrorCode.SUPERVISOR_SILENT if status >= 500 else ErrorCode.INTERNAL
         raise TqError(code, f"the supervisor answered {status} {reason}") from None

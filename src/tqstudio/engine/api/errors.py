@@ -27,6 +27,7 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.PERMISSION: 403,
     ErrorCode.INTERNAL: 500,
     ErrorCode.DATABASE_DAMAGED: 500,
+    ErrorCode.NO_SUPERVISOR: 503,
     ErrorCode.DATABASE_BUSY: 503,
     ErrorCode.DATABASE_UNREACHABLE: 503,
     ErrorCode.DISK_SILENT: 503,

@@ -67,10 +67,14 @@ class SocketCallers:
         expiry = None
         if caller.expires_at is not None:
             left_s = (caller.expires_at - now_us()) / MICROSECOND
-            expiry = asyncio.get_running_loop().call_later(left_s, task.cancel)
+            expiry = asyncio.get_running_loop().call_later(left_s, self.end, caller.token)
         self._open[caller.token].add(task)
         try:
             await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if task not in self._open.get(caller.token, ()):
+                scope["refusal"] = unauthorized()  # its token has ended, not the supervisor
+            raise
         finally:
             if expiry is not None:
                 expiry.cancel()

@@ -11,11 +11,12 @@ from typing import Any
 
 import uvicorn
 from pydantic_core import to_json
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tqstudio.engine.api.errors import ErrorResponse
-from tqstudio.errors import ErrorCode
+from tqstudio.engine.api.errors import ErrorResponse, refusal
+from tqstudio.engine.http.callers import refuse
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.client import peer_of
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -41,7 +42,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
-                app,
+                _Answering(app),
                 http=self.protocol,
                 ws="none",
                 lifespan="off",
@@ -69,6 +70,34 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Answering:
+    """Answers requests that are cancelled, when uvicorn would answer 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if has_begun:
+                raise
+            await refuse(send, refusal(scope.get("refusal") or _ending()))
+
+
+def _ending() -> TqError:
+    return TqError(
+        ErrorCode.NO_SUPERVISOR, "the supervisor shuts down or stands by", "ask again when one runs"
+    )
 
 
 class LimitedProtocol(HttpToolsProtocol):

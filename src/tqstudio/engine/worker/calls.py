@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode
 from tqstudio.protocol.calls import Call
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
         TestedAnswer,
         WorkerLeft,
     )
+
+ASKED_AGAIN = UNANSWERED | UNWRITTEN | {ErrorCode.DATABASE_BUSY}
+"""Codes with which a request is sent again: it was not answered, or cannot be stored for now."""
 
 
 def register(body: dict[str, Any]) -> Call[RegisterAnswer]:

@@ -14,7 +14,7 @@ from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, RangeMade, Stopped, problem_of
-from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob
@@ -94,8 +94,7 @@ class OutcomeReport:
                 if error.code is ErrorCode.UNAUTHORIZED:
                     self._on_refused()
                     return None
-                # UNWRITTEN: the supervisor cannot store it yet.
-                if error.code not in UNANSWERED | UNWRITTEN:
+                if error.code not in calls.ASKED_AGAIN:
                     raise
             if self._stopping() or isinstance(lease.ended, Lost):
                 return None

@@ -35,7 +35,7 @@ from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.outcome_report import OutcomeReport
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.resource_usage import Usage
-from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.client import Client
 from tqstudio.protocol.remote import Remote
@@ -227,10 +227,7 @@ class WorkerSession:
                     return terms
                 except TqError as error:
                     _log.warning("registration failed", code=error.code.value, error=error.message)
-                    if error.code not in UNANSWERED | UNWRITTEN | {
-                        ErrorCode.INTERNAL,
-                        ErrorCode.DATABASE_BUSY,
-                    }:
+                    if error.code not in calls.ASKED_AGAIN | {ErrorCode.INTERNAL}:
                         self._refused = True
                         return None
         return None

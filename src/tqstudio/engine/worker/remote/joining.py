@@ -9,7 +9,8 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.worker import retry_delay
-from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
+from tqstudio.engine.worker.calls import ASKED_AGAIN
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
@@ -64,7 +65,7 @@ def _ask(at: Remote, name: str, kind: WorkerKind) -> str:
         try:
             return Client(at).send(calls.join_worker(name, kind.value))["token"]
         except TqError as error:
-            if error.code not in UNANSWERED | UNWRITTEN:
+            if error.code not in ASKED_AGAIN:
                 raise
             _log.warning("joining failed", code=error.code.value, error=error.message)
         time.sleep(retry_s)

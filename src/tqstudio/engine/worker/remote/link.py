@@ -10,8 +10,9 @@ from typing import IO, Any
 from urllib.parse import urlencode
 
 from tqstudio.engine.worker import retry_delay
+from tqstudio.engine.worker.calls import ASKED_AGAIN
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import content_digest
 from tqstudio.protocol.client import decode
 from tqstudio.protocol.remote import Exchange, Remote
@@ -27,8 +28,7 @@ _MAX_DAMAGED = 3
 _Request = tuple[dict[str, Any], bytes | None]
 """Parameters and body."""
 _Answer = tuple[int, str, bytes, HTTPMessage]
-_OF_STUDIO = {ErrorCode.DISK_SILENT, ErrorCode.DATABASE_BUSY, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED}
-_AGAIN = UNANSWERED | UNWRITTEN | _OF_STUDIO
+_AGAIN = ASKED_AGAIN | {ErrorCode.DISK_SILENT, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED}
 """Codes of requests that are sent again: what is wrong at the studio is shown there, and costs no attempt."""
 
 
