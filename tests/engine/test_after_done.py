@@ -11,7 +11,7 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,14 @@ class House:
         job = until(worker.claim, "the file is queued")
         return worker, job
 
-    def publish(self, worker: Any, job: Any, **more: Any) -> int:
-        """Publish a ladder for the source as it is now; the supervisor may die of what follows."""
+    def publish(
+        self, worker: Any, job: Any, touch: Callable[[], None] = lambda: None, **more: Any
+    ) -> int:
+        """Publish a ladder for the source as it is now; the supervisor may die of what follows.
+
+        Args:
+            touch: called after the source was encoded.
+        """
         bench = bench_of(job)
         for name in ("360p", "audio-en"):
             bench.rendition(name, f"{name}-of-{job['job']}")
@@ -81,6 +87,7 @@ class House:
         full_hash = blake3(
             Path(os.fsdecode(paths.decode(job["source"]["path_b64"]))).read_bytes()
         ).hexdigest()
+        touch()
         with contextlib.suppress(OSError, HTTPException):
             answer = worker.post(
                 f"jobs/{job['job']}/complete", **token, manifest=manifest, full_hash=full_hash
@@ -335,6 +342,16 @@ def test_another_file_of_the_name_stays(near: House, preserves_time: bool) -> No
     near.until_event(near.makes(), "source_deleted")
     assert (source.exists(), other.exists()) == (True, False)
     assert near.due() == []
+
+
+@pytest.mark.slow
+def test_a_source_with_another_time_and_the_same_bytes_is_moved(near: House) -> None:
+    near.watch("move")
+    source = near.drops()
+    worker, job = near.claimed()
+    number = near.publish(worker, job, touch=lambda: os.utime(source, ns=(1, 1)))
+    near.until_event(number, "source_moved")
+    assert not source.exists()
 
 
 @pytest.mark.slow

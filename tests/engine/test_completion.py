@@ -16,6 +16,7 @@ from tqstudio import paths
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.fingerprint import full_hash
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -39,8 +40,9 @@ def complete(
     worker: Worker, job: Any, bench: Bench, steps: dict[str, float] | None = None, **more: Any
 ) -> Any:
     token = {"instance": worker.instance, "epoch": job["epoch"]}
-    body = bench.manifest(**more).model_dump()
-    return worker.post(f"jobs/{job['job']}/complete", **token, manifest=body, steps=steps or {})
+    full_hash = more.pop("full_hash", None)
+    body = {"manifest": bench.manifest(**more).model_dump(), "full_hash": full_hash, "steps": steps or {}}
+    return worker.post(f"jobs/{job['job']}/complete", **token, **body)
 
 
 def ladder(desk: Desk, *names: str, **more: Any) -> tuple[Worker, Any, Any]:
@@ -317,21 +319,44 @@ def identity(path: Path) -> dict[str, int]:
     "The source changes before its ladder is published", "`SOURCE_CHANGED`; not published", area="publishing"
 )
 @pytest.mark.parametrize(
-    ("became", "answer"), [("the same", "done"), ("another", "pending"), ("gone", "done")]
+    ("became", "answer"),
+    [
+        ("the same", "done"),
+        ("touched", "done"),
+        ("of another time", "done"),
+        ("renamed", "done"),
+        ("another", "pending"),
+        ("changed within", "pending"),
+        ("gone", "done"),
+    ],
 )
 def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, became: str, answer: str) -> None:
-    path = desk.file()
+    path = desk.file(content=os.urandom(6_000_000))
     [added] = desk.add(path, priority=1000)
     worker = desk.worker()
     job = worker.claim()
     bench = bench_of(job)
     bench.rendition("360p", f"of-{job['video']}")
-    before = identity(path)
-    if became == "another":
-        path.write_bytes(b"another video")
-    elif became == "gone":
-        path.unlink()
-    assert complete(worker, job, bench, source=before)[1]["status"] == answer
+    before, encoded = identity(path), full_hash(os.fsencode(path))
+    match became:
+        case "touched":
+            path.chmod(0o664)
+        case "of another time":
+            os.utime(path, ns=(1, 1))
+        case "renamed":
+            path.rename(path.with_name("renamed"))
+            path.with_name("renamed").rename(path)
+        case "another":
+            path.write_bytes(b"another video")
+        case "changed within":
+            with path.open("r+b") as file:
+                file.seek(1_100_000)  # between the samples
+                file.write(b"other")
+            os.utime(path, ns=(before["mtime_ns"], before["mtime_ns"]))
+        case "gone":
+            path.unlink()
+    status = complete(worker, job, bench, full_hash=encoded, source=before)[1]["status"]
+    assert status == answer
     row, video = desk.show(added["job"]), desk.live.send(calls.video(job["video"]))
     folder = desk.live.home.output / video["slug"]
     if answer == "done":

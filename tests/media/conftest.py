@@ -30,7 +30,7 @@ from tqstudio.engine.media.segments.join import join
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.media.source.source_file import identity_of
+from tqstudio.engine.media.source.fingerprint import Original
 
 MakeClip = Callable[..., Path]
 MakeEncode = Callable[..., LadderEncode]
@@ -101,7 +101,7 @@ def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncod
         values: dict[str, object] = {
             "ffmpeg": ffmpeg,
             "source": path,
-            "identity": identity_of(os.stat(path)),
+            "original": Original.of(path),
             "facts": facts,
             "grid": make_grid(facts, profile),
             "profile": profile,

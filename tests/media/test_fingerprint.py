@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from tqstudio.engine.media.source.fingerprint import SAMPLE_BYTES, Stopped, full_hash, quick_hash
+from tqstudio.engine.media.source.fingerprint import SAMPLE_BYTES, Original, Stopped, full_hash, quick_hash
 from tqstudio.errors import ErrorCode, TqError
 
 MIB = SAMPLE_BYTES
@@ -63,3 +63,56 @@ def test_a_missing_file_is_an_answer(tmp_path: Path) -> None:
     with pytest.raises(TqError) as caught:
         quick_hash(os.fsencode(tmp_path / "none.mp4"))
     assert caught.value.code == ErrorCode.SOURCE_MISSING
+
+
+@pytest.mark.parametrize(
+    ("mib", "at", "is_hashed", "times", "changed"),
+    [
+        (40, None, False, "ctime", False),
+        (40, None, False, "mtime", True),
+        (40, None, True, "mtime", False),
+        (40, 2 * MIB, True, "mtime", False),
+        (40, 0, True, "mtime", True),
+        (40, 0, False, "ctime", True),
+        (5, None, False, "mtime", False),
+        (5, 2 * MIB, False, "ctime", True),
+    ],
+)
+def test_a_touched_source_is_judged_by_its_samples_once_all_of_it_was_read(
+    tmp_path: Path, mib: int, at: int | None, is_hashed: bool, times: str, changed: bool
+) -> None:
+    path = sparse(tmp_path / "a", mib * MIB)
+    original = Original.of(os.fsencode(path))
+    original.require_same()
+    if is_hashed:
+        original.note_hashed()
+    if at is not None:
+        poke(path, at)
+    os.utime(path, ns=(1, 1) if times == "mtime" else (1, original.identity.mtime_ns))
+    if not changed:
+        original.require_same()
+        return
+    with pytest.raises(TqError) as caught:
+        original.require_same()
+    assert caught.value.code is ErrorCode.SOURCE_CHANGED
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_source_that_grows_or_is_replaced_has_changed(tmp_path: Path, replaced: bool) -> None:
+    path = sparse(tmp_path / "a", MIB)
+    original = Original.of(os.fsencode(path))
+    if replaced:
+        sparse(tmp_path / "b", MIB).rename(path)
+    else:
+        os.truncate(path, MIB + 1)
+    with pytest.raises(TqError) as caught:
+        original.require_same()
+    assert caught.value.code is ErrorCode.SOURCE_CHANGED
+
+
+def test_a_source_that_moved_in_time_while_it_was_hashed_counts_as_not_hashed(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "a", 40 * MIB)
+    original = Original.of(os.fsencode(path))
+    os.utime(path, ns=(1, 1))
+    original.note_hashed()
+    assert not original.is_hashed

@@ -40,12 +40,50 @@ def test_a_source_that_changes_meanwhile(
 
     def change(report: RecordingReport) -> None:
         if report.seen[-1].step == "master_playlist":
-            os.utime(source)
+            before = source.stat()
+            with source.open("r+b") as file:
+                file.seek(before.st_size // 2)
+                file.write(b"other")
+            os.utime(source, ns=(before.st_mtime_ns, before.st_mtime_ns))
 
     outcome = run(make_job(source), bench, RecordingReport(change))
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.SOURCE_CHANGED
     assert "changing.mp4" in outcome.text
+
+
+def _link(source: Path) -> None:
+    source.with_name("backup.mp4").hardlink_to(source)
+
+
+def _let_others_read(source: Path) -> None:
+    source.chmod(0o664)
+
+
+def _label(source: Path) -> None:
+    os.setxattr(source, "user.comment", b"seen")
+
+
+@pytest.mark.fault(
+    "A backup links a source while it is encoded, or its owner, rights or times are changed",
+    "The encode continues; all bytes are compared before its ladder is published",
+    area="resume",
+)
+@pytest.mark.parametrize("touch", [_link, _let_others_read, _label, os.utime])
+def test_a_source_that_is_only_touched_is_encoded_on(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path, touch: Callable[[Path], None]
+) -> None:
+    source = tmp_path / "touched.mp4"
+    shutil.copy(clip, source)
+    before = source.stat().st_ctime_ns
+
+    def once(report: RecordingReport) -> None:
+        if report.seen[-1].step == "transcode" and source.stat().st_ctime_ns == before:
+            touch(source)
+
+    outcome = run(make_job(source), bench, RecordingReport(once))
+    assert source.stat().st_ctime_ns != before
+    assert isinstance(outcome, Done), outcome
 
 
 @pytest.mark.slow

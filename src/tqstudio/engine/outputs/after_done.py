@@ -252,10 +252,9 @@ def _require_source(row: Removal) -> None:
 
 def _require_same(row: Removal, source: Path) -> None:
     found = source.lstat()
-    now = (found.st_size, found.st_mtime_ns, found.st_ino & MAX_INODE)
-    same = (row.size, row.mtime_ns, row.inode) == now
-    if same and row.ctime_ns != found.st_ctime_ns:
-        # Its mode, owner or names have changed, or its content by a program that restored its time.
+    same = (row.size, row.inode) == (found.st_size, found.st_ino & MAX_INODE)
+    if same and (row.mtime_ns, row.ctime_ns) != (found.st_mtime_ns, found.st_ctime_ns):
+        # Its mode, owner, names or time have changed, or its content by a program that restored its time.
         same = full_hash(os.fsencode(source)) == row.full_hash
     if not same or not stat.S_ISREG(found.st_mode):
         raise _Kept

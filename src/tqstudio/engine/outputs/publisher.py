@@ -34,6 +34,9 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.media.plan.track_names import is_of_track
+from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source.fingerprint import digest
+from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.outputs.place import bucket_url, place_of
@@ -48,7 +51,7 @@ from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display
-from tqstudio.protocol.requests import CompleteRequest, SourceIdentity
+from tqstudio.protocol.requests import CompleteRequest
 
 _INTERRUPTED = "the publish was interrupted"
 
@@ -326,23 +329,23 @@ def _require_rules(written: Path) -> None:
 
 
 def _require_same_source(publication: Publication) -> None:
-    """Check that the source was not replaced since it was encoded.
+    """Check that the source was not changed since it was encoded: by its whole content if it was touched.
 
     A source that is missing or unreadable passes: the ladder is still the newest.
 
     Raises:
         TqError: SOURCE_CHANGED.
     """
-    source, before = publication.video.source, publication.manifest.source
+    source, before, encoded = publication.video.source, publication.manifest.source, publication.row.full_hash
     if before is None:
         return
     try:
-        found = os.stat(source)
-    except OSError:
+        now = source_file.state_of(source)
+        if now == FileId(**before.model_dump()):
+            return
+        found = digest(source) if encoded is not None and now.size == before.size else None
+    except TqError:
         return
-    now = SourceIdentity(
-        size=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, ctime_ns=found.st_ctime_ns
-    )
-    if now != before:
+    if found is None or (found.mtime_ns, found.full_hash) != (now.mtime_ns, encoded):
         name = display(os.path.basename(source))
         raise TqError(ErrorCode.SOURCE_CHANGED, f"{name} changed while its ladder was being published")

@@ -335,7 +335,7 @@ class Launcher:
         """Replace the error of a run if the source has changed or the output cannot be written."""
         probe = self.spec.scratch / _PROBE_NAME
         try:
-            source_file.require_same(self.spec.source, self.spec.identity)
+            self.spec.original.require_same()
             probe.touch()
             probe.unlink()
         except TqError as cause:
@@ -348,4 +348,4 @@ class Launcher:
         """Check that this worker still has the job and neither output folder nor source have changed."""
         self.spec.require_ownership()
         self.spec.require_output()
-        source_file.require_same(self.spec.source, self.spec.identity)
+        self.spec.original.require_same()

@@ -14,7 +14,7 @@ from tqstudio.engine.media.ffmpeg.text_commands import ASS, SUBTITLE_OFFSET_S, s
 from tqstudio.engine.media.plan.subtitles import IN_PICTURES
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
-from tqstudio.engine.media.source import sidecars, source_file
+from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.media.source.facts import SubtitleTrack
 from tqstudio.errors import ErrorCode, TqError
 
@@ -90,7 +90,7 @@ def take_subtitles(
         complete = Complete("webvtt", check, "; ".join(lost))
         spec.require_ownership()
         spec.require_output()
-        source_file.require_same(spec.source, spec.identity)
+        spec.original.require_same()
         store.put_all(segments)
         store.mark_complete(complete)
     except OSError as error:

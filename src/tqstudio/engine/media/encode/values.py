@@ -23,6 +23,7 @@ from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.fingerprint import Original
 from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.errors import TqError
 
@@ -41,8 +42,8 @@ class EncodeSpec:
 
     ffmpeg: FFmpeg
     source: bytes
-    identity: FileId
-    """Identity of the source when it was probed. If it changes, nothing more is stored."""
+    original: Original
+    """The source when it was probed. If it changes, nothing more is stored."""
     facts: SourceFacts
     grid: Grid
     profile: Profile
@@ -82,6 +83,11 @@ class EncodeSpec:
         """Raise OwnershipLostError if `is_owner` returns False."""
         if not self.is_owner():
             raise OwnershipLostError("another worker may have the job by now")
+
+    @property
+    def identity(self) -> FileId:
+        """Of the source when it was probed."""
+        return self.original.identity
 
     @property
     def unseekable_mark(self) -> Path:

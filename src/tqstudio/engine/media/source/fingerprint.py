@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from blake3 import blake3
 
 from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source.source_file import FileId
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import display
 
 SAMPLE_BYTES = 1024 * 1024
 SAMPLES = 5
@@ -85,6 +89,54 @@ def digest(path: bytes, stop: Callable[[], bool] | None = None) -> Digest:
     """As `full_hash`, with the state before the hash: a file that is modified meanwhile does not match it."""
     found = source_file.check(path)
     return Digest(found.st_size, found.st_mtime_ns, full_hash(path, stop))
+
+
+@dataclass(slots=True)
+class Original:
+    """A source in the state in which it was examined.
+
+    Links, renames, owners and rights of a file move its ctime, `touch` its mtime, without a change of content.
+    """
+
+    path: bytes
+    identity: FileId
+    samples: str
+    """Its quick hash."""
+    is_hashed: bool = False
+    """Whether every byte was hashed before its mtime moved, so that a later hash can be compared."""
+    _touched: FileId | None = None
+    """Its newest state with other times and equal samples."""
+
+    @classmethod
+    def of(cls, path: bytes) -> Original:
+        """Record the present state; raises as `source_file.check`."""
+        return cls(path, source_file.identity_of(source_file.check(path)), quick_hash(path))
+
+    def note_hashed(self) -> None:
+        """Record that every byte was hashed; raises as `source_file.unreadable`."""
+        self.is_hashed = source_file.state_of(self.path).mtime_ns == self.identity.mtime_ns
+
+    def require_same(self) -> None:
+        """Check with one stat call that it was not modified or replaced; by its samples if only times moved.
+
+        Raises:
+            TqError: SOURCE_CHANGED; as `source_file.unreadable`.
+        """
+        now = source_file.state_of(self.path)
+        if now in (self.identity, self._touched):
+            return
+        if not self._is_touched(now):
+            raise TqError(
+                ErrorCode.SOURCE_CHANGED, f"{display(self.path)} changed while it was being transcoded"
+            )
+        self._touched = now
+
+    def _is_touched(self, now: FileId) -> bool:
+        before = self.identity
+        if (now.size, now.inode) != (before.size, before.inode):
+            return False
+        is_read = self.is_hashed or now.size <= SAMPLES * SAMPLE_BYTES
+        return (is_read or now.mtime_ns == before.mtime_ns) and quick_hash(self.path) == self.samples
 
 
 def compare(path: bytes, known_id: str, known_hash: str | None, read: Callable[[], str]) -> Content:

@@ -203,18 +203,12 @@ def identity_of(found: os.stat_result) -> FileId:
     return FileId(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
 
 
-def require_same(path: bytes, identity: FileId) -> None:
-    """Check with one stat call that the file was not modified or replaced.
-
-    Raises:
-        TqError: SOURCE_CHANGED; as `unreadable` if stat fails.
-    """
+def state_of(path: bytes) -> FileId:
+    """The identity of the file that is at this path now, with one stat call; raises as `unreadable`."""
     try:
-        same = identity_of(os.stat(path)) == identity
+        return identity_of(os.stat(path))
     except OSError as error:
         raise unreadable(path, error) from error
-    if not same:
-        raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was being transcoded")
 
 
 def unreadable(path: bytes, error: OSError) -> TqError:

@@ -138,7 +138,7 @@ class Attempt:
         """The error of a source that was changed or removed since the start of the attempt, or None."""
         try:
             if self.source is not None:
-                self.source.require_same()
+                self.source.original.require_same()
         except TqError as error:
             return error if error.code in _SOURCE_CODES else None
         return None
@@ -236,7 +236,7 @@ class Attempt:
         return EncodeSpec(
             ffmpeg=config.ffmpeg,
             source=self.path,
-            identity=source.identity,
+            original=source.original,
             facts=source.facts,
             grid=make_grid(source.facts, profile),
             profile=profile,

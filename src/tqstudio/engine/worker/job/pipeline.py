@@ -102,7 +102,7 @@ class LadderWork(Attempt):
                     else "the poster will be extracted"
                 )
             deadline = Deadline(self.config.time_limit.of(source.facts, choice.make, spec.encoder))
-            full_hash = SourceHash(self.path)
+            full_hash = SourceHash(source.original)
             try:
                 with self.step(Step.TRANSCODE):
                     self._take_over(encode, lambda: full_hash.wait(self.lease, deadline, self.config.stall_s))
@@ -119,7 +119,7 @@ class LadderWork(Attempt):
                     self.report.advance(98)
                 with self.step(Step.FINALIZE):
                     digest = full_hash.wait(self.lease, deadline, self.config.stall_s)
-                    source.require_same()
+                    source.original.require_same()
                     self.report.advance(99)
             finally:
                 full_hash.stop()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.warnings import clock_of, of_damage
-from tqstudio.engine.media.source import fingerprint, sidecars, source_file
+from tqstudio.engine.media.source import fingerprint, sidecars
 from tqstudio.engine.media.source.facts import Damage, SourceFacts
-from tqstudio.engine.media.source.source_file import FileId
+from tqstudio.engine.media.source.fingerprint import Original
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 from tqstudio.paths import display
 
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 class ExaminedSource:
     """A source in the state that it had at the start of an attempt."""
 
-    path: bytes
-    identity: FileId
+    original: Original
     content_id: str
     facts: SourceFacts
     """With the subtitle files beside it."""
     warnings: tuple[JobWarning, ...] = ()
     """About subtitle files that are left out."""
 
-    def require_same(self) -> None:
-        """Raise as `source_file.require_same` if it has changed."""
-        source_file.require_same(self.path, self.identity)
+    @property
+    def path(self) -> bytes:
+        return self.original.path
 
     def require_accepted(self, profile: Profile, found: Sequence[Damage] = ()) -> None:
         """Refuse damage of the facts or found by decoding that the profile does not accept.
@@ -66,9 +65,10 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
     `check` is called often; its exceptions abort the probe. Raises as `probe` and `quick_hash`; NO_MEDIA for
     sound that its drop folder leaves out.
     """
-    found = source_file.check(path)
-    unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
-    facts = _known_facts(job, found.st_size) if unchanged else None
+    original = Original.of(path)
+    found = original.identity
+    unchanged = (found.size, found.mtime_ns) == (job["source_size"], job["source_mtime_ns"])
+    facts = _known_facts(job, found.size) if unchanged else None
     if facts is None:
         # Imported late: the facts are usually known, and the import of PyAV is slow.
         from tqstudio.engine.media.source.probe import probe
@@ -86,8 +86,7 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         text = f"the folder of the source cannot be searched for subtitle files: {error.strerror}"
         beside = sidecars.Found((), (JobWarning(WarningCode.SUBTITLES_LEFT_OUT, text),))
     return ExaminedSource(
-        path,
-        source_file.identity_of(found),
+        original,
         _content_id(job, path, check, unchanged=unchanged),
         sidecars.with_tracks(facts, beside.tracks),
         (

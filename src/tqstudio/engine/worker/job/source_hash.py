@@ -9,6 +9,7 @@ import threading
 import time
 
 from tqstudio.engine.media.source import fingerprint
+from tqstudio.engine.media.source.fingerprint import Original
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.errors import ErrorCode, TqError
@@ -23,8 +24,8 @@ class SourceHash:
     The caller must call `stop` in all cases. `wait` raises the errors of the thread.
     """
 
-    def __init__(self, path: bytes) -> None:
-        self._path = path
+    def __init__(self, source: Original) -> None:
+        self._source = source
         self._stopping = threading.Event()
         self._digest: str | None = None
         self._error: Exception | None = None
@@ -64,7 +65,8 @@ class SourceHash:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._digest = fingerprint.full_hash(self._path, self._must_stop)
+            self._digest = fingerprint.full_hash(self._source.path, self._must_stop)
+            self._source.note_hashed()
         except fingerprint.Stopped:
             return
         except Exception as error:  # raised by `wait`
