@@ -278,7 +278,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RETRY, "the result could not be published", "check the output folder, then retry"
         ),
         ErrorCode.SOURCE_CHANGED: Meaning(
-            _RETRY, "the source changed while it was being transcoded", "nothing to do: the job starts again"
+            _RETRY,
+            "the source changed while it was being transcoded",
+            "nothing to do: the job starts again once the file has settled",
         ),
         ErrorCode.UPLOAD_FAILED: Meaning(
             _RETRY, "a segment could not be uploaded", "nothing to do: it is sent again"

@@ -245,6 +245,10 @@ def target_of(trigger: Trigger) -> JobStatus:
     return next(iter(_BY_TRIGGER[trigger].values()))
 
 
+PROCESS_BATCH = "process-"
+"""Beginning of the batches of `tqstudio process`, which does not wait for files that are still written."""
+
+
 class Operation(StrEnum):
     """An operation on a job that a user can request."""
 

@@ -64,9 +64,7 @@ class House:
         job = until(worker.claim, "the file is queued")
         return worker, job
 
-    def publish(
-        self, worker: Any, job: Any, touch: Callable[[], None] = lambda: None, **more: Any
-    ) -> int:
+    def publish(self, worker: Any, job: Any, touch: Callable[[], None] = lambda: None, **more: Any) -> int:
         """Publish a ladder for the source as it is now; the supervisor may die of what follows.
 
         Args:

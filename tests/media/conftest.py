@@ -29,8 +29,8 @@ from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.join import join
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import sidecars
-from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.media.source.fingerprint import Original
+from tqstudio.engine.media.source.probe import probe
 
 MakeClip = Callable[..., Path]
 MakeEncode = Callable[..., LadderEncode]

@@ -448,7 +448,7 @@ os.execv({ffmpeg.path!r}, [{ffmpeg.path!r}, *sys.argv[1:]])
 
 @pytest.mark.fault(
     "The source changes while it is encoded",
-    "`SOURCE_CHANGED`, retried; old and new content are never joined",
+    "`SOURCE_CHANGED`, encoded again, uncounted; old and new content are never joined",
     area="resume",
 )
 def test_nothing_is_stored_of_a_source_that_changed(

@@ -30,8 +30,8 @@ RULES: dict[str, Any] = {
 }
 
 
-def folder(queue: Queue, path: bytes = b"/in") -> int:
-    row = folders.add(queue.db, RULES | {"path": path}, now=NOW)
+def folder(queue: Queue, path: bytes = b"/in", **rules: Any) -> int:
+    row = folders.add(queue.db, RULES | rules | {"path": path}, now=NOW)
     assert row is not None
     return row.id
 

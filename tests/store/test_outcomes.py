@@ -53,6 +53,10 @@ def test_autorestart_that_was_never_on_is_not_denied(queue: Queue) -> None:
     assert queue.row(lease.job)["autorestart"] == "disabled"
 
 
+RETRYABLE = [each for each in ErrorCode if class_of(each) is ErrorClass.RETRYABLE]
+COUNTED = [each for each in RETRYABLE if each is not ErrorCode.SOURCE_CHANGED]
+
+
 @pytest.mark.parametrize("code", [c for c in ErrorCode if class_of(c) is ErrorClass.RESOURCE])
 def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
     lease = queue.claimed(max_attempts=1)
@@ -65,7 +69,41 @@ def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
         lease = again(queue)
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
+def test_a_changed_source_costs_no_attempt_until_it_has_changed_ten_times(queue: Queue) -> None:
+    other = queue.claimed(queue.worker("other"))
+    queue.fail(other, ErrorCode.SOURCE_CHANGED)
+    lease = queue.claimed(max_attempts=1)
+    for _ in range(2):
+        for _ in range(9):
+            assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is P
+            row = queue.row(lease.job)
+            assert (row["attempts"], row["crashes"], row["exhausted"]) == (0, 0, 0)
+            assert row["not_before"] == queue.now + 15 * SECOND
+            at_once(queue, lease)
+            lease = again(queue)
+        assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is F
+        row = queue.row(lease.job)
+        assert (row["attempts"], row["exhausted"], row["not_before"]) == (1, 1, None)
+        assert row["error_hint"] == "make sure that no program writes to it any more, then retry"
+        queue.do(lease.job, Operation.RETRY)
+        lease = again(queue)
+
+
+def test_other_failures_are_no_changes_of_the_source(queue: Queue) -> None:
+    lease = queue.claimed()
+    for _ in range(9):
+        queue.fail(lease, ErrorCode.DISK_LOW)
+        at_once(queue, lease)
+        lease = again(queue)
+    assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is P
+
+
+def test_process_does_not_wait_for_a_source_that_changes(queue: Queue) -> None:
+    lease = queue.claimed(batch="process-1")
+    assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is F
+
+
+@pytest.mark.parametrize("code", COUNTED)
 def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queue, code: ErrorCode) -> None:
     lease = queue.claimed(autorestart=AutorestartRule(1))
     waits = []
@@ -88,7 +126,7 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
 @pytest.mark.fault(
     "An attempt fails exactly as the one before", "It is not tried a third time", area="workers"
 )
-@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
+@pytest.mark.parametrize("code", COUNTED)
 def test_what_fails_twice_in_the_same_way_because_of_its_source_is_not_tried_again(
     queue: Queue, code: ErrorCode
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.store.jobs import volume_waits
+from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus
@@ -96,3 +97,23 @@ def test_jobs_whose_volume_is_back_may_be_claimed_and_the_others_wait(queue: Que
     assert queue.row(away)["not_before"] == until
     assert [queue.row(job) for job in others] == before
     assert len(queue.history()) == events_before
+
+
+def test_those_whose_source_changed_come_in_turn(queue: Queue) -> None:
+    ours = folder(queue, b"/in", settle_s=0.5)
+    folder(queue, b"/other", settle_s=9.0)
+    one, two, paused = (_waiting(queue, ErrorCode.SOURCE_CHANGED) for _ in range(3))
+    _waiting(queue)
+    queue.db.execute("UPDATE job SET status = 'paused' WHERE id = :id", {"id": paused})
+    queue.db.execute("UPDATE job SET error_code = 'SOURCE_CHANGED' WHERE id = :id", {"id": queue.job()})
+    video = queue.row(two)["video_id"]
+    queue.db.execute("UPDATE video SET folder_id = :folder WHERE id = :id", {"folder": ours, "id": video})
+    due_at = queue.row(one)["not_before"]
+    queue.db.execute("UPDATE job SET not_before = :at WHERE id = :id", {"at": due_at - 1, "id": two})
+    found = volume_waits.changed(queue.db)
+    assert [(each.job, each.until, each.settle_s) for each in found] == [
+        (two, due_at - 1, 0.5),
+        (one, due_at, None),
+    ]
+    assert found[0].source == videos.get(queue.db, video).source  # type: ignore[union-attr]
+    assert volume_waits.changed(queue.db, limit=1) == found[:1]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 @pytest.mark.fault(
     "The source changes while it is encoded",
-    "`SOURCE_CHANGED`, retried; old and new content are never joined",
+    "`SOURCE_CHANGED`, encoded again, uncounted; old and new content are never joined",
     area="resume",
 )
 def test_a_source_that_changes_meanwhile(
@@ -87,7 +87,7 @@ def test_a_source_that_is_only_touched_is_encoded_on(
 
 
 @pytest.mark.slow
-@pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
+@pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, encoded again", area="resume")
 def test_a_source_that_grows_meanwhile_is_encoded_again(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ from tqstudio.errors import UNWRITTEN, TqError
 _SAVE_S = 1.0
 _STUCK_S = 1.0
 _SCANS_S = 1.0
+_CHANGED_S = 1.0
 _ALERTS_S = 5.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
@@ -79,6 +80,7 @@ class Maintenance:
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_STUCK_S, self._services.stuck_workers.tick)
+        self._every(_CHANGED_S, self._services.changed_sources.tick)
         self._every(TICK_S, self.look_at_volumes)
         self._every(TICK_S, self._load_gate.tick, at_once=True)
         self._every(TICK_S, self.keep_hours, at_once=True)

@@ -48,6 +48,9 @@ class Verdict:
 DETERMINISTIC = frozenset((ErrorCode.ENCODER_EXIT, ErrorCode.OUTPUT_EMPTY, ErrorCode.OUTPUT_INVALID))
 """Usually caused by the source: the same error twice in a row is not retried again."""
 
+MAX_CHANGES = 10
+"""Changes of a source during attempts at its job after which the job fails."""
+
 
 def judge_failure(
     code: ErrorCode,
@@ -57,13 +60,23 @@ def judge_failure(
     max_attempts: int,
     rules: RetryRules,
     repeated: bool = False,
+    changes: int = 0,
+    waits: bool = True,
 ) -> Verdict:
     """Judges a reported failure: fatal ones fail the job, lack of a resource is not counted, others are.
 
+    A changed source is not counted either.
+
     Args:
         repeated: the previous attempt failed with the same error.
+        changes: how often the source changed during earlier attempts.
+        waits: whether the job may wait until a changed source has settled.
     """
     match class_of(code):
+        case _ if code is ErrorCode.SOURCE_CHANGED:
+            if waits and (changes + 1) % MAX_CHANGES:
+                return Verdict(EventKind.RELEASE, attempts, crashes, RESOURCE_WAIT_S, code, exhausted=False)
+            return Verdict(EventKind.FAIL_FINAL, attempts + 1, crashes, None, code, exhausted=True)
         case ErrorClass.FATAL:
             return Verdict(EventKind.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
         case ErrorClass.RESOURCE:

@@ -29,6 +29,7 @@ from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.bulk_operations import BulkOperations
+from tqstudio.engine.queue.changed_sources import ChangedSources
 from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.dispatcher import Dispatcher
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -114,6 +115,8 @@ class Services:
         self.reports = Reports(db, running_jobs, ranges, forecasts, metrics)
         self.dispatch = Dispatcher(home, settings, db, running_jobs, ranges, workspace, volumes, metrics)
         volumes.on_ready = self.dispatch.wake
+        self.changed_sources = ChangedSources(db, io, settings.settle_s)
+        self.changed_sources.on_ready = self.dispatch.wake
         self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
         endings = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
         self.completion = results = Completion(

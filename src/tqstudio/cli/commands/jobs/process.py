@@ -16,6 +16,7 @@ from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.supervisor_session import SupervisorSession, home_command, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.lifecycle import PROCESS_BATCH
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
@@ -68,7 +69,7 @@ def process(
         hint = "name one: tqstudio process --input PATH --output DIR"
         raise TqError(ErrorCode.BAD_REQUEST, "no input given", hint)
     files = chosen(wanted, output, ext, recursive=recursive, limit=limit, order=order)
-    batch = f"process-{uuid.uuid4().hex[:12]}"
+    batch = f"{PROCESS_BATCH}{uuid.uuid4().hex[:12]}"
     fields = {
         "output_b64": options.output_b64(output),
         "profile": profile,

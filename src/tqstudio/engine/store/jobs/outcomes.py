@@ -17,7 +17,7 @@ from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.retry import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.tables import attempt, job, rendition
+from tqstudio.engine.store.db.tables import attempt, const, job, rendition
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.transitions import (
@@ -30,11 +30,20 @@ from tqstudio.engine.store.jobs.transitions import (
 from tqstudio.engine.store.machine import quarantine, speeds
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AttemptOutcome, Autorestart, Control, JobStatus, Trigger, target_of
+from tqstudio.lifecycle import (
+    PROCESS_BATCH,
+    AttemptOutcome,
+    Autorestart,
+    Control,
+    JobStatus,
+    Trigger,
+    target_of,
+)
 from tqstudio.protocol.answers import WarningView
 
 _NOTHING_KEPT = {"progress": 0, "segments_at_crash": 0, "resumed_at_crash_s": 0, **NO_ESTIMATE}
 
+_STILL_WRITTEN = "make sure that no program writes to it any more, then retry"
 _GIVEN_UP = "; it failed twice in the same way, so it is not retried automatically"
 
 
@@ -44,6 +53,12 @@ class Failure:
     text: str
     hint: str = ""
     log: str | None = None
+
+
+_LAST_ERROR = select(job.c.error_code, job.c.error_text, job.c.batch).where(job.c.id == bindparam("leased"))
+_CHANGES = select(func.count()).where(
+    attempt.c.job_id == bindparam("leased"), attempt.c.error_code == const(ErrorCode.SOURCE_CHANGED)
+)
 
 
 def fail(
@@ -65,8 +80,9 @@ def fail(
         return lease
     error = failure.text[:MAX_ERROR_TEXT]
     # Of the last failure since the last retry by a user.
-    last_error = select(job.c.error_code, job.c.error_text).where(job.c.id == lease.job)
-    repeated = lease.attempts > 0 and db.execute(last_error).one() == (failure.code, error)
+    *last_error, batch = db.execute(_LAST_ERROR, lease.token.values).one()
+    repeated = lease.attempts > 0 and last_error == [failure.code, error]
+    is_changed = failure.code is ErrorCode.SOURCE_CHANGED
     verdict = judge_failure(
         failure.code,
         attempts=lease.attempts,
@@ -74,11 +90,15 @@ def fail(
         max_attempts=lease.max_attempts,
         rules=rules,
         repeated=repeated,
+        changes=db.execute(_CHANGES, lease.token.values).scalar_one() if is_changed else 0,
+        waits=not (batch or "").startswith(PROCESS_BATCH),
     )
     given_up = repeated and verdict.trigger is EventKind.FAIL_FINAL and not verdict.exhausted
     hint = f"{failure.hint or MEANINGS[failure.code].hint}{_GIVEN_UP}" if given_up else failure.hint
+    if is_changed and verdict.exhausted:
+        hint = _STILL_WRITTEN
     # Segments of a source that has changed are useless, like removed ones.
-    discard = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
+    discard = forgotten or is_changed
     denied = class_of(failure.code) is ErrorClass.FATAL
     move(
         db,

@@ -1,4 +1,4 @@
-"""Stores which jobs wait alone for a volume: their disk does not answer, or that of their source is away.
+"""Stores which jobs wait alone: their disk does not answer, their source is away, or it is still written.
 
 Such a job is pending with the time of the next check and the error as its reason; no attempt is counted.
 """
@@ -12,9 +12,9 @@ from sqlalchemy import bindparam, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.tables import const, job, video
+from tqstudio.engine.store.db.tables import const, folder, job, video
 from tqstudio.engine.store.dialects.expressions import indexed_by
-from tqstudio.engine.store.machine.gates import NEED, JobVolumes
+from tqstudio.engine.store.machine.gates import NEED, JobVolumes, of_folder
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus
@@ -55,6 +55,32 @@ _WAITING = (
 def waiting(db: Connection, *, limit: int) -> list[Waiting]:
     """Returns the jobs that wait, first those whose wait ends first."""
     return [Waiting(row[0], row[1], JobVolumes(*row[2:])) for row in db.execute(_WAITING, {"most": limit})]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A job that waits until its source has settled, until when (µs since 1970 in UTC) at first."""
+
+    job: int
+    until: int
+    source: bytes
+    settle_s: float | None
+    """Of its drop folder; None: that of the settings."""
+
+
+_CHANGED = (
+    select(job.c.id, job.c.not_before, video.c.source, of_folder(folder.c.settle_s))
+    .join_from(job, video)
+    .with_hint(job, indexed_by("ix_job_backoff"), "sqlite")
+    .where(*_WAITS, job.c.error_code == const(ErrorCode.SOURCE_CHANGED))
+    .order_by(job.c.not_before)
+    .limit(bindparam("most"))
+)
+
+
+def changed(db: Connection, *, limit: int = 200) -> list[Changed]:
+    """Returns the jobs whose source has changed, first those whose wait ends first."""
+    return [Changed(*row) for row in db.execute(_CHANGED, {"most": limit})]
 
 
 def update_waits(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: int, until: int) -> None:

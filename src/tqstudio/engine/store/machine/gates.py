@@ -94,7 +94,8 @@ class JobVolumes:
     """As JSON."""
 
 
-def _of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+def of_folder(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+    """Selects a value of the drop folder of a video; NULL if it has none."""
     return select(column).where(folder.c.id == video.c.folder_id).scalar_subquery()
 
 
@@ -103,9 +104,9 @@ NEED = Rows(
     video,
     job=job.c.id,
     video="id",
-    folder=_of_folder(folder.c.path),
+    folder=of_folder(folder.c.path),
     added_at="created_at",
-    hours=_of_folder(folder.c.hours),
+    hours=of_folder(folder.c.hours),
     profile=job.c.profile_json,
 ).columns
 """The columns of a `JobVolumes`, in order."""
