@@ -193,6 +193,25 @@ def test_subtitles_beside_the_source_are_taken_along(
 
 
 @pytest.mark.slow
+def test_a_source_that_is_renamed_meanwhile_costs_no_attempt_and_no_subtitles(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    source = copy(clip(seconds=12), "film.mp4")
+    source.with_name("film.de.srt").write_text(_SUBTITLES)
+    with studio.paced(2):
+        far.start()
+        job = studio.add(source)
+        studio.running(job)
+        renamed = source.with_name("renamed.mp4")
+        source.rename(renamed)
+        renamed.with_name("backup.mp4").hardlink_to(renamed)
+        assert studio.offer(renamed)[0]["job"] == job
+    done = studio.done(job)
+    assert [attempt["error_code"] for attempt in done["attempts_log"]] == [None]
+    assert 'LANGUAGE="de"' in Path(done["video_view"]["generation"]["master"]).read_text()
+
+
+@pytest.mark.slow
 def test_a_replaced_source_of_the_same_size_and_time_is_copied_again(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:

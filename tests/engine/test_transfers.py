@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,31 @@ def test_the_source_is_read_in_parts(lease: Lease) -> None:
     )
     assert lease.files("GET", "source", offset=10_240, length=1000, **about) == (200, b"")
     assert subtitles["name_b64"] == encode(b"film.de.srt")
+
+
+def test_a_source_that_is_renamed_or_touched_meanwhile_is_copied_on(lease: Lease, out: Path) -> None:
+    _, answer = lease.files("GET", "inputs")
+    source, renamed, before = lease.source, lease.source.with_name("renamed.mp4"), lease.source.stat()
+    subtitles = source.with_name("film.de.srt").read_bytes()
+    files = [{key: each[key] for key in ("name_b64", "version")} for each in json.loads(answer)["files"]]
+    source.rename(renamed)
+    try:
+        [added] = lease.live.send(calls.add([encode(renamed)], output_b64=encode(out)))["results"]
+        assert added["job"] == lease.claimed["job"]
+        os.utime(renamed)
+        renamed.with_name("backup.mp4").hardlink_to(renamed)
+        contents = [lease.files("GET", "source", offset=0, length=10_240, **about) for about in files]
+        assert contents == [(200, bytes(range(256)) * 40), (200, subtitles)]
+        with renamed.open("r+b") as file:
+            file.write(b"other")
+        changed = lease.files("GET", "source", offset=0, length=10, **files[0])
+        assert changed == (400, b"SOURCE_CHANGED")
+    finally:
+        with renamed.open("r+b") as file:
+            file.write(bytes(range(256)))
+        os.utime(renamed, ns=(before.st_atime_ns, before.st_mtime_ns))
+        renamed.rename(source)
+        lease.live.send(calls.add([encode(source)], output_b64=encode(out)))
 
 
 @pytest.mark.parametrize("name", [b"private.txt", b"../home/tqstudio.db", b"/etc/passwd", b"."])

@@ -24,6 +24,7 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
+from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -34,12 +35,13 @@ from tqstudio.engine.transfer import segment_files
 from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.paths import display, encode
+from tqstudio.paths import decode, display, encode
 from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
 from tqstudio.protocol.worker_answers import JobInputs, SourceFile, StoredNames
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
+_MAX_SAMPLED = 100
 T = TypeVar("T")
 
 
@@ -52,6 +54,16 @@ class _Job:
     folder: bytes | None
     """The drop folder that contains it, below which no links are followed."""
     output_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The names under which a worker knows its files, which may be renamed since."""
+
+    folder: bytes
+    source: bytes
+    beside: frozenset[bytes]
+    """Subtitle files."""
 
 
 class Transfers:
@@ -68,6 +80,9 @@ class Transfers:
     ) -> None:
         self._home, self._db, self._running_jobs, self._ranges = home, db, running_jobs, ranges
         self._workspace, self._bounded_io = workspace, bounded_io
+        self._inputs: dict[LeaseToken, _Inputs] = {}
+        self._samples: dict[FileId, str] = {}
+        """The quick hashes of files that are being copied."""
 
     async def inputs(self, token: LeaseToken) -> JobInputs:
         """What a worker copies before it begins: the source, and what is stored of its ladder.
@@ -76,6 +91,9 @@ class Transfers:
         """
         job = await self._job(token)
         files, warnings = await self._read(job.source, partial(_source_files, job))
+        source, *beside = (decode(file["name_b64"]) for file in files)
+        self._inputs = {each: of for each, of in self._inputs.items() if self._is_live(each)}
+        self._inputs[token] = _Inputs(os.path.dirname(job.source), source, frozenset(beside))
         store, paths = await self._write(job, lambda: self._look_up(job, make=True))
         if self._ranges.is_live(token):
             paths = [path for path in paths if os.path.basename(path) == INIT_NAME]
@@ -91,17 +109,21 @@ class Transfers:
     async def source(self, token: LeaseToken, name: bytes, version: str, offset: int, length: int) -> bytes:
         """Some bytes of the source, or of a subtitle file beside it.
 
+        Args:
+            name: as in `inputs`; the source may have been renamed since.
+
         Raises:
-            TqError: SOURCE_CHANGED if it has another version; as `source_file.unreadable`; NOT_FOUND.
+            TqError: SOURCE_CHANGED if it has other content; as `source_file.unreadable`; NOT_FOUND.
         """
-        job = await self._job(token)
-        path = os.path.join(os.path.dirname(job.source), name)
+        job, given = await self._job(token), self._inputs.get(token)
 
         def read() -> bytes:
-            if name != os.path.basename(job.source) and name not in _subtitles(sidecars.find(job.source)):
+            inputs = given or _found(job)
+            if name != inputs.source and name not in inputs.beside:
                 raise TqError(ErrorCode.NOT_FOUND, "that file does not belong to the source of this job")
-            with _opened(job, name) as descriptor:
-                if _version(os.fstat(descriptor)) != version:
+            path = job.source if name == inputs.source else os.path.join(inputs.folder, name)
+            with _opened(job, path) as descriptor:
+                if not _is_same(self._version(descriptor), version):
                     raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was copied")
                 try:
                     return segment_files.read_all(descriptor, offset, length)
@@ -109,6 +131,16 @@ class Transfers:
                     raise source_file.unreadable(path, error) from error
 
         return await self._read(job.source, read)
+
+    def _version(self, descriptor: int) -> str:
+        """As of `_version_of`, reading samples of the same state once."""
+        found = os.fstat(descriptor)
+        state = source_file.identity_of(found)
+        if state not in self._samples:
+            if len(self._samples) >= _MAX_SAMPLED:
+                self._samples.clear()
+            self._samples[state] = fingerprint.quick_hash_of(descriptor, found.st_size)
+        return _version_of(state, self._samples[state])
 
     async def stored_names(self, token: LeaseToken) -> StoredNames:
         """The stored segments of the job, which other workers may have made."""
@@ -231,9 +263,12 @@ class Transfers:
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
     async def _job(self, token: LeaseToken) -> _Job:
-        if not (self._running_jobs.leases.is_live(token) or self._ranges.is_live(token)):
+        if not self._is_live(token):
             raise leases.lost(token.job)
         return await self._db.read(_job_of, token.job)
+
+    def _is_live(self, token: LeaseToken) -> bool:
+        return self._running_jobs.leases.is_live(token) or self._ranges.is_live(token)
 
     async def _read(self, source: bytes, function: Callable[[], T]) -> T:
         try:
@@ -264,34 +299,41 @@ def _job_of(db: Connection, number: int) -> _Job:
     return _Job(facts.video, assignment.source, folder, assignment.output_root)
 
 
-def _version(found: os.stat_result) -> str:
-    return "-".join(map(str, source_file.identity_of(found)))
+def _version_of(state: FileId, samples: str) -> str:
+    """Name a state of a file, its times last."""
+    return f"{state.size}.{state.inode}.{samples}.{state.mtime_ns}.{state.ctime_ns}"
 
 
-def _opened(job: _Job, name: bytes) -> AbstractContextManager[int]:
+def _is_same(version: str, other: str) -> bool:
+    """Whether two states differ in their times at most: a file that is only touched is copied on."""
+    return version.split(".")[:3] == other.split(".")[:3]
+
+
+def _opened(job: _Job, path: bytes) -> AbstractContextManager[int]:
     """Open the source or a file beside it; of the latter, links are never followed."""
-    folder = os.path.dirname(job.source)
-    is_source = name == os.path.basename(job.source)
-    return source_file.opened(os.path.join(folder, name), job.folder if is_source else job.folder or folder)
+    return source_file.opened(path, job.folder if path == job.source else job.folder or os.path.dirname(path))
 
 
-def _subtitles(found: sidecars.Found) -> list[bytes]:
-    return [track.file for track in found.tracks]
+def _found(job: _Job) -> _Inputs:
+    folder, name = os.path.split(job.source)
+    return _Inputs(folder, name, frozenset(track.file for track in sidecars.find(job.source).tracks))
 
 
 def _source_files(job: _Job) -> tuple[list[SourceFile], list[WarningView]]:
     """The source and the subtitle files beside it, with warnings about those that are left out."""
     files: list[SourceFile] = []
     beside = sidecars.find(job.source)
-    for name in (os.path.basename(job.source), *_subtitles(beside)):
-        with _opened(job, name) as descriptor:
+    folder, source = os.path.split(job.source)
+    for name in (source, *(track.file for track in beside.tracks)):
+        with _opened(job, os.path.join(folder, name)) as descriptor:
             found = os.fstat(descriptor)
             digest = fingerprint.quick_hash_of(descriptor, found.st_size)
+        state = source_file.identity_of(found)
         files.append(
             {
                 "name_b64": encode(name),
-                "version": _version(found),
-                "identity": source_file.identity_of(found)._asdict(),
+                "version": _version_of(state, digest),
+                "identity": state._asdict(),
                 "quick_hash": digest,
             }
         )
