@@ -7,6 +7,9 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
+_LEAF = b"\x0d"
+"""First byte of a page that has rows of a table."""
+
 
 def forget_in_indexes(path: Path, jobs: Collection[int], *names: str) -> None:
     """Take the entries of some jobs out of indexes, as when a write of their pages was lost."""
@@ -41,3 +44,16 @@ def forget_rows(path: Path, jobs: Collection[int]) -> None:
         for job in jobs:
             db.execute("DELETE FROM job WHERE id = ?", (job,))
         db.execute(trigger)
+
+
+def empty_root(path: Path, table: str) -> None:
+    """Take all rows of a small table out of its only page, as when another one was written in its place."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek(size * (root - 1))
+        assert file.read(1) == _LEAF
+        file.seek(-1, 1)
+        file.write(_LEAF + bytes(4) + size.to_bytes(2, "big") + bytes(1))

@@ -50,11 +50,7 @@ def shell(home: Home) -> Iterator[Program]:
 
 
 def _database(answer: Answer) -> tuple[str, str, str]:
-    (check,) = (
-        check
-        for check in answer.json()["checks"]
-        if check["name"] in ("database", "records") and not check["ok"]
-    )
+    (check,) = (check for check in answer.json()["checks"] if check["name"] == "database" and not check["ok"])
     return check["name"], check["detail"], check["hint"]
 
 
@@ -82,7 +78,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
 
     assert shell("up", "--detach").code == 0
     assert _listed(shell) == [1, 2, 3]
-    assert "the indexes of the database were rebuilt" in home.supervisor_log.read_text()
+    assert "the indexes and counts of the database were rebuilt" in home.supervisor_log.read_text()
     assert shell("backup").code == 0
     running = shell("doctor", "--repair")
     assert running.code == 4
@@ -97,7 +93,8 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
 )
 def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Program) -> None:
     forget_rows(home.database, (2,))
-    assert _database(shell("doctor", "--json"))[0] == "records"
+    assert "fewer pending jobs than were counted" in _database(shell("doctor", "--json"))[1]
+    assert shell("backup").code == 4
     for _ in range(2):
         refused = shell("up", "--detach")
         assert refused.code == 5
@@ -105,7 +102,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Prog
         assert "backup" in refused.err
     repaired = shell("doctor", "--repair", "--json")
     assert "rebuilt the indexes" in repaired.err
-    assert all(check["ok"] for check in repaired.json()["checks"] if check["name"] in ("database", "records"))
+    assert all(check["ok"] for check in repaired.json()["checks"] if check["name"] == "database")
     assert shell("up", "--detach").code == 0
     assert _listed(shell) == [1, 3]
 
@@ -134,6 +131,19 @@ def test_there_is_nothing_to_repair_without_a_database(tqstudio: Program) -> Non
     answer = tqstudio("doctor", "--repair")
     assert (answer.code, "NOT_FOUND" in answer.err) == (4, True)
     assert not tqstudio.home.root.exists()
+
+
+def test_an_empty_file_where_there_was_a_database_is_neither_repaired_nor_copied(tqstudio: Program) -> None:
+    tqstudio.home.create()
+    tqstudio.home.job_logs(1).mkdir(parents=True)
+    tqstudio.home.database.touch()
+    for words in (("doctor", "--repair"), ("backup",)):
+        answer = tqstudio(*words)
+        assert answer.code == 4
+        assert "DATABASE_DAMAGED" in answer.err
+        assert "it is empty, but" in answer.err
+        assert tqstudio.home.database.stat().st_size == 0
+    assert not list(tqstudio.home.backups.glob("*"))
 
 
 _CHECKS_AT_ONCE = """

@@ -76,13 +76,13 @@ def test_all_is_well(house: House, tmp_path: Path) -> None:
 
 def test_records_that_disagree(house: House) -> None:
     house.run("UPDATE job_count SET n = 3 WHERE status = 'done'")
-    assert house.levels() == {"records": "fail"}
-    assert "done" in house.detail("records")
+    assert house.levels() == {"database": "fail"}
+    assert "fewer done jobs than were counted" in house.detail("database")
     house.run("UPDATE job_count SET n = 0")
     with contextlib.closing(sqlite3.connect(house.home.database, isolation_level=None)) as db:
         db.execute("INSERT INTO generation (video_id, settings_hash, published_at) VALUES (77, 'x', 1)")
-    assert house.levels() == {"records": "fail"}
-    assert "1 rows" in house.detail("records")
+    assert house.levels() == {"database": "fail"}
+    assert "1 rows" in house.detail("database")
 
 
 def test_a_damaged_file(house: House) -> None:

@@ -163,7 +163,7 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
     forget_in_indexes(varied.database, (1, 2), lost)
     problem = opening.problem_of(varied.database)
     assert problem is not None
-    assert problem.in_indexes
+    assert problem.remedy is opening.Remedy.REBUILD
     assert "row 1 missing from index" in problem.text
     assert opening.require_intact(varied) is not None
     assert opening.problem_of(varied.database) is None
@@ -202,12 +202,12 @@ def test_jobs_that_are_lost_stop_the_start_until_a_user_continues_without_them(v
     forget_rows(home.database, (1,))
     forget_in_indexes(home.database, (2,), "ix_job_ready")
     before = home.database.read_bytes()
-    with pytest.raises(TqError, match="the number of pending jobs differs from the stored count") as caught:
+    with pytest.raises(TqError, match="it has fewer pending jobs than were counted") as caught:
         opening.require_intact(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert caught.value.hint.endswith("tqstudio doctor --repair")
     assert home.database.read_bytes() == before
-    opening.repair(home.database, recount=True)
+    opening.repair(home.database, consent=True)
     assert opening.require_intact(home) is None
     assert _claimable(home) == 1
 

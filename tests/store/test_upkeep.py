@@ -87,7 +87,7 @@ class Checked:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.times = 0.0, 0
-        self.check = WeeklyCheck(path, lambda: self.now)
+        self.check = WeeklyCheck(Database(path), lambda: self.now)
         real = opening.problem_of
 
         def counted(path: Path) -> opening.Problem | None:

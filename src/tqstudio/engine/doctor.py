@@ -66,35 +66,39 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     address = address_of(home, settings)
-    if not isinstance(address, Path):
-        version, found = schema_version(address, read_only=True), dialect_of(address)
-        with closing(connect(address, read_only=True)) as db:
-            server, used = db.execute(found.VERSION).scalar(), db.execute(found.SIZE).scalar_one()
-        yield line("database", "ok", f"{shown(address)}, {size(used)}, schema {version}, PostgreSQL {server}")
-        yield from _contents(address, version, home, settings)
-        return
-    if not path_checks.is_there(home.database) or not home.database.stat().st_size:
-        opening.require_intact(home)
+    is_none = (
+        opening.is_empty(address)
+        if isinstance(address, Path)
+        else schema_version(address, read_only=True) is None
+    )
+    if is_none:
         yield line("database", "ok", "none yet; the first start creates it")
         return
-    problem = opening.problem_of(home.database)
-    if problem is not None:
-        hint = f"stop the supervisor and restore a backup: see {home.backups} and docs/backup.md"
-        detail = f"{home.database} is damaged: {problem.text}"
-        yield line("database", "fail", detail, errors.REPAIR if problem.in_indexes else hint)
+    if (problem := opening.problem_of(address)) is not None:
+        error = problem.error(address)
+        yield line("database", "fail", error.message, error.hint)
         return
-    version = schema_version(home.database, read_only=True)
-    size_now = size(home.database.stat().st_size)
-    yield line("database", "ok", f"intact, {size_now}, schema {version}, SQLite {sqlite3.sqlite_version}")
-    yield from _contents(home.database, version, home, settings)
-
-
-def _contents(address: Address, version: str | None, home: Home, settings: Settings) -> Iterator[CheckView]:
+    version = schema_version(address, read_only=True)
+    yield line("database", "ok", f"intact, {_facts(address)}, {_schema(version)}")
     if version == SCHEMA_VERSION:
         with closing(connect(address, read_only=True)) as db:
-            yield from _records(db)
+            yield _event_times(db)
             yield from _outputs(db, settings, home)
             yield from _watches(db)
+
+
+def _facts(address: Address) -> str:
+    if isinstance(address, Path):
+        return f"{size(address.stat().st_size)}, SQLite {sqlite3.sqlite_version}"
+    found = dialect_of(address)
+    with closing(connect(address, read_only=True)) as db:
+        server, used = db.execute(found.VERSION).scalar(), db.execute(found.SIZE).scalar_one()
+    return f"{shown(address)}, {size(used)}, PostgreSQL {server}"
+
+
+def _schema(version: str | None) -> str:
+    later = "" if version == SCHEMA_VERSION else f", which the next start migrates to {SCHEMA_VERSION}"
+    return f"schema {version}{later}"
 
 
 # The home
@@ -150,21 +154,13 @@ def _processes(home: Home) -> CheckView:
 # The database
 
 
-def _records(db: Connection) -> Iterator[CheckView]:
-    missing = integrity.foreign_key_problems(db)
-    wrong = integrity.miscounted(db)
-    problems = [f"{missing} rows refer to missing rows"] if missing else []
-    problems += [f"the number of {', '.join(wrong)} jobs differs from the stored count"] if wrong else []
-    hint = "restore a backup (docs/backup.md)" if missing else errors.LOST_ROWS
-    yield line("records", "fail" if problems else "ok", "; ".join(problems) or "rows and counts agree", hint)
+def _event_times(db: Connection) -> CheckView:
     ahead = integrity.newest_event_at(db) - now_us()
     if ahead > _AHEAD_US:
         detail = f"the newest event is {ahead / MICROSECOND:.0f} s in the future: the clock was set back"
-        yield line(
-            "event times", "warn", detail, "correct the clock with NTP; backoffs and leases depend on it"
-        )
-    else:
-        yield line("event times", "ok", "no event is in the future")
+        hint = "correct the clock with NTP; backoffs and leases depend on it"
+        return line("event times", "warn", detail, hint)
+    return line("event times", "ok", "no event is in the future")
 
 
 # Outputs

@@ -92,7 +92,7 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
                 )
             if repaired := opening.require_intact(home):
                 structlog.get_logger().warning(
-                    "the indexes of the database were rebuilt", found=repaired.text
+                    "the indexes and counts of the database were rebuilt", found=repaired.text
                 )
             _migrate_apart(home)
         has_led = False

@@ -106,7 +106,7 @@ class Services:
         self.metrics = metrics = Metrics()
         self.bounded_io = io = BoundedIO()
         self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
-        self.weekly_check = WeeklyCheck(db.address)
+        self.weekly_check = WeeklyCheck(db)
         self.forecasts = forecasts = Forecasts(db, running_jobs)
         self.retention = retention = Retention(settings, db, workspace, io)
         reader = VolumeReader(db, workspace, io)

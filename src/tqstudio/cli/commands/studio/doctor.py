@@ -74,12 +74,12 @@ def _repair(home: Home) -> None:
             "the database is on PostgreSQL, which rebuilds its indexes itself",
             "run REINDEX DATABASE there",
         )
-    if not path_checks.is_there(home.database):
+    if not path_checks.is_there(home.root) or opening.is_empty(home.database):
         raise TqError(ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing to repair")
     held = home_lock.HomeLock(home)
     held.acquire()
     try:
-        opening.repair(home.database, recount=True)
+        opening.repair(home.database, consent=True)
     finally:
         held.release()
     printing.err(f"rebuilt the indexes and counts of {home.database} from its tables")

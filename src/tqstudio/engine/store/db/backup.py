@@ -13,7 +13,7 @@ from pathlib import Path
 from tqstudio import path_checks
 from tqstudio.engine.files import durable
 from tqstudio.engine.store.db import errors, opening
-from tqstudio.engine.store.db.connection import Address, is_there
+from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.dialects.sqlite import open_raw
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
@@ -60,8 +60,8 @@ def before_migration(database: Path, version: str) -> None:
 
 @contextlib.contextmanager
 def _checked_copy(database: Address, target: Path) -> Iterator[Path]:
-    """Creates a checked and synced copy next to the target, and removes it at the end."""
-    if not is_there(database):
+    """Creates a synced copy next to the target, checks it and its source, and removes it at the end."""
+    if isinstance(database, Path) and opening.is_empty(database):
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no database {database}", "there is nothing to back up yet"
         )
@@ -71,13 +71,14 @@ def _checked_copy(database: Address, target: Path) -> Iterator[Path]:
         # SQLite writes into the empty file, which is readable only by its owner.
         os.close(os.open(copied, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         if isinstance(database, Path):
+            # Of rows that it has lost a copy may show nothing.
+            opening.require_sound(database)
             _vacuum(database, copied)
         else:
             from tqstudio.engine.store.db import copying
 
             copying.copy(database, copied, live=True)
-        if (problem := opening.problem_of(copied)) is not None:
-            raise problem.error(database if isinstance(database, Path) else copied)
+        opening.require_sound(copied)
         durable.sync(copied)
         yield copied
         durable.sync(target.parent)
@@ -93,7 +94,7 @@ def _checked_copy(database: Address, target: Path) -> Iterator[Path]:
 
 def _vacuum(database: Path, copied: Path) -> None:
     try:
-        with closing(open_raw(database)) as raw:
+        with closing(open_raw(database, read_only=True)) as raw:
             raw.execute("VACUUM INTO ?", (str(copied),))
     except UnicodeEncodeError:
         raise TqError(

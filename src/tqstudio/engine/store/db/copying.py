@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Table, insert, select
 from sqlmodel import SQLModel
 
-from tqstudio.engine.store.db import errors, integrity
+from tqstudio.engine.store.db import errors, integrity, opening
 from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of, shown
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.db.tables import job_count
@@ -34,12 +34,13 @@ def copy(
 
     Raises:
         TqError: NOT_FOUND without a source; REFUSED if its schema is another, or the target has rows;
-            ALREADY_RUNNING; what `migrate` raises.
+            ALREADY_RUNNING; what `require_sound` and `migrate` raise.
     """
     if isinstance(source, Path) and not source.exists():
         raise TqError(ErrorCode.NOT_FOUND, f"there is no database {source}", "check the path")
     with errors.converted(source):
         _require_current(source)
+    opening.require_sound(source)
     with errors.converted(target):
         if isinstance(target, Path):
             # It has hashes of tokens. Where it cannot be created, SQLite says why.

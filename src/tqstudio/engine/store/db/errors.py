@@ -26,11 +26,11 @@ _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
 _OF_CONNECTIONS = (OperationalError, InterfaceError)
 REPAIR = (
-    "its indexes do not match its tables, which are intact: stop the supervisor (tqstudio down), and rebuild"
-    " them with: tqstudio doctor --repair"
+    "no row is lost, and the next start repairs it (tqstudio down, then up); without a supervisor so does:"
+    " tqstudio doctor --repair"
 )
 LOST_ROWS = (
-    "jobs may be lost: restore a backup (docs/backup.md), or continue with the remaining jobs:"
+    "rows may be lost: restore a backup (docs/backup.md), or continue with the remaining ones:"
     " tqstudio doctor --repair"
 )
 
@@ -147,12 +147,14 @@ def unwritable(path: Path, why: str) -> TqError:
     )
 
 
-def damaged(path: Path, why: str, hint: str = "") -> TqError:
-    restore = (
-        f"it was not changed; restore a backup (see {path.parent / 'backups'} and docs/backup.md);"
-        " for details run: tqstudio doctor"
+def damaged(address: Address, why: str, hint: str = "") -> TqError:
+    where = (
+        f"{address.parent / 'backups'} and docs/backup.md" if isinstance(address, Path) else "docs/backup.md"
     )
-    return TqError(ErrorCode.DATABASE_DAMAGED, f"the database {path} is damaged: {why}", hint or restore)
+    restore = f"it was not changed; restore a backup (see {where}); for details run: tqstudio doctor"
+    return TqError(
+        ErrorCode.DATABASE_DAMAGED, f"the database {shown(address)} is damaged: {why}", hint or restore
+    )
 
 
 def busy(path: Path) -> TqError:

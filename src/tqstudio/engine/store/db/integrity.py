@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sqlalchemy import column, func, select, table, update
+from sqlalchemy import column, delete, func, insert, select, table
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
@@ -21,9 +21,12 @@ def foreign_key_problems(db: Connection) -> int:
     return len(db.execute(sqlite.FOREIGN_KEY_CHECK).all())
 
 
-def miscounted(db: Connection) -> list[str]:
-    """Returns the statuses whose stored count differs from the number of jobs."""
-    return _differing(_kept(db), _counted(db, NOT_INDEXED))
+def miscounted(db: Connection) -> tuple[list[str], list[str]]:
+    """Returns the statuses with fewer jobs than the stored count, and those with more, or without a count."""
+    kept, real = _kept(db), _counted(db, NOT_INDEXED)
+    fewer = [status for status in _differing(kept, real) if kept.get(status, 0) > real.get(status, 0)]
+    uncounted = {status.value for status in JobStatus} - kept.keys()
+    return fewer, sorted({*_differing(kept, real), *uncounted} - {*fewer})
 
 
 def _counted(db: Connection, hint: str) -> dict[str, int]:
@@ -40,6 +43,8 @@ def _differing(kept: dict[str, int], real: dict[str, int]) -> list[str]:
     return sorted(status for status in kept | real if kept.get(status, 0) != real.get(status, 0))
 
 
+_LINES = 100
+"""Of a check of a file: enough to see whether an index lacks rows or has too many."""
 _LISTS = ("ix_job_waiting", "ix_job_ended", "ix_job_status")
 _QUEUE = ("ix_job_ready", "ix_job_backoff")
 
@@ -77,20 +82,38 @@ def rebuild_indexes(db: Connection) -> None:
 
 def recount(db: Connection) -> None:
     """Sets the stored counts to the numbers of jobs."""
-    job = tables.job.c
-    jobs = select(func.count(job.id)).where(job.status == job_count.c.status, job.deleted_at.is_(None))
+    real = _counted(db, NOT_INDEXED)
+    db.execute(delete(job_count))
     db.execute(
-        update(job_count).values(n=jobs.with_hint(tables.job, NOT_INDEXED, "sqlite").scalar_subquery())
+        insert(job_count), [{"status": each.value, "n": real.get(each.value, 0)} for each in JobStatus]
     )
 
 
-def has_version(db: Connection) -> bool:
-    """Whether the schema has a version, or the database has no tables."""
+def damage(db: Connection) -> list[str]:
+    """Checks every page of a file, and compares its indexes with its tables; returns what SQLite finds."""
+    found = db.execute(f"PRAGMA integrity_check({_LINES})").scalars()
+    return [line.replace("\n", " ") for line in found if line != "ok"]
+
+
+def is_in_indexes_alone(db: Connection) -> bool:
+    """Whether a file is intact but for its indexes, which this check does not compare with tables."""
+    return db.execute("PRAGMA quick_check(1)").scalar() == "ok"
+
+
+def longer_index(lines: list[str]) -> str:
+    """Finds an index with more entries than its table has rows, in what `damage` returned; empty if none."""
+    shorter = {name for line in lines for name in re.findall(r"row \d+ missing from index (\w+)", line)}
+    longer = (name for line in lines for name in re.findall(r"wrong # of entries in index (\w+)", line))
+    return next((name for name in longer if name not in shorter), "")
+
+
+def version(db: Connection) -> str | None:
+    """Returns the version of a file's schema; None if it has no tables, empty if they have no version."""
     there = set(db.execute(sqlite.OBJECTS).scalars())
     if "alembic_version" not in there:
-        return not there
-    versions = db.execute(select(column("version_num")).select_from(table("alembic_version"))).scalars()
-    return any(re.fullmatch("[0-9]{4}", str(version)) for version in versions)
+        return "" if there else None
+    found = db.execute(select(column("version_num")).select_from(table("alembic_version"))).scalars()
+    return next((each for each in map(str, found) if re.fullmatch("[0-9]{4}", each)), "")
 
 
 def newest_event_at(db: Connection) -> int:

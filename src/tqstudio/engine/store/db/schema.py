@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
-from tqstudio.engine.store.db import backup, errors, tables
+from tqstudio.engine.store.db import errors, tables
 from tqstudio.engine.store.db.connection import Address, connect, dialect_of, engine_of, shown
+from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
@@ -23,7 +24,8 @@ def migrate(address: Address) -> None:
     """Migrates the schema to `SCHEMA_VERSION`.
 
     Raises:
-        TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
+        TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED if the migration fails, or
+            tables and columns are not those of the models; DATABASE_BUSY, DISK_LOW.
     """
     try:
         version = schema_version(address)
@@ -33,16 +35,26 @@ def migrate(address: Address) -> None:
             raise newer(address, version)
         elif version < SCHEMA_VERSION:
             if isinstance(address, Path):
+                # Its checks of the copy need this module.
+                from tqstudio.engine.store.db import backup
+
                 backup.before_migration(address, SCHEMA_VERSION)
-            _upgrade(address)
+            _upgrade(address, version)
+        else:
+            with closing(connect(address, read_only=True)) as db:
+                if lack := lacking(db.core, dialect_of(address).COLUMNS):
+                    raise errors.damaged(address, lack)
     except DBAPIError as error:
         raise errors.as_tq_error(error, address) from error
 
 
 def newer(address: Address, version: str) -> TqError:
     """Returns the error for a database that a newer tqstudio has migrated."""
-    what = f"{shown(address)} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
-    return TqError(ErrorCode.NEWER_DATABASE, what)
+    return TqError(ErrorCode.NEWER_DATABASE, f"{shown(address)} {unsupported(version)}")
+
+
+def unsupported(version: str) -> str:
+    return f"has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
 
 
 def _create(address: Address) -> None:
@@ -64,17 +76,62 @@ def _create(address: Address) -> None:
         connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{SCHEMA_VERSION}')")
 
 
-def _upgrade(address: Address) -> None:
+def _upgrade(address: Address, version: str) -> None:
     """Runs the missing migrations, in one transaction."""
     # Imported only when needed: it costs 11 MB and 0.2 s.
+    from alembic.util import CommandError
+
+    failed = f"it cannot be migrated from schema {version}"
+    try:
+        with engine_of(address).begin() as connection:
+            _run_migrations(connection)
+            if lack := lacking(connection, dialect_of(address).COLUMNS):
+                raise errors.damaged(address, f"{failed}: {lack}")
+    except CommandError as error:
+        raise errors.damaged(address, f"{failed}: {error}") from error
+    except DBAPIError as error:
+        if isinstance(found := errors.as_tq_error(error, address), TqError):
+            raise found from error
+        raise errors.damaged(address, f"{failed}: {error.orig}") from error
+
+
+def _run_migrations(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    with engine_of(address).begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def lacking(connection: Connection, columns: str) -> str:
+    """Compares what the statement `columns` lists with the tables; names what is missing, if anything."""
+    found: dict[str, set[str]] = {}
+    for table, column in connection.exec_driver_sql(columns):
+        found.setdefault(table, set()).add(column)
+    for each in SQLModel.metadata.sorted_tables:
+        if each.name not in found:
+            return f"it has no table {each.name}"
+        if missing := {column.name for column in each.columns} - found[each.name]:
+            return f"its table {each.name} has no column {', '.join(sorted(missing))}"
+    return ""
+
+
+def why_not_migrated(connection: Connection, version: str) -> str:
+    """Migrates an empty copy of a file's schema, in memory; returns why that fails, or nothing."""
+    from alembic.util import CommandError
+
+    statements = connection.exec_driver_sql(sqlite.DEFINITIONS).scalars().all()
+    try:
+        with sqlite.in_memory().begin() as copy:
+            for statement in statements:
+                copy.exec_driver_sql(statement)
+            copy.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (version,))
+            _run_migrations(copy)
+            return lacking(copy, sqlite.COLUMNS)
+    except (DBAPIError, CommandError) as error:
+        return str(getattr(error, "orig", error))
 
 
 def is_old(path: Path) -> bool:

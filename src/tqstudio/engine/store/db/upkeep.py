@@ -14,8 +14,10 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.store.db import opening
-from tqstudio.engine.store.db.connection import Address, Connection
+from tqstudio.engine.store.db import integrity, opening
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.opening import Remedy
 from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import TqError
 
@@ -30,24 +32,28 @@ _KEPT_FREE = 5
 
 
 class WeeklyCheck:
-    """Checks every page and index of a file of SQLite, once a week. PostgreSQL is its administrator's."""
+    """Checks all of a file of SQLite, once a week. PostgreSQL is its administrator's."""
 
-    def __init__(self, address: Address, now: Callable[[], float] = time.monotonic) -> None:
-        self._address, self._now = address, now
+    def __init__(self, db: Database, now: Callable[[], float] = time.monotonic) -> None:
+        self._db, self._now = db, now
         self._due = now() + FIRST_S
         self.damage: TqError | None = None
         """What the last check found."""
 
     async def tick(self, *, idle: bool) -> None:
         """Check if it is due. Called often; a shutdown does not wait for it."""
-        late = self._now() - self._due
-        if not isinstance(self._address, Path) or late < 0 or (not idle and late < PATIENCE_S):
+        late, path = self._now() - self._due, self._db.address
+        if not isinstance(path, Path) or late < 0 or (not idle and late < PATIENCE_S):
             return
         self._due = self._now() + INTERVAL_S
         began = time.monotonic()
-        problem = await bounded_io.on_a_thread(partial(opening.problem_of, self._address))
+        problem = await bounded_io.on_a_thread(partial(opening.problem_of, path))
         took = round(time.monotonic() - began, 1)
-        self.damage = None if problem is None else problem.error(self._address)
+        if problem is not None and problem.remedy is Remedy.RECOUNT:
+            await self._db.write(integrity.recount)
+            structlog.get_logger().warning("jobs were counted again", found=problem.text)
+            problem = None
+        self.damage = None if problem is None else problem.error(path)
         if self.damage is None:
             structlog.get_logger().info("the database was checked", seconds=took)
         else:

@@ -43,6 +43,10 @@ _NEWEST = "SELECT max(id) FROM supervisor"
 _IS_HELD = f"SELECT 1 {_HELD}"
 HAS_VERSION = "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL"
 """Whether the database has a schema."""
+COLUMNS = (
+    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
+)
+"""Table and name of every column."""
 SIZE = "SELECT pg_database_size(current_database())"
 VERSION = "SHOW server_version"
 

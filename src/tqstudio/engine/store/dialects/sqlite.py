@@ -28,6 +28,15 @@ OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master")
 """The names of all tables, indexes and triggers."""
 HAS_VERSION = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
 """Whether the database has a schema."""
+COLUMNS = (
+    "SELECT found.name, field.name FROM sqlite_master AS found, pragma_table_info(found.name) AS field"
+    " WHERE found.type = 'table'"
+)
+"""Table and name of every column."""
+DEFINITIONS = (
+    "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+)
+"""What creates the same schema again."""
 PAGES = "PRAGMA page_count"
 FREE_PAGES = "PRAGMA freelist_count"
 AUTO_VACUUM = "PRAGMA auto_vacuum"
@@ -81,6 +90,13 @@ def engine_of(path: Path, *, read_only: bool = False) -> Engine:
     # The driver itself begins no transaction (isolation_level=None).
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def in_memory() -> Engine:
+    """Returns an engine whose connections have an empty database each."""
+    return create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(":memory:", isolation_level=None), poolclass=NullPool
+    )
 
 
 def open_raw(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
