@@ -242,3 +242,87 @@ def test_a_system_unit_needs_a_user_and_root(
     monkeypatch.setattr(service, "SYSTEM_UNITS", tmp_path)
     assert here("service", "uninstall", "--system") == 2
     assert "sudo" in capsys.readouterr().err
+
+
+# Workers of a studio on another machine
+
+
+@pytest.fixture
+def far(tqstudio: Program, tmp_path: Path) -> Program:
+    """A machine whose studio is down."""
+    secret = tmp_path / "fleet.token"
+    secret.touch(mode=0o600)
+    secret.write_text("tq_1_2\n")
+    tqstudio.environment |= {"TQSTUDIO_CONNECT": "http://127.0.0.1:1", "TQSTUDIO_TOKEN_FILE": str(secret)}
+    return tqstudio
+
+
+def test_workers_are_a_service_of_their_own(far: Program, system: FakeSystem, tmp_path: Path) -> None:
+    unit = system.unit.with_name(service_unit.WORKER)
+    words = ("service", "install", "--worker", "--json", "--", "--slots", "2", "--work", "w $x", "--gpu")
+    installed = far(*words, cwd=tmp_path, TQSTUDIO_PROFILE="fast")
+    assert installed.code == 0, installed.err
+    view = installed.json()
+    assert (view["unit"], view["path"]) == (service_unit.WORKER, str(unit))
+    assert view["without_effect"] == ["TQSTUDIO_PROFILE"]
+    assert system.calls() == ["--user daemon-reload", f"--user enable --now {service_unit.WORKER}"]
+    lines = settings(unit.read_text())
+    work = f"{tmp_path}/w $$x"
+    assert lines["ExecStart"] == [
+        f'"{sys.executable}" -P -m tqstudio worker "run" "--slots=2" "--gpu" "--work={work}"'
+    ]
+    assert lines["Environment"] == [
+        f'"TQSTUDIO_HOME={far.home.root}" "TQSTUDIO_CONNECT=http://127.0.0.1:1"'
+        f' "TQSTUDIO_TOKEN_FILE={tmp_path / "fleet.token"}"'
+    ]
+    assert lines["RestartPreventExitStatus"] == ["2 4"]
+    assert not system.unit.exists()
+    del far.environment["TQSTUDIO_CONNECT"]
+    assert far("service", "status").code == service.INACTIVE, "of the supervisor"
+    shown = far("service", "status", "--worker")
+    assert (shown.code, "service     active" in shown.out, "supervisor" in shown.out) == (0, True, False)
+    assert far("service", "uninstall", "--worker").code == 0
+    assert system.calls()[2:] == [f"--user disable --now {service_unit.WORKER}", "--user daemon-reload"]
+    assert not unit.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--worker", "--", "--slotz", "2"), "--slotz"),
+        (("--worker", "--", "--slots", "99"), "99"),
+        ((), "leave out --connect"),
+        (("--worker", "--user", "root"), "--system"),
+    ],
+)
+def test_a_service_that_could_not_work_is_refused(
+    words: tuple[str, ...], says: str, far: Program, system: FakeSystem
+) -> None:
+    refused = far("service", "install", *words)
+    assert (refused.code, says in refused.err) == (2, True), refused.err
+    assert system.calls() == []
+
+
+def test_workers_need_a_studio(tqstudio: Program) -> None:
+    refused = tqstudio("service", "install", "--worker", "--print")
+    assert (refused.code, "--connect URL" in refused.err) == (2, True)
+
+
+@needs_systemd
+@pytest.mark.parametrize("user", [None, "root"])
+def test_systemd_accepts_the_unit_of_workers(user: str | None, tmp_path: Path) -> None:
+    unit = tmp_path / service_unit.WORKER
+    variables = {"TQSTUDIO_CONNECT": "https://nas.example:8750"}
+    unit.write_text(
+        service_unit.worker_text(sys.executable, tmp_path / "h", ["--work=/a b/$HOME/%n"], variables, user)
+    )
+    checked = subprocess.run(
+        ["systemd-analyze", "--system" if user else "--user", "--man=no", "verify", str(unit)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    problems = [line for line in checked.stderr.splitlines() if service_unit.WORKER in line]
+    assert (checked.returncode, problems) == (0, [])

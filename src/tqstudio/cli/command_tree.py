@@ -138,7 +138,6 @@ LOCAL = frozenset(
         "studio.profiles:show",
         "studio.profiles:check",
         "studio.profiles:new",
-        "studio.service:install",
         "studio.service:status",
         "studio.service:uninstall",
         "jobs.verify:verify",
@@ -227,11 +226,15 @@ def _root(
     ),
     connect: str = typer.Option(
         "",
-        metavar="URL|NAME",
-        help="Use the studio at a URL, or at one of connections.toml; overrides TQSTUDIO_CONNECT.",
+        metavar="URL[,URL]|NAME",
+        help="Use the studio at a URL, the first that answers, or at one of connections.toml; overrides"
+        " TQSTUDIO_CONNECT.",
     ),
     token_file: str = typer.Option(
         "", metavar="FILE", help="File with the token for it; overrides TQSTUDIO_TOKEN_FILE."
+    ),
+    ca: str = typer.Option(
+        "", metavar="FILE", help="Its certificate, if no known authority signed it; overrides TQSTUDIO_CA."
     ),
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version."
@@ -245,6 +248,8 @@ def _root(
         os.environ["TQSTUDIO_CONNECT"] = connect
     if token_file:
         os.environ["TQSTUDIO_TOKEN_FILE"] = os.path.abspath(os.path.expanduser(token_file))
+    if ca:
+        os.environ["TQSTUDIO_CA"] = os.path.abspath(os.path.expanduser(ca))
     if ctx.invoked_subcommand is not None:
         return 0
     from tqstudio.cli.commands.studio.ui import open_screen

@@ -50,6 +50,11 @@ class ApiClient(Protocol):
     async def close(self) -> None: ...
 
 
+def health() -> Call[dict[str, Any]]:
+    """Whether the supervisor and its database answer; needs no token."""
+    return Call("GET", "/health")
+
+
 def status() -> Call[answers.StatusView]:
     return Call("GET", "/v1/status")
 

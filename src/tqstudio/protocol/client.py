@@ -207,7 +207,7 @@ class AsyncClient:
 
             if isinstance(at := self._at, Remote):
                 self._http = httpx.AsyncClient(
-                    base_url=at.url,
+                    base_url=at.urls[0],
                     headers={"Authorization": f"Bearer {at.token}"},
                     timeout=DEFAULT_TIMEOUT_S,
                     verify=at.context or False,
@@ -230,10 +230,12 @@ class AsyncClient:
                 call.method, call.path, params=call.params, json=call.body, extensions=self._hooks
             )
         except httpx.ConnectError as error:
-            raise _absent(self._at, error) from None
+            raise await self._absent(error) from None
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _broken(self._at, error) from None
-        except httpx.TimeoutException:
+        except httpx.TimeoutException as error:
+            if isinstance(error, httpx.ConnectTimeout) and isinstance(self._at, Remote):
+                raise await self._absent(error) from None
             raise not_responding() from None
         decoded: T = decode(response.status_code, response.reason_phrase, response.content)
         return decoded
@@ -259,9 +261,19 @@ class AsyncClient:
                     if event := parser.feed(line):
                         yield event
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _absent(self._at, error) from None
+            raise await self._absent(error) from None
         except (httpx.RemoteProtocolError, httpx.ReadError):
             return
+
+    async def _absent(self, error: Exception) -> TqError:
+        """The error for a supervisor that does not listen; the next request asks the next place."""
+        if not isinstance(self._at, Remote):
+            return no_supervisor(self._at)
+        absent = self._at.unreachable(str(error))
+        if self._at.places:
+            self._at.places.append(self._at.places.pop(0))
+            await self.close()
+        return absent
 
     async def close(self) -> None:
         if self._http is not None:
@@ -312,10 +324,6 @@ def not_responding(pid: int = 0) -> TqError:
         f"{name} runs but does not answer",
         f"wait a moment, then see logs/supervisor.log in its home{last_resort}",
     )
-
-
-def _absent(at: Path | Remote, error: Exception) -> TqError:
-    return at.unreachable(str(error)) if isinstance(at, Remote) else no_supervisor(at)
 
 
 def _broken(at: Path | Remote, error: Exception) -> TqError:

@@ -1,6 +1,6 @@
 """Finds the studio of another machine that a command shall use: its URL, token and certificate.
 
-`--connect` names a URL, or an entry of `connections.toml` in the home:
+`--connect` names URLs, of which one answers at a time, or an entry of `connections.toml` in the home:
 
     [nas]
     url = "https://nas.example:8750"
@@ -14,23 +14,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 
-CONNECT, TOKEN_FILE = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE"
-"""Environment variables that the options `--connect` and `--token-file` set."""
+CONNECT, TOKEN_FILE, CA = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE", "TQSTUDIO_CA"
+"""Environment variables that the options `--connect`, `--token-file` and `--ca` set."""
 LEADER = "@leader"
 """The studio of the supervisor that leads, as `--connect` names it for workers."""
 _KEYS = {"url", "token_file", "ca", "insecure"}
+_NEXT_PLACE_S = 5.0
+"""How long a connection to one of several places may take."""
+
+Place = tuple[str, int]
+"""Host and port."""
+
+
+class Untrusted(TqError):
+    """The certificate of a studio is refused, or it has none: no later try can succeed by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +57,14 @@ class Remote:
     """None without TLS."""
     follows: bool = False
     """Whether it is the leader of the home's standby; each new connection looks it up again."""
+    places: list[Place] = field(default_factory=list)
+    """Where the one that leads may be, if there are several: first where it has answered last."""
 
     @property
-    def url(self) -> str:
+    def urls(self) -> list[str]:
         scheme = "http" if self.context is None else "https"
-        return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        places = self.places or [(self.host, self.port)]
+        return [f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}" for host, port in places]
 
     def connection(self) -> HTTPConnection:
         at = self
@@ -59,17 +73,77 @@ class Remote:
             with suppress(TqError):
                 at = chosen() or self
         if at.context is None:
-            return HTTPConnection(at.host, at.port)
-        return HTTPSConnection(at.host, at.port, context=at.context)
+            return _HTTP(at.places, at.host, at.port)
+        return _HTTPS(at.places, at.host, at.port, context=at.context)
 
     def unreachable(self, why: str) -> TqError:
+        where = " or ".join(self.urls)
+        for text, hint in _UNTRUSTED.items():
+            if text in why:
+                of_name = re.search(r"not valid for '(.*)'", why)
+                name = of_name[1] if of_name else self.host
+                kind = "IP" if _is_address(name) else "DNS"
+                # OpenSSL's words, without the name of the error and the line of its source.
+                why = re.sub(r"^\[.*?\] (certificate verify failed: )?| \(_ssl\.c:\d+\)$", "", why)
+                message = f"{where} is not trusted: {why.rstrip('.')}"
+                return Untrusted(ErrorCode.NO_SUPERVISOR, message, hint.format(san=f"{kind}:{name}"))
         hint = "check the address, and that its supervisor runs there with the setting listen"
-        if "WRONG_VERSION_NUMBER" in why:
-            hint = "it speaks no TLS: write http:// instead of https://"
-        elif "CERTIFICATE_VERIFY_FAILED" in why:
-            hint = "name its certificate, or that of its authority, as ca in connections.toml"
-        text = f"no studio answers at {self.url}: {why}"
-        return TqError(ErrorCode.NO_SUPERVISOR, text, hint)
+        return TqError(ErrorCode.NO_SUPERVISOR, f"no studio answers at {where}: {why}", hint)
+
+
+_UNTRUSTED = {
+    "WRONG_VERSION_NUMBER": "it speaks no TLS: write http:// instead of https://",
+    "not valid for": "use a name that its certificate has, or make one at the studio that has"
+    " subjectAltName={san} (docs/fleet.md)",
+    "has expired": "make a new certificate at the studio (docs/fleet.md), or set the clock of this machine",
+    "not yet valid": "set the clock of this machine, or that of the studio",
+    "CERTIFICATE_VERIFY_FAILED": "copy the certificate of the studio (its setting tls_cert), or of its"
+    " authority, to this machine, and name it with --ca FILE",
+}
+"""What to do, by a part of OpenSSL's message; the first one that occurs counts."""
+
+
+class _Anywhere(HTTPConnection):
+    """A connection to the first of several places that answers."""
+
+    def __init__(self, places: list[Place], *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._places = places
+
+    def putrequest(self, *arguments: Any, **more: Any) -> None:
+        # The request names the host.
+        if self.sock is None:
+            self.connect()
+        super().putrequest(*arguments, **more)
+
+    def connect(self) -> None:
+        wanted, failed = self.timeout, list[OSError]()
+        for place in list(self._places):
+            self.host, self.port = place
+            self.timeout = min(wanted, _NEXT_PLACE_S) if isinstance(wanted, int | float) else _NEXT_PLACE_S
+            try:
+                super().connect()
+            except OSError as error:
+                failed.append(error)
+                continue
+            finally:
+                self.timeout = wanted
+            self.sock.settimeout(wanted if isinstance(wanted, int | float) else None)
+            self._places.sort(key=lambda each: each != place)
+            return
+        if not failed:
+            super().connect()
+            return
+        # What a person has to correct, rather than a place where nothing listens.
+        raise next((error for error in failed if isinstance(error, ssl.SSLError)), failed[-1])
+
+
+class _HTTP(_Anywhere):
+    pass
+
+
+class _HTTPS(_Anywhere, HTTPSConnection):
+    pass
 
 
 class Exchange:
@@ -129,26 +203,39 @@ def chosen() -> Remote | None:
         return None
     entry = {"url": name} if "://" in name else _entry(name)
     token_file = os.environ.get(TOKEN_FILE) or entry.get("token_file", "")
-    url = urlsplit(str(entry.get("url", "")))
+    # Not for a standby, whose leader announces its certificate.
+    ca = (os.environ.get(CA, "") if name != LEADER else "") or str(entry.get("ca", ""))
+    urls = [url.strip() for url in str(entry.get("url", "")).split(",")]
+    found = [_place(name, url, is_insecure=bool(entry.get("insecure"))) for url in urls]
+    if len(schemes := {scheme for scheme, _ in found}) > 1:
+        raise _unusable(f"{name} mixes http:// and https://", "use one of them for all")
+    places = [place for _, place in found]
+    return Remote(
+        name=str(entry.get("name", name)),
+        host=places[0][0],
+        port=places[0][1],
+        token=_token(token_file),
+        context=_context(ca) if schemes == {"https"} else None,
+        follows=name == LEADER,
+        places=places if len(places) > 1 else [],
+    )
+
+
+def _place(name: str, given: str, *, is_insecure: bool) -> tuple[str, Place]:
+    """The scheme and place of a URL of the connection `name`."""
+    url = urlsplit(given)
     try:
         host, port = url.hostname, url.port
     except ValueError:
         host = port = None
     if url.scheme not in ("http", "https") or not host or url.path.strip("/") or url.query or url.username:
         raise _unusable(f"{name} has no URL such as https://nas.example:8750")
-    if url.scheme == "http" and not _is_loopback(host) and not entry.get("insecure"):
+    if url.scheme == "http" and not _is_loopback(host) and not is_insecure:
         raise _unusable(
             f"{url.geturl()} would send the token unencrypted",
             "use https://, or set insecure = true for it in connections.toml",
         )
-    return Remote(
-        name=str(entry.get("name", name)),
-        host=host,
-        port=port or (443 if url.scheme == "https" else 80),
-        token=_token(token_file),
-        context=_context(str(entry.get("ca", ""))) if url.scheme == "https" else None,
-        follows=name == LEADER,
-    )
+    return url.scheme, (host, port or (443 if url.scheme == "https" else 80))
 
 
 def follow(home: Home, name: str, url: str, token: str, certificate: str | None) -> None:
@@ -256,10 +343,17 @@ def _context(ca: str) -> ssl.SSLContext:
 def _is_loopback(host: str) -> bool:
     import ipaddress
 
+    return ipaddress.ip_address(host).is_loopback if _is_address(host) else host == "localhost"
+
+
+def _is_address(host: str) -> bool:
+    import ipaddress
+
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost"
+        return False
+    return True
 
 
 def _unusable(message: str, hint: str = "correct it") -> TqError:

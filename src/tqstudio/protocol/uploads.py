@@ -235,5 +235,5 @@ class Upload:
 
 def _memo(at: Remote, path: bytes, found: os.stat_result) -> Path:
     """The file that keeps the URL of an unfinished upload."""
-    key = f"{at.url}\n{found.st_size}\n{found.st_mtime_ns}\n".encode() + path
+    key = f"{','.join(sorted(at.urls))}\n{found.st_size}\n{found.st_mtime_ns}\n".encode() + path
     return current_home().unfinished_uploads / hashlib.sha256(key).hexdigest()[:32]

@@ -18,6 +18,7 @@ from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.http import relative_paths
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.paths import readable
 from tqstudio.protocol.roles import OPEN
 
 _log = structlog.get_logger()
@@ -111,16 +112,16 @@ class TcpCallers(SocketCallers):
         """Refuse requests that a web page made: a name of its own that leads here, or another origin.
 
         Raises:
-            TqError: PERMISSION.
+            TqError: PERMISSION; BAD_REQUEST for the name.
         """
         headers = dict(scope["headers"])
         name = headers.get(b"host", b"").decode("latin-1").lower()
         host = name.partition("]")[0].strip("[") if name.startswith("[") else name.partition(":")[0]
         if not (host in self._hosts or _is_address(host)):
             raise TqError(
-                ErrorCode.PERMISSION,
-                "the Host header names no host of this studio",
-                "use its IP address, or add the name to the setting hosts",
+                ErrorCode.BAD_REQUEST,
+                f"this studio does not know the name {readable(host)}, by which it is called",
+                "call it by its IP address, or add the name to the setting hosts at the studio",
             )
         if b"origin" in headers:
             raise TqError(

@@ -1,4 +1,4 @@
-"""`service install|status|uninstall`: the supervisor as a systemd service of the user or of the system."""
+"""`service install|status|uninstall`: supervisor or workers as a service of systemd."""
 
 from __future__ import annotations
 
@@ -6,30 +6,45 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tqstudio.cli import printing, service_unit
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.service_unit import NAME
+from tqstudio.cli.service_unit import NAME, WORKER
 from tqstudio.cli.supervisor_session import home_command
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import Home, current_home
+from tqstudio.paths import absolute
+from tqstudio.protocol import calls, remote
+from tqstudio.protocol.client import Client
 
 SYSTEM_UNITS = Path("/etc/systemd/system")
 _LINGERING = Path("/var/lib/systemd/linger")
 _SHOWN = ("ActiveState", "SubState", "UnitFileState", "MainPID", "Result", "NRestarts", "StatusText")
+_OF_WORKERS = (remote.CONNECT, remote.TOKEN_FILE, remote.CA, "TQSTUDIO_FFMPEG")
+"""Variables that the unit of workers keeps."""
 INACTIVE = 3
 """Exit code of `service status` for a service that does not run, as of systemctl."""
 
 System = Annotated[bool, typer.Option("--system", help="The unit of the system instead of the user's.")]
+OfWorkers = Annotated[
+    bool, typer.Option("--worker", help="The unit of workers for a studio on another machine.")
+]
 
 
 def install(
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- OPTIONS]", help="With --worker: options of worker run.", show_default=False
+        ),
+    ] = None,
     system: System = False,
+    worker: OfWorkers = False,
     user: Annotated[
         str | None,
         typer.Option(
@@ -42,19 +57,21 @@ def install(
     """Install the supervisor as a systemd service, enable and start it.
 
     It starts at boot, is restarted after a crash or a hang, and has the settings of its home: options and
-    variables of this command line are not part of it.
+    variables of this command line are not part of it. With --worker it is one for the studio of --connect.
     """
-    from tqstudio.config import load_settings
-
     home = _home(system, user)
-    unit = service_unit.text(sys.executable, home.root, load_settings(home).drain_s, user)
-    path = _unit_path(system)
+    if worker:
+        name, unit = WORKER, _worker_unit(home, options or (), user)
+    else:
+        name, unit = NAME, _supervisor_unit(home, options or (), user)
+    path = _unit_path(system, name)
     if only_print:
         return printing.answer({"path": str(path), "text": unit}, unit.rstrip("\n"), as_json)
     _require_root(system)
     _require_systemd(system)
     _require_ours(path, home)
-    _require_stopped(home)
+    if not worker:
+        _require_stopped(home)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(unit, encoding="utf-8")
@@ -63,12 +80,13 @@ def install(
             ErrorCode.PERMISSION, f"{path} cannot be written: {error.strerror}", "use --print, and install it"
         ) from None
     _systemctl(system, "daemon-reload")
-    _systemctl(system, "enable", "--now", NAME)
+    _systemctl(system, "enable", "--now", name)
     hint = _until_boot(system)
-    left_out = sorted(name for name in os.environ if name.startswith("TQSTUDIO_") and name != "TQSTUDIO_HOME")
+    kept = ("TQSTUDIO_HOME", *(_OF_WORKERS if worker else ()))
+    left_out = sorted(key for key in os.environ if key.startswith("TQSTUDIO_") and key not in kept)
     view = {
         "installed": True,
-        "unit": NAME,
+        "unit": name,
         "path": str(path),
         "home": str(home.root),
         "user": user,
@@ -77,27 +95,29 @@ def install(
     }
     if left_out:
         printing.err(f"not part of the service: {', '.join(left_out)}; set them in {home.config}")
-    printing.answer(view, f"wrote {path}; enabled and started {NAME} (home {home.root})", as_json)
+    printing.answer(view, f"wrote {path}; enabled and started {name} (home {home.root})", as_json)
     if hint and not as_json:
         printing.out(f"  {printing.ARROW} {hint}")
     return 0
 
 
-def status(system: System = False, as_json: JsonFlag = False) -> int:
+def status(system: System = False, worker: OfWorkers = False, as_json: JsonFlag = False) -> int:
     """Show the service and its supervisor. Exit code 3 if it does not run."""
     from tqstudio.protocol import launch
 
-    path = _unit_path(system)
+    name = WORKER if worker else NAME
+    path = _unit_path(system, name)
     root = _home_of(path)
     if root is None:
-        text = f"no service is installed ({path}); install it with: tqstudio service install"
+        command = "tqstudio --connect URL service install --worker" if worker else "tqstudio service install"
+        text = f"no service is installed ({path}); install it with: {command}"
         printing.answer({"installed": False, "path": str(path)}, text, as_json)
         return INACTIVE
     _require_systemd(system)
-    unit = _shown(system)
+    unit = _shown(system, name)
     supervisor, problem = None, None
     try:
-        supervisor = launch.running(Home(root))
+        supervisor = None if worker else launch.running(Home(root))
     except TqError as error:
         problem = f"{error.code}: {error.message}"
     view = {"installed": True, "path": str(path), "home": str(root), "unit": unit, "supervisor": supervisor}
@@ -109,9 +129,11 @@ def status(system: System = False, as_json: JsonFlag = False) -> int:
     printing.out(f"service     {state}, {unit.get('NRestarts') or 0} restarts")
     if unit.get("Result") not in (None, "", "success"):
         printing.out(f"            the last run ended with: {unit['Result']}")
-        printing.out(f"            {printing.ARROW} {_journal(system)}")
+        printing.out(f"            {printing.ARROW} {_journal(system, name)}")
     printing.out(f"unit        {path}")
     printing.out(f"home        {root}")
+    if worker:
+        return 0 if active else INACTIVE
     by = ""
     if supervisor is not None and str(supervisor["pid"]) != unit.get("MainPID"):
         by = ", not of this service"
@@ -120,21 +142,74 @@ def status(system: System = False, as_json: JsonFlag = False) -> int:
     return 0 if active else INACTIVE
 
 
-def uninstall(system: System = False, as_json: JsonFlag = False) -> int:
+def uninstall(system: System = False, worker: OfWorkers = False, as_json: JsonFlag = False) -> int:
     """Stop and disable the service and remove its unit. Queue, settings and videos stay."""
     _require_root(system)
-    path = _unit_path(system)
+    name = WORKER if worker else NAME
+    path = _unit_path(system, name)
     root = _home_of(path)
     if root is None:
         text = f"no service is installed ({path}); nothing to remove"
         return printing.answer({"uninstalled": False, "path": str(path)}, text, as_json)
     _require_systemd(system)
-    _systemctl(system, "disable", "--now", NAME)
+    _systemctl(system, "disable", "--now", name)
     path.unlink(missing_ok=True)
     _systemctl(system, "daemon-reload")
     view = {"uninstalled": True, "path": str(path), "home": str(root)}
-    text = f"stopped and disabled {NAME} and removed {path}; {root} is unchanged"
+    text = f"stopped and disabled {name} and removed {path}; {root} is unchanged"
     return printing.answer(view, text, as_json)
+
+
+# What the unit holds
+
+
+def _supervisor_unit(home: Home, options: Sequence[str], user: str | None) -> str:
+    """Raises TqError: BAD_REQUEST for what only workers have."""
+    from tqstudio.config import load_settings
+
+    if remote.named() or options:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "a supervisor is installed on its own machine, and its settings are in its home",
+            "leave out --connect and options; for workers of another machine's studio add --worker",
+        )
+    return service_unit.text(sys.executable, home.root, load_settings(home).drain_s, user)
+
+
+def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
+    """Raises TqError: BAD_REQUEST without a studio; what it says when it is called by the wrong name."""
+    at = remote.chosen() if remote.named() else None
+    if at is None:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "--worker needs the studio for which it shall work",
+            "name it: tqstudio --connect URL --token-file FILE service install --worker",
+        )
+    try:
+        Client(at).send(calls.health())
+    except TqError as error:
+        # One that is down is waited for.
+        if error.code not in UNANSWERED or isinstance(error, remote.Untrusted):
+            raise
+    variables = {key: os.environ[key] for key in _OF_WORKERS if os.environ.get(key)}
+    for key in (remote.TOKEN_FILE, remote.CA):
+        if key in variables:
+            variables[key] = absolute(variables[key])
+    return service_unit.worker_text(sys.executable, home.root, _worker_options(options), variables, user)
+
+
+def _worker_options(given: Sequence[str]) -> list[str]:
+    """Options of `worker run`, checked, and with absolute paths."""
+    from tqstudio.cli.command_tree import root_command
+
+    command: Any = root_command()
+    for verb in ("worker", "run"):
+        command = command.get_command(None, verb)
+    found = command.make_context("tqstudio worker run", list(given)).params
+    words = [f"--{key}={found[key]}" for key in ("name", "slots", "bandwidth") if found[key]]
+    words += ["--gpu"] if found["gpu"] else []
+    words += [f"--work={absolute(found['work'])}"] if found["work"] else []
+    return words + [f"--shared={absolute(str(folder))}" for folder in found["shared"] or ()]
 
 
 # What has to be true first
@@ -207,11 +282,11 @@ def _require_stopped(home: Home) -> None:
 # systemd
 
 
-def _unit_path(system: bool) -> Path:
+def _unit_path(system: bool, name: str) -> Path:
     if system:
-        return SYSTEM_UNITS / NAME
+        return SYSTEM_UNITS / name
     config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(config).expanduser() / "systemd" / "user" / NAME
+    return Path(config).expanduser() / "systemd" / "user" / name
 
 
 def _home_of(path: Path) -> Path | None:
@@ -229,13 +304,13 @@ def _until_boot(system: bool) -> str:
     return f"it runs while you are logged in; to start it at boot: sudo loginctl enable-linger {name}"
 
 
-def _shown(system: bool) -> Mapping[str, str]:
-    lines = _systemctl(system, "show", NAME, f"--property={','.join(_SHOWN)}").stdout.splitlines()
+def _shown(system: bool, name: str) -> Mapping[str, str]:
+    lines = _systemctl(system, "show", name, f"--property={','.join(_SHOWN)}").stdout.splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def _journal(system: bool) -> str:
-    return f"see: journalctl {'' if system else '--user '}-u {NAME}"
+def _journal(system: bool, name: str) -> str:
+    return f"see: journalctl {'' if system else '--user '}-u {name}"
 
 
 def _systemctl(system: bool, *words: str) -> subprocess.CompletedProcess[str]:
@@ -247,7 +322,10 @@ def _systemctl(system: bool, *words: str) -> subprocess.CompletedProcess[str]:
     done = _run(system, *words)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise TqError(ErrorCode.REFUSED, f"systemctl {' '.join(words)} failed: {last}", _journal(system))
+        name = next((word for word in words if word.endswith(".service")), NAME)
+        raise TqError(
+            ErrorCode.REFUSED, f"systemctl {' '.join(words)} failed: {last}", _journal(system, name)
+        )
     return done
 
 

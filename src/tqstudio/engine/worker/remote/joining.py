@@ -14,7 +14,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
-from tqstudio.protocol.remote import Remote, write_private
+from tqstudio.protocol.remote import Remote, Untrusted, write_private
 
 _log = structlog.get_logger()
 
@@ -26,7 +26,8 @@ def join(at: Remote, work: Path, name: str, kind: WorkerKind) -> Remote:
 
     Raises:
         TqError: the studio's: PERMISSION if the token of `at` has another role, UNAUTHORIZED if it is
-            refused, REFUSED if the name belongs to another worker.
+            refused, REFUSED if the name belongs to another worker, BAD_REQUEST if the studio has not the name
+            by which it is called. Untrusted if its certificate is refused.
         OSError: the token cannot be written.
     """
     path = work / "worker.token"
@@ -38,7 +39,7 @@ def join(at: Remote, work: Path, name: str, kind: WorkerKind) -> Remote:
     token = _ask(at, name, kind)
     work.mkdir(mode=0o700, exist_ok=True)
     write_private(path, f"{joining} {name} {kind.value} {token}\n")
-    _log.info("joined the studio", url=at.url)
+    _log.info("joined the studio", url=at.urls[0])
     return replace(at, token=token)
 
 
@@ -55,7 +56,9 @@ def _is_refused(at: Remote, name: str, kind: WorkerKind) -> bool:
     try:
         _ask(at, name, kind)
     except TqError as error:
-        return error.code is ErrorCode.UNAUTHORIZED
+        if error.code in (ErrorCode.UNAUTHORIZED, ErrorCode.PERMISSION):
+            return error.code is ErrorCode.UNAUTHORIZED
+        raise
     return False
 
 
@@ -65,8 +68,8 @@ def _ask(at: Remote, name: str, kind: WorkerKind) -> str:
         try:
             return Client(at).send(calls.join_worker(name, kind.value))["token"]
         except TqError as error:
-            if error.code not in ASKED_AGAIN:
+            if error.code not in ASKED_AGAIN or isinstance(error, Untrusted):
                 raise
-            _log.warning("joining failed", code=error.code.value, error=error.message)
+            _log.warning("joining failed", code=error.code.value, error=error.message, hint=error.hint)
         time.sleep(retry_s)
         retry_s = retry_delay.after(retry_s)
