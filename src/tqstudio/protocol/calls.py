@@ -201,7 +201,7 @@ def create_token(
 
     By one with the role join, `workers` may join; None for the default number.
     """
-    body = {"name": name, "role": role, "kind": kind, "expires_at": expires_at}
+    body: dict[str, Any] = {"name": name, "role": role, "kind": kind, "expires_at": expires_at}
     if workers is not None:
         body["max_workers"] = workers
     return Call("POST", "/v1/tokens", body=body)

@@ -382,8 +382,8 @@ def decode(status: int, reason: str, body: bytes) -> Any:
     """The decoded answer.
 
     Raises:
-        TqError: the error that the supervisor answered; SUPERVISOR_SILENT for a 5xx without one, as of a proxy that
-            cannot reach it, and for a request that did not arrive in time.
+        TqError: the error that the supervisor answered; SUPERVISOR_SILENT for a 5xx without one, as of a
+            proxy that cannot reach it, and for a request that did not arrive in time.
     """
     if status == _TOO_SLOW:
         raise TqError(ErrorCode.SUPERVISOR_SILENT, f"the supervisor answered {status} {reason}")
