@@ -157,6 +157,7 @@ _LANGUAGES = (
 )
 _AV1 = '{ short_side = 360, maxrate_kbps = 500, codec = "av1", preset = "ultrafast" }'
 _HEVC = '{ short_side = 360, maxrate_kbps = 600, codec = "hevc", preset = "ultrafast" }'
+_SIX_S = {"video.segment_s": "6", "video.gop_s": "2"}
 _SMALL = "{ short_side = 180, maxrate_kbps = 400 }"
 _SMALL_AV1 = _AV1.replace("360", "180").replace("500", "250")
 
@@ -185,8 +186,8 @@ KINDS = {
         Kind("late-picture", frames=110, late_s=3.72, levels=_H264),
         Kind("no-sound", fps=Fraction(30000, 1001), frames=181, sounds=(), levels=_H264),
         Kind("one-segment", frames=21, levels=_H264),
-        Kind("short-end", frames=101, levels=_H264),
-        Kind("short-end-alone", frames=51, levels=_H264),
+        Kind("short-end", frames=301, settings=_SIX_S, levels=_H264),
+        Kind("short-end-alone", frames=151, settings=_SIX_S, levels=_H264),
         Kind("portrait", fps=Fraction(50), frames=233, size="180x320", levels=_H264[1:]),
         Kind("av1", frames=160, rungs=f"{_AV1}, {_SMALL_AV1}", levels=((360, "av01"), (180, "av01"))),
         Kind("mixed", frames=160, rungs=f"{_HEVC}, {_AV1}, {_SMALL}", levels=((360, "av01"), (180, "avc1"))),
