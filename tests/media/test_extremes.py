@@ -141,6 +141,23 @@ def test_a_rate_that_changes_midway(
     assert sorted(set(shown[begin:])) == [*range(4 * second)]
 
 
+@pytest.mark.parametrize("container", ["mkv", "mp4"])
+@pytest.mark.parametrize("fps", [60, 30])
+def test_bursts_of_a_screen_recording(
+    encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, container: str, fps: int
+) -> None:
+    """Times in milliseconds, also where they were copied to a container with a finer clock."""
+    recorded, source = tmp_path / "recorded.mkv", tmp_path / f"copy.{container}"
+    bursts = ("-vf", "select='lt(mod(n,90),15)'", "-fps_mode", "vfr")
+    numbered(ffmpeg, recorded, str(fps), 8 * 60 / fps, *bursts)
+    run_ffmpeg(ffmpeg, "-i", str(recorded), "-c", "copy", str(source))
+    made = [number for number in range(480) if number % 90 < 15]
+    assert probe(os.fsencode(source)).video.fps == fps
+    # Each stands until the next one; the last one for a picture.
+    shown = numbers(encode, source)["90p"]
+    assert shown == [max(n for n in made if n <= number) for number in range(made[-1] + 1)]
+
+
 @pytest.mark.parametrize(
     ("gaps", "nominal", "rate"),
     [

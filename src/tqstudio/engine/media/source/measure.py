@@ -197,7 +197,10 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
     if sum(steady.values()) >= count * _STEADY_OF_ALL:
         length = sum(gap * n for gap, n in steady.items())
-        slack = max(1 - _USUAL_SLACK, Fraction(1, length))
+        # Times may come from a coarser clock, such as milliseconds; each run of pictures is off by one tick.
+        tick = math.gcd(*gaps) if len(steady) > 1 else 1
+        runs = 1 + count - sum(steady.values())
+        slack = max(1 - _USUAL_SLACK, Fraction(tick * runs, length))
         rate = _in_range(sum(steady.values()) / (length * time_base), slack)
         nominal = _in_range(nominal)
         if fastest > rate * _OTHER_RATE:
