@@ -159,6 +159,29 @@ def test_bursts_of_a_screen_recording(
 
 
 @pytest.mark.parametrize(
+    ("rate", "pictures", "published"),
+    [("240", 240, 60), ("180", 181, 60), ("120", 121, 61), ("100", 100, 50)],
+)
+@pytest.mark.parametrize("container", ["mp4", "mkv"])
+def test_a_high_rate_is_divided_and_lasts_as_long(
+    encode: MakeEncode,
+    ffmpeg: FFmpeg,
+    tmp_path: Path,
+    container: str,
+    rate: str,
+    pictures: int,
+    published: int,
+) -> None:
+    source = numbered(ffmpeg, tmp_path / f"fast.{container}", rate, pictures / int(rate))
+    facts = probe(os.fsencode(source)).video
+    assert facts.end_s == pytest.approx(pictures / int(rate), abs=0.0015)
+    shown = numbers(encode, source)["90p"]
+    assert len(shown) == published
+    each = int(rate) // facts.fps
+    assert all(number // each == at for at, number in enumerate(shown))
+
+
+@pytest.mark.parametrize(
     ("gaps", "nominal", "rate"),
     [
         pytest.param({533: 50, 534: 350, 1067: 99, 5000: 99}, "24000/1001", "24000/1001", id="pauses"),

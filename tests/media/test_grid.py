@@ -130,3 +130,18 @@ def test_a_decode_time_belongs_to_one_frame_only(frame: int, fps: Fraction) -> N
     assert grid.on_grid(frame, grid.tfdt(frame, timescale), timescale)
     assert not grid.on_grid(frame, grid.tfdt(frame, timescale) + round(timescale / fps), timescale)
     assert not grid.on_grid(frame + 1, grid.tfdt(frame, timescale), timescale)
+
+
+@pytest.mark.parametrize(("one_of", "pictures"), [(2, 480), (2, 481), (4, 960), (3, 721)])
+def test_ladders_of_a_high_rate_stay_current(one_of: int, pictures: int) -> None:
+    """Of facts that an earlier version measured, whose last picture lasts for a whole frame."""
+    made, rate = facts(Fraction(60)), 60 * one_of
+    last = (pictures - 1) / rate
+    measured = [
+        replace(made, video=replace(made.video, one_of=one_of, last_s=last, end_s=float(last + end)))
+        for end in (Fraction(1, 60), Fraction(1, rate))
+    ]
+    before, now = (make_grid(each, WEB).total_frames for each in measured)
+    assert before == round(Fraction(pictures - 1, one_of) + Fraction(1, 100)) + 1
+    assert now in (before, before - 1)
+    assert abs(now - pictures / one_of) < 0.7

@@ -153,6 +153,9 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
         # From the first picture, which is on the grid: others may lie halfway between two frames of it.
         last, ends = (Fraction(at_s) - video.first_pts_s for at_s in (video.last_s, video.end_s))
         shown = first + max(0, nearest(last * fps)) + of_last
+        if video.one_of > 1:
+            # Those that are shown within the second half of the last frame have no frame of their own.
+            shown = min(shown, first + max(1, nearest(ends * fps + _ROUNDING)))
         end = max(shown, first + nearest(ends * fps))
     if sound_ends + shift > end / fps + UNEVEN_S:
         end = math.ceil((sound_ends + shift) * fps - _ROUNDING)

@@ -281,21 +281,22 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
     fps, vfr = measured_rate(times.gaps, time_base, video.fps)
     if video.interlaced and fps == 2 * video.fps:
         fps = video.fps  # one packet per field
+    count = sum(times.gaps.values())
+    gap = _gap_at(times.gaps, count // 2) * time_base if count and not (vfr or video.interlaced) else 1 / fps
+    one_of = max(1, round(1 / (gap * fps)))
     # The last packet may have no duration.
-    end, last = max(end, times.last + 1 / fps), times.last
+    end, last = max(end, times.last + 1 / (one_of * fps)), times.last
     if video.edits:
         # Its packets are some frames early or late.
         begins_s, _, length_s = video.edits[-1]
         end = Fraction(begins_s + length_s)
         last = end - 1 / fps
     length = max(end - video.first_pts_s, 1 / fps)
-    count = sum(times.gaps.values())
-    gap = _gap_at(times.gaps, count // 2) * time_base if count and not (vfr or video.interlaced) else 1 / fps
     return replace(
         video,
         fps=fps,
         vfr=vfr,
-        one_of=max(1, round(1 / (gap * fps))),
+        one_of=one_of,
         last_s=float(last),
         end_s=float(end),
         duration_s=float(length),
