@@ -179,6 +179,22 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
 
 
 @pytest.mark.slow
+def test_a_short_end_is_joined_to_the_segment_before(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    """The segment that was sent before is replaced at the studio, and the short one removed."""
+    far.start()
+    job = studio.done(studio.add(copy(clip(seconds=4.08), "film.mp4")))
+    master = Path(job["video_view"]["generation"]["master"])
+    for name in RUNGS:
+        assert sorted(path.name for path in (master.parent / "v1" / name).glob("*.m4s")) == [
+            "seg_00000.m4s",
+            "seg_00001.m4s",
+        ]
+    check_ladder(master, frames=102, fps=Fraction(25), names=RUNGS)
+
+
+@pytest.mark.slow
 def test_subtitles_beside_the_source_are_taken_along(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
