@@ -191,6 +191,28 @@ def test_a_range_ends_with_the_encode(why: str) -> None:
     assert why == "other streams" or machine.assign("b") is None
 
 
+def test_a_job_of_another_machine_is_offered_when_its_headers_are_here() -> None:
+    """Workers that began before were refused, and idle for a minute."""
+    machine = Machine()
+    machine.ranges.note_received(OWNER, ["720p/one/seg_00000.m4s"])
+    machine.offer((0, 30))
+    assert (machine.ranges.is_any_offered, machine.assign("a")) == (False, None)
+    machine.ranges.note_received(OWNER, ["720p/one/init.mp4"])
+    assert machine.offer((0, 30)).assign("a") is None, "of the other quality it is not"
+    machine.ranges.note_received(OWNER, ["360p/two/init.mp4"])
+    assert machine.offer((0, 30)).assign("a") is not None
+
+
+def test_a_later_attempt_waits_for_its_own_headers() -> None:
+    machine = Machine()
+    machine.ranges.note_received(OWNER, ["720p/one/init.mp4", "360p/two/init.mp4"])
+    machine.running_jobs.end(1)
+    later = replace(OWNER, epoch=2)
+    machine.running_jobs.begin(later, "cpu-0", 0)
+    machine.ranges.note_received(later, [])
+    assert machine.offer((0, 30), owner=later).assign("a") is None
+
+
 def test_it_can_be_switched_off() -> None:
     machine = Machine(enabled=False).offer((0, 20))
     assert machine.assign("a") is None

@@ -88,6 +88,8 @@ class Ranges:
         self._clock = running_jobs.leases.clock
         self._divided: dict[int, _Divided] = {}
         self._ranges: dict[LeaseToken, Range] = {}
+        self._received: dict[LeaseToken, set[str]] = {}
+        """Of workers on other machines: which `init.mp4` of their jobs are here, as paths in the store."""
         self._speeds: dict[tuple[str, int], float] = {}
         """Segments per second, by instance and job; until one has made a range, that of the job's own worker
         counts."""
@@ -99,13 +101,25 @@ class Ranges:
         if not self._enabled:
             return
         known = self._divided.get(owner.job)
-        if offered is None or not offered.missing:
+        if offered is None or not offered.missing or not self._are_here(owner, offered.streams):
             self._divided.pop(owner.job, None)
         elif known is not None and (known.owner, known.offered.streams) == (owner, offered.streams):
             known.offered = offered
         else:
             self._divided[owner.job] = _Divided(owner, offered)
             self.on_offer()
+
+    def note_received(self, owner: LeaseToken, paths: Iterable[str]) -> None:
+        """Record which files of a job are here whose worker is on another machine; it begins with this call.
+
+        What others make is compared with `init.mp4`: until that is here, there is nothing to help with.
+        """
+        received = self._received.setdefault(owner, set())
+        received.update(path for path in paths if path.endswith(f"/{INIT_NAME}"))
+
+    def _are_here(self, owner: LeaseToken, streams: Mapping[str, str]) -> bool:
+        received = self._received.get(owner)
+        return received is None or {f"{name}/{key}/{INIT_NAME}" for name, key in streams.items()} <= received
 
     @property
     def is_any_offered(self) -> bool:
@@ -209,8 +223,11 @@ class Ranges:
         }
 
     def _is_running(self, owner: LeaseToken) -> bool:
+        return self._has(owner) and self._running_jobs.jobs[owner.job].asked == Control.NONE.value
+
+    def _has(self, owner: LeaseToken) -> bool:
         live = self._running_jobs.jobs.get(owner.job)
-        return live is not None and live.token == owner and live.asked == Control.NONE.value
+        return live is not None and live.token == owner
 
     def _is_wanted(self, range_: Range) -> bool:
         divided = self._divided.get(range_.token.job)
@@ -225,6 +242,7 @@ class Ranges:
             for token, each in self._ranges.items()
             if self.is_live(token) or (each.blocked_s and now < each.until)
         }
+        self._received = {owner: each for owner, each in self._received.items() if self._has(owner)}
         self._speeds = {key: speed for key, speed in self._speeds.items() if key[1] in self._divided}
 
     def _cut(self, job: int, divided: _Divided, instance: str) -> tuple[int, int] | None:

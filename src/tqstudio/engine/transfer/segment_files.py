@@ -101,12 +101,13 @@ def require_equal(path: Path, part: Part) -> None:
     """Check that a file is stored with this content.
 
     Raises:
-        TqError: OUTPUT_INVALID.
+        TqError: OUTPUT_INVALID; OUTPUT_GONE if it is not stored yet: ask again.
     """
     try:
         is_equal = digest(path) == (part.size, part.blake3)
     except FileNotFoundError:
-        is_equal = False
+        text = f"{path.name} of the job's own worker is not here yet"
+        raise TqError(ErrorCode.OUTPUT_GONE, text, "nothing to do: it is sent again") from None
     if not is_equal:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{path.name} differs from that of the job's own worker")
 

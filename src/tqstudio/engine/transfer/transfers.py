@@ -98,6 +98,8 @@ class Transfers:
         if self._ranges.is_live(token):
             paths = [path for path in paths if os.path.basename(path) == INIT_NAME]
             paths = [path for path in paths if self._ranges.includes(token, path.split("/"))]
+        else:
+            self._ranges.note_received(token, paths)
         stored = {}
         for path in paths:
             try:
@@ -181,6 +183,8 @@ class Transfers:
                 segment_files.receive(folder, names[-1], part, body, writer=writer, keep=of_range)
 
         await self._write(job, write)
+        if not of_range and part.offset + len(body) == part.size:
+            self._ranges.note_received(token, [path])
 
     async def remove(self, token: LeaseToken, paths: list[str]) -> None:
         """Remove files from the store; missing ones are no error."""
