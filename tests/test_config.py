@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import paths
+from tqstudio import paths, toml_files
 from tqstudio.config import Settings, load_settings
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import MAX_SOCKET_PATH, Home, current_home
@@ -189,3 +189,15 @@ def test_the_home_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.delenv("TQSTUDIO_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert current_home().root.name == "tqstudio"
+
+
+def test_a_byte_order_mark_is_read_over(home: Home) -> None:
+    home.config.write_bytes(b"\xef\xbb\xbfworkers = 3\n")
+    assert load_settings(home).workers == 3
+    home.config.write_bytes(b"\xef\xbb\xbfworker = 3\r\n")
+    with pytest.raises(TqError) as refused:
+        load_settings(home)
+    assert f"{home.config}, line 1 has the unknown setting worker" in refused.value.message
+    theme = home.root / "profile.toml"
+    theme.write_bytes(b'\xef\xbb\xbfname = "caf\xc3\xa9"\r\n')
+    assert toml_files.read(theme) == {"name": "café"}

@@ -18,9 +18,9 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from tqstudio import hours, path_checks, toml_files
@@ -249,8 +249,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=_toml_file)
-        return init_settings, env_settings, toml
+        toml = {} if _toml_file is None else toml_files.read(_toml_file)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, toml)
 
 
 _toml_file: Path | None = None
@@ -334,7 +334,7 @@ def _place(path: Path, key: str) -> str:
     """Names the file and, if found, the line that sets a key."""
     begin = re.compile(rf"\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
     with suppress(OSError, UnicodeDecodeError):
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
             if begin.match(line):
                 return f"{path}, line {number}"
     return str(path)

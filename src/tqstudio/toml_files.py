@@ -53,6 +53,7 @@ def read(path: Path) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     try:
-        return parse(content.decode())
+        # Editors of Windows begin a file with a byte order mark.
+        return parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise Unusable("it is not UTF-8 text") from None
