@@ -217,17 +217,23 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
     running = launch.join(home)
     if running is None:
         raise no_supervisor(home.socket)
-    pid = running["pid"]
+    # Its own number is that of another process here if it runs in a container.
+    pid = launch.listener(home)
     with contextlib.ExitStack() as opened:
         gone = None
-        # Opened while it runs, so that a reused pid cannot mislead; its process may be in another container.
+        # Opened while it runs, so that a reused pid cannot mislead.
         with contextlib.suppress(OSError):
-            gone = opened.enter_context(open(os.pidfd_open(pid), "rb", buffering=0))
+            gone = opened.enter_context(open(os.pidfd_open(pid), "rb", buffering=0)) if pid else None
         at.send(calls.shutdown(drain=drain))
-        if gone is None or select.select([gone], [], [], timeout_s)[0]:
-            return pid
+        if gone is None:
+            ended = launch.wait_until_released(home, timeout_s)
+        else:
+            ended = bool(select.select([gone], [], [], timeout_s)[0])
+    if ended:
+        return pid or running["pid"]
+    where = f"pid {pid}" if pid else f"pid {running['pid']} in its container"
     raise TqError(
         ErrorCode.TIMEOUT,
-        f"the supervisor (pid {pid}) was asked to stop but is still running after {timeout_s:.0f} s",
-        f"see {home.supervisor_log}; as a last resort: kill -9 {pid}",
+        f"the supervisor ({where}) was asked to stop but is still running after {timeout_s:.0f} s",
+        f"see {home.supervisor_log}" + (f"; as a last resort: kill -9 {pid}" if pid else ""),
     )

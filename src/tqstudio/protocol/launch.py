@@ -129,6 +129,36 @@ def listening(home: Home) -> bool:
         return True
 
 
+def listener(home: Home) -> int:
+    """Return the pid of the supervisor that listens, as this process sees it.
+
+    Returns:
+        0 if it is in another namespace of processes, such as a container, or if none listens.
+    """
+    import socket
+
+    from tqstudio.protocol.client import peer_of
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(ANSWER_TIMEOUT_S)
+        try:
+            probe.connect(str(home.socket))
+        except OSError:
+            return 0
+        peer = peer_of(probe)
+    return peer[0] if peer else 0
+
+
+def wait_until_released(home: Home, timeout_s: float | None) -> bool:
+    """Wait until no supervisor locks the home; False if one still does."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while holder(home) is not None:
+        if deadline is not None and time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
 def start(home: Home, flags: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Start a supervisor without waiting for it. If one runs already, the new one exits.
 
