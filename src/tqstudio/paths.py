@@ -79,6 +79,11 @@ def readable(text: str) -> str:
     )
 
 
+def readable_lines(text: str) -> str:
+    """Escape each line of a text as `readable` does; tabs become spaces."""
+    return "\n".join(readable(line.expandtabs()) for line in text.split("\n"))
+
+
 def data(path: bytes | str | os.PathLike[str]) -> str:
     """Convert a path to text for JSON: unchanged if it is UTF-8, otherwise as `display` does.
 

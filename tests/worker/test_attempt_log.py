@@ -85,3 +85,53 @@ def test_no_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "$ ffmpeg -i $'file:a b.mp4'\n" in text
     assert text.count("[video] 'a b.mp4' is damaged\n") == 9
     assert text.endswith("[video] in .\n")
+
+
+def _logged(tmp_path: Path, *lines: str) -> list[str]:
+    path = tmp_path / "1.log"
+    with AttemptLog(path, Roots()) as log:
+        log.run_dir.mkdir()
+        run = RunRecord("video", ("ffmpeg",), log.run_dir / "video", "libx264", 0, 0)
+        run.log_path.write_text("".join(f"{line}\n" for line in lines))
+        log.line("reads \x1b[2J\u202efilm")
+        log.follow([run])
+    # Not by `splitlines`, which parts lines at control characters too.
+    return path.read_text().split("\n")[:-1]
+
+
+def test_what_could_harm_a_terminal_is_escaped(tmp_path: Path) -> None:
+    first, *_, last = _logged(tmp_path, "    title\t: a\x9b31m\u202eb\u2066c\x1b]0;d\x07")
+    assert first.endswith(r" reads \x1b[2J\u202efilm")
+    assert last == r"[video]     title       : a\x9b31m\u202eb\u2066c\x1b]0;d\x07"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    location        : +48.1375+011.5755/",
+        "    location-eng    : +48.1375+011.5755/",
+        "    COM.APPLE.QUICKTIME.LOCATION.ISO6709: +48.1375+011.5755+500.123/",
+        "      com.apple.quicktime.location.accuracy.horizontal: 48.1375",
+        "    GPSLatitude     : 48.1375",
+        "    com.dji.gps     : 48.1375",
+        "    comment         : seen at -48.1375-011.5755CRSWGS_84/ by me",
+    ],
+)
+def test_where_something_was_filmed_is_left_out(tmp_path: Path, line: str) -> None:
+    last = _logged(tmp_path, line)[-1]
+    assert "48" not in last
+    assert "11.5755" not in last
+    assert "(a position)" in last
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    title           : My location",
+        "  Duration: 00:00:04.00, start: 0.000000, bitrate: 317 kb/s",
+        "Input #0, mov, from 'file:a-12-2024/location 1.mp4':",
+        "  Stream #0:0: Video: jpeg2000, xyz12le, 320x180, 25 fps",
+    ],
+)
+def test_other_lines_stay(tmp_path: Path, line: str) -> None:
+    assert _logged(tmp_path, line)[-1] == f"[video] {line}"

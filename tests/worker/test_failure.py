@@ -69,3 +69,10 @@ def test_any_name_can_be_sent(path: bytes) -> None:
             instance="instance", epoch=1, code=failed.code.value, text=failed.text, hint=failed.hint
         ).model_dump_json()
         assert body
+
+
+def test_what_a_source_says_is_escaped() -> None:
+    error = TqError(ErrorCode.ENCODER_EXIT, "ffmpeg: title a\x9b31m\u202eb\x1b[2J", "see \u2066x")
+    failed = describe(error, PATH)
+    assert failed.text.endswith(r"ffmpeg: title a\x9b31m\u202eb\x1b[2J")
+    assert failed.hint == r"see \u2066x"

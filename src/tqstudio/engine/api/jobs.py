@@ -37,6 +37,7 @@ from tqstudio.lifecycle import (
     Operation,
     job_word,
 )
+from tqstudio.paths import readable_lines
 from tqstudio.protocol import answers
 from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
@@ -201,7 +202,7 @@ def _tail(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LOG_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+            return readable_lines(file.read().decode("utf-8", "replace"))
     except FileNotFoundError:
         return ""
 

@@ -1,11 +1,13 @@
 """Writes the log of one attempt: the worker's own lines and the output of all ffmpeg runs.
 
-Paths are relative to the roots, because logs are attached to bug reports. Write errors never fail a job.
+Paths are relative to the roots and positions of cameras left out, because logs are attached to bug reports.
+Write errors never fail a job.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import traceback
 from collections.abc import Sequence
@@ -18,10 +20,15 @@ from tqstudio.engine.host.log_redaction import Roots
 from tqstudio.engine.media.encode.values import RunRecord
 from tqstudio.engine.media.source import source_file
 from tqstudio.home import run_logs
+from tqstudio.paths import readable_lines
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Limit per ffmpeg run: with a damaged source, ffmpeg may log an error for every frame."""
 _CHUNK = 256 * 1024
+_PLACE_KEY = re.compile(r"\s+\S*(location|gps|latitude|longitude|coordinate|xyz)\S*\s*", re.IGNORECASE)
+"""Of a line of metadata that says where something was filmed."""
+_MAX_KEY = 100
+_ISO_6709 = re.compile(r"[+-]\d{2,6}\.\d+[+-]\d{3,7}\.\d+([+-]\d+(\.\d+)?)?(CRS\w*)?/?")
 
 
 class AttemptLog:
@@ -95,7 +102,8 @@ class AttemptLog:
         self._copied[run.log_path] = at + len(output)
         # Make paths relative before splitting into lines: a folder name may contain line breaks.
         text = self._roots.relative(source_file.with_path(output).decode("utf-8", "backslashreplace"))
-        self._write("".join(f"[{run.label}] {line}\n" for line in text.splitlines() if line.strip()))
+        lines = (_without_position(line) for line in text.splitlines() if line.strip())
+        self._write("".join(f"[{run.label}] {line}\n" for line in lines))
         if self._copied[run.log_path] >= MAX_COPIED_BYTES:
             self.line(f"[{run.label}] … the rest of its output is omitted")
         return True
@@ -104,5 +112,13 @@ class AttemptLog:
         if self._file is None:
             return
         with contextlib.suppress(OSError):
-            self._file.write(text)
+            self._file.write(readable_lines(text))
             self._file.flush()
+
+
+def _without_position(line: str) -> str:
+    """Leave out where something was filmed, which ffmpeg prints with the metadata of its input."""
+    key, colon, _ = line.partition(": ")
+    if colon and len(key) <= _MAX_KEY and _PLACE_KEY.fullmatch(key):
+        return f"{key}: (a position)"
+    return _ISO_6709.sub("(a position)", line)

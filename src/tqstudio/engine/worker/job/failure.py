@@ -44,8 +44,9 @@ def short_name(path: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Make text encodable as UTF-8: undecodable bytes become escapes."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """Make text encodable as UTF-8 and harmless to show: other bytes and characters become escapes."""
+    decoded = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return paths.readable_lines(decoded)
 
 
 def _naming(path: bytes, message: str) -> str:
