@@ -64,7 +64,7 @@ async def follow(db: Database, workspace: Workspace, io: BoundedIO, old: bytes, 
 def _page(db: Connection, after: int) -> list[_Found]:
     rows = videos.page(db, after=after, limit=_PAGE)
     current = [generations.current(db, row.id) for row in rows]
-    return [(row, found and found.number) for row, found in zip(rows, current, strict=True)]
+    return [(row, found.number if found else None) for row, found in zip(rows, current, strict=True)]
 
 
 def _that_are_there(workspace: Workspace, new: bytes, found: Sequence[_Found]) -> set[int]:
