@@ -111,6 +111,36 @@ def test_a_clock_that_goes_back_is_damage_where_nothing_corrects_it(
     assert "goes back at 0:0" in _warned(facts)[0]
 
 
+@pytest.mark.parametrize("ending", ["mkv", "flv", "ts"])
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_screen_on_which_nothing_moves_is_no_damage(
+    ffmpeg: FFmpeg, tmp_path: Path, ending: str, sound: bool
+) -> None:
+    """Recorders make no picture meanwhile; nothing says that any is missing, and the sound goes on."""
+    path = tmp_path / f"still.{ending}"
+    paused = ("-vf", "select='not(between(t,1,2.3))'", "-fps_mode", "vfr")
+    tones = (*_tone(500), "-c:a", "aac") if sound else ()
+    run_ffmpeg(ffmpeg, *_PICTURES, *tones, *paused, *_X264, str(path))
+    facts = _probed(path)
+    assert (facts.damage, facts.video.vfr) == ((), False)
+    assert facts.video.duration_s == pytest.approx(3, abs=0.05)
+
+
+@pytest.mark.parametrize("ending", ["mkv", "flv", "ts"])
+def test_data_that_cannot_be_read_are_a_hole_without_sound_too(
+    ffmpeg: FFmpeg, tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"lost.{ending}"
+    # Key frames, from which it is decoded without an error.
+    often = ("-g", "5", "-cluster_time_limit", "200") if ending == "mkv" else ("-g", "5")
+    run_ffmpeg(ffmpeg, *_PICTURES, *_X264, *often, str(path))
+    content = bytearray(path.read_bytes())
+    begin, end = (len(content) * third // 3 // 188 * 188 for third in (1, 2))
+    content[begin:end] = bytes(end - begin) if ending == "mkv" else b""
+    path.write_bytes(content)
+    assert "hole" in {damage.kind for damage in _probed(path).damage}
+
+
 @pytest.mark.parametrize("ending", ["mkv", "mp4", "ts"])
 def test_a_long_gap_in_the_sound_is_damage(ffmpeg: FFmpeg, tmp_path: Path, ending: str) -> None:
     """Of more than ten seconds, in which a clock could have changed."""

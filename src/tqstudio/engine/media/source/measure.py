@@ -61,7 +61,11 @@ _UNSEEKABLE_TOLERANCE_SHARE = 0.05
 
 
 def measure(
-    path: bytes, container: InputContainer, facts: SourceFacts, check: Callable[[], None] = lambda: None
+    path: bytes,
+    container: InputContainer,
+    facts: SourceFacts,
+    check: Callable[[], None] = lambda: None,
+    skips: Callable[[], bool] = lambda: False,
 ) -> SourceFacts:
     """Read all packets of a source and correct its facts. A demuxer error counts as the end of the file.
 
@@ -69,6 +73,7 @@ def measure(
         container: freshly opened.
         facts: from the header of the file.
         check: called often; its exceptions abort the reading.
+        skips: whether the demuxer has skipped data, see `streams.watched`.
 
     Raises:
         TqError: as `require_readable` if the file cannot be read to its end.
@@ -158,7 +163,7 @@ def measure(
         damage=(
             *scanned,
             *missing,
-            *faults.damage(steady=not video.vfr, cut=cut),
+            *faults.damage(steady=not video.vfr, skipped=skips(), cut=cut),
         ),
         measured=True,
     )

@@ -228,19 +228,25 @@ class PacketFaults:
         if packet.is_corrupt and self._corrupt is None:
             self._corrupt = Damage("corrupt", at_s)
 
-    def damage(self, *, steady: bool, cut: bool) -> tuple[Damage, ...]:
+    def damage(self, *, steady: bool, skipped: bool, cut: bool) -> tuple[Damage, ...]:
         """The first damage of each kind.
 
+        Recorders of screens make no picture while nothing moves. So a gap between pictures is a hole only if
+        packets are corrupt or data cannot be read; if sound is missing too, that is one.
+
         Args:
-            steady: the frame rate is constant, so that a gap between pictures is a hole.
+            steady: the frame rate is constant.
+            skipped: the demuxer has skipped data.
             cut: the file is truncated (`is_cut`).
         """
         end_s = max(self._last.values(), default=0.0)
-        holes = [hole for index, hole in self._holes.items() if steady or index != self._video]
+        # The truncated last packet is marked corrupt too: do not report it twice.
+        is_last = self._corrupt is not None and cut and self._corrupt.at_s > end_s - _HOLE_S
+        corrupt = (self._corrupt,) if self._corrupt is not None and not is_last else ()
+        lost = steady and (skipped or corrupt)
+        holes = [hole for index, hole in self._holes.items() if lost or index != self._video]
         found = [min(holes, key=lambda hole: hole.at_s)] if holes else []
         if self._restart:
             found.append(self._restart)
-        # The truncated last packet is marked corrupt too: do not report it twice.
-        if self._corrupt and not (cut and self._corrupt.at_s > end_s - _HOLE_S):
-            found.append(self._corrupt)
+        found += corrupt
         return (*found, Damage("cut", end_s)) if cut else tuple(found)

@@ -92,8 +92,8 @@ def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
     if the file cannot be read to its end.
     """
     facts = probe_head(path)
-    with open_source(path) as container:
-        return measure(path, container, facts, check)
+    with streams.watched(facts.container) as skips, open_source(path) as container:
+        return measure(path, container, facts, check, skips)
 
 
 def probe_head(path: bytes) -> SourceFacts:

@@ -131,6 +131,13 @@ def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[S
         yield packet
 
 
+@contextlib.contextmanager
+def watched(demuxer: str) -> Iterator[Callable[[], bool]]:
+    """Watch a demuxer, from before it opens a file; yields whether it has skipped data that it cannot read."""
+    with av.logging.Capture() as log, _logging(av.logging.ERROR):
+        yield lambda: any(level <= av.logging.ERROR and name == demuxer for level, name, _ in log)
+
+
 def edits(
     opened: Callable[[], InputContainer], stream: VideoStream
 ) -> tuple[tuple[float, float, float], ...]:
