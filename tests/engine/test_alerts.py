@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import shlex
@@ -370,7 +371,10 @@ def test_no_redirect_is_followed(office: Office, receiver: Receiver, channel: st
     area="security",
 )
 @pytest.mark.parametrize("channel", ["alert_webhook", "alert_apprise"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "0177.1", "127.1"],
+)
 def test_private_addresses_are_refused(office: Office, receiver: Receiver, channel: str, host: str) -> None:
     """`localhost` is a name that resolves to a private address."""
     scheme = "http" if channel == "alert_webhook" else "json"
@@ -404,6 +408,9 @@ def test_private_addresses_are_refused(office: Office, receiver: Receiver, chann
         ("fe80::1%eth0", False),
         ("fd00::1", False),
         ("ff02::1", False),
+        ("::7f00:1", False),
+        ("::ffff:0:10.0.0.1", False),
+        ("fec0::1", False),
         ("64:ff9b::a00:1", False),
         ("64:ff9b:1::a00:1", False),
         ("2002:a00:1::", False),
@@ -414,6 +421,32 @@ def test_private_addresses_are_refused(office: Office, receiver: Receiver, chann
 )
 def test_public_addresses(address: Any, public: bool) -> None:
     assert deliver._is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",  # AWS, Azure, DigitalOcean, Google, Hetzner, OpenStack, Oracle
+        "169.254.170.2",  # containers of AWS
+        "169.254.0.23",  # Tencent
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure
+        "192.0.0.192",  # Oracle
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    ["{}", "::ffff:{}", "::{}", "::ffff:0:{}", "64:ff9b::{}", "64:ff9b:1::{}", "2002:{:x}:{:x}::", "{:d}"],
+)
+def test_metadata_of_clouds_are_private_in_every_form(address: str, form: str) -> None:
+    number = int(ipaddress.IPv4Address(address))
+    arguments = {"{:d}": (number,), "2002:{:x}:{:x}::": (number >> 16, number & 0xFFFF)}.get(form, (address,))
+    assert not deliver._is_public(form.format(*arguments))
+
+
+@pytest.mark.parametrize("address", ["fd00:ec2::254", "fd20:ce::254", "fd00:ec2::23", "fe80::a9fe:a9fe%eth0"])
+def test_metadata_of_clouds_on_ipv6_are_private(address: str) -> None:
+    assert not deliver._is_public(address)
 
 
 def test_the_sending_process_has_no_secret_in_argv_or_environment(
@@ -546,6 +579,27 @@ def test_a_gate_that_is_shut_for_long(office: Office, receiver: Receiver) -> Non
         "no job has started since 2027-01-15T08:00:00.000+00:00: the disk of films has 1 MB free (disk)"
     )
     assert (disk.body["code"], load.body["code"]) == ("DISK_LOW", None)
+
+
+def test_of_a_path_below_no_known_folder_only_the_name_is_sent(office: Office, receiver: Receiver) -> None:
+    """A video that was added from anywhere, a mount above an output."""
+    alerts = office.alerts(alert_webhook=receiver.url)
+
+    async def work() -> None:
+        await alerts.begin()
+        office.do(
+            lambda queue: queue.fail(
+                queue.claimed(),
+                ErrorCode.SOURCE_MISSING,
+                "/mnt/new films/of ada/a b.mp4 is gone from /mnt/new",
+            )
+        )
+        await settled(alerts)
+
+    run(work)
+    assert [each.body["text"] for each in receiver.received] == [
+        "clip 1.mp4 failed for good: SOURCE_MISSING: a b.mp4 is gone from new"
+    ]
 
 
 def test_a_disk_that_is_low_soon(office: Office, receiver: Receiver) -> None:

@@ -146,3 +146,22 @@ def test_a_traceback_names_no_folder_of_the_program() -> None:
     output = log_redaction.of_program().relative(run.stderr)
     assert 'File "tqstudio/paths.py"' in output
     assert os.path.dirname(os.path.dirname(tqstudio.__file__)) not in output
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/srv/in/film/a.m4s is gone", "film/a.m4s is gone"),
+        ("the disk of /srv/in is full", "the disk of in is full"),
+        ("/mnt/my films/a b.mp4 cannot be read", "a b.mp4 cannot be read"),
+        ("copy '/mnt/a/b c.mp4': /mnt/d/e.mp4 and /films", "copy 'b c.mp4': e.mp4 and films"),
+        ("the disk of /mnt/nas/ (quota)", "the disk of nas/ (quota)"),
+        ("error:/mnt/a/b (file:///mnt/a/c)", "error:b (file://c)"),
+        (
+            "is at s3://b/x/y or https://nas/x, 1/2 and/or a / b",
+            "is at s3://b/x/y or https://nas/x, 1/2 and/or a / b",
+        ),
+    ],
+)
+def test_what_leaves_the_machine_has_no_folders(text: str, shown: str) -> None:
+    assert IN.names(text) == shown

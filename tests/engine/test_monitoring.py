@@ -169,7 +169,7 @@ def test_without_a_token_only_health_is_answered(live: LiveSupervisor) -> None:
         assert ask(path, Authorization="Bearer x")[0] == status
         assert ask(f"{path}/")[0] == ask(f"/v1{path}")[0] == ask(path, "POST")[0] == 401
         assert ask(f"{path}?x=1")[0] == 400
-        assert ask(path, Host="evil.example")[0] == 403
+        assert ask(path, Host="evil.example")[0] == 400
         assert ask(path, Origin="https://evil.example")[0] == 403
     live.send(calls.resume_queue())
     assert ask("/metrics")[0] == ask("/openapi.json")[0] == 401
@@ -199,6 +199,8 @@ def test_labels_are_bounded_and_hold_no_names(own: LiveSupervisor, tmp_path: Pat
     assert found.labels("jobs", "status") == set(JobStatus)
     assert found.labels("workers", "status") == set(WorkerStatus)
     assert found.labels("gate_closed", "kind") == set(GateKind)
+    assert found.labels("deliveries", "state") == {"waiting", "failing"}
+    assert found.value("standbys") == found.value("leader_changes_total") == 0
     assert found.labels("disk_free_bytes", "output") == {"output"}
     assert found.value("disk_total_bytes", output="output") > found.value("disk_free_bytes", output="output")
     assert found.value("disk_reserve_bytes") == 1_000_000

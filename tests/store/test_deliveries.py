@@ -68,6 +68,22 @@ def test_the_first_one_is_due_first_by_any_clock(queue: Queue, pair: tuple[Deliv
     assert deliveries.next_at(queue.db) is None
 
 
+def test_what_waits_and_what_fails_is_counted(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
+    one, two = pair
+    third = begin(queue, queue.video())
+    assert deliveries.waiting_and_failing(queue.db) == (3, 0)
+    deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now + HOUR)
+    assert deliveries.waiting_and_failing(queue.db) == (2, 1)
+    assert delivered(queue, two)
+    assert deliveries.waiting_and_failing(queue.db) == (1, 1)
+    deliveries.unpublish(queue.db, third.video)
+    assert deliveries.waiting_and_failing(queue.db) == (0, 1), "its removal is no upload"
+    deliveries.failed(queue.db, newest(queue, third.video), ERROR, now=queue.now, next_at=queue.now + HOUR)
+    assert deliveries.waiting_and_failing(queue.db) == (0, 2)
+    queue.db.execute("UPDATE delivery SET next_at = NULL")
+    assert deliveries.waiting_and_failing(queue.db) == (0, 0)
+
+
 def test_removals_come_first_and_failures_last(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
     one, two = pair
     deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now - HOUR)

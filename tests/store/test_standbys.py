@@ -66,6 +66,20 @@ def test_the_log_says_when_another_one_leads(queue: Queue) -> None:
     assert changes(queue) == [("of b", "the lease of of a ran out"), ("of a", "of b was stopped")]
 
 
+def test_changes_of_leader_are_counted(queue: Queue) -> None:
+    assert supervisors.leader_changes(queue.db) == 0, "the first one has no home"
+    for home, changed in (("a", 0), ("a", 0), ("b", 1), ("b", 1), ("a", 2), ("c", 3)):
+        begin(queue, home)
+        assert supervisors.leader_changes(queue.db) == changed
+
+
+def test_those_that_were_seen_are_counted(queue: Queue) -> None:
+    assert standbys.number(queue.db, after=0) == 0
+    for number, home in enumerate("ab"):
+        standbys.record_seen(queue.db, home, name=home, version="1", now=NOW + number)
+    assert [standbys.number(queue.db, after=NOW + late) for late in (-1, 0, 1)] == [2, 1, 0]
+
+
 def test_workers_of_another_machine_are_not_disabled_by_their_name(queue: Queue) -> None:
     queue.worker("cpu-0")
     queue.worker("far-0")

@@ -187,7 +187,7 @@ class Alerts:
                 times = outbox.times_failed(db, event.video, through=event.seq)
             kind = kinds.kind_of(event, self._kinds, times=times) if self._remote else None
             if kind is not None:
-                redact = logging_setup.roots().relative
+                redact = logging_setup.roots().names
                 self._store(db, kinds.of_event(event, kind, subject, times=times, redact=redact), now)
             status = self._runs.get(event.trigger)
             if status is not None and subject is not None:
@@ -197,7 +197,7 @@ class Alerts:
         outbox.move_position(db, unread.through)
 
     async def _conditions(self) -> list[Message]:
-        now, redact = self._now(), logging_setup.roots().relative
+        now, redact = self._now(), logging_setup.roots().names
         found: list[Message] = []
         if AlertKind.GATE in self._kinds:
             lasting = now - int(self._settings.gate_alert_s * MICROSECOND)

@@ -25,8 +25,10 @@ from tqstudio.engine.host.parent_death import die_with_parent
 NICE = 10
 MAX_ERROR = 300
 Send = Callable[[dict[str, Any]], None]
-_NOT_PUBLIC = [ipaddress.ip_network(block) for block in ("2002::/16", "64:ff9b::/96", "64:ff9b:1::/48")]
-"""Addresses that contain an IPv4 address, which may be private."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All public addresses of IPv6; others may contain an IPv4 address, such as `::169.254.169.254`."""
+_NOT_PUBLIC = [ipaddress.ip_network(block) for block in ("2002::/16", "192.0.0.0/24", "168.63.129.16/32")]
+"""6to4, which contains an IPv4 address; and where Oracle's and Azure's clouds have metadata of a machine."""
 
 
 class _NotSent(Exception):
@@ -107,8 +109,9 @@ def _is_public(where: object) -> bool:
         return False  # a Unix socket
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    contains = any(address in block for block in _NOT_PUBLIC if block.version == address.version)
-    return address.is_global and not address.is_multicast and not contains
+    is_public = address.is_global and not address.is_multicast
+    is_unicast = isinstance(address, ipaddress.IPv4Address) or address in _UNICAST
+    return is_public and is_unicast and not any(address in block for block in _NOT_PUBLIC)
 
 
 # Channels

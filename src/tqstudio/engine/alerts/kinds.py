@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -182,9 +181,7 @@ def of_gate(gate: GateRow, redact: Redact) -> Message:
 
 def of_disk(path: str, free: int, needed: int, *, now: int, redact: Redact) -> Message:
     """Build the alert of a disk that is low soon; its key allows one a day."""
-    shown = redact(path)
-    shown = os.path.basename(path) if shown == "." else shown
-    text = KINDS[AlertKind.DISK].text.format(path=shown, free=size(free), needed=size(needed))
+    text = KINDS[AlertKind.DISK].text.format(path=path, free=size(free), needed=size(needed))
     key = f"disk-{iso_time(now)[:10]}-{path}"
     facts = {"code": ErrorCode.DISK_LOW.value}
     return _message(key, AlertKind.DISK, f"disk:{path}", now, text, "free some space there", redact, facts)

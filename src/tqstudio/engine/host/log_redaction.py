@@ -21,6 +21,8 @@ Folder = bytes | str | os.PathLike[str]
 _BEGINS = r"/(?:(?<![\w./~+-]/)|(?<=\\n/)|(?<=:///))"
 _BELOW = r"(/+(?=[^'\"`\n]))"
 _EXACT = r"/*(?![\w/~+%=#@\udc80-\udcff-]|\.\w|\\+[xuU])"
+# The folders of an absolute path, whose names may have spaces; not those of a URL.
+_FOLDERS = re.compile(_BEGINS + r"(?=[^\s/])(?:(?:(?! /)[^/\n'\"`:])+/(?=[^\s'\"`]))*")
 _CONTROLS_OF_FFMPEG = re.compile("[\x01-\x07\x0e-\x1f]")
 """Characters that ffmpeg prints as `?`."""
 
@@ -44,10 +46,22 @@ class Roots:
             return text
         return self._pattern.sub(lambda found: "" if found[1] else ".", text)
 
+    def names(self, text: str) -> str:
+        """Make paths relative, a root its name, and a path below no root the last of its names."""
+        if "/" not in text:
+            return text
+        if self._forms:
+            text = self._pattern.sub(lambda found: "" if found[1] else _last_name(found[0]), text)
+        return _FOLDERS.sub("", text)
+
     @functools.cached_property
     def _pattern(self) -> re.Pattern[str]:
         listed = "|".join(re.escape(form[1:]) for form in sorted(self._forms, key=len, reverse=True))
         return re.compile(f"{_BEGINS}(?:{listed})(?:{_BELOW}|{_EXACT})")
+
+
+def _last_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def of_program() -> Roots:

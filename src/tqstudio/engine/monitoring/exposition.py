@@ -87,6 +87,11 @@ def _of_database(services: Services, stored: Stored) -> Iterator[Metric]:
         closed.add(GateKind.DISK)
     kinds = {kind.value: kind in closed for kind in GateKind}
     yield _gauges("gate_closed", "Whether a gate keeps jobs from starting", "kind", kinds)
+    about = "Copies of ladders for buckets: not tried yet, and those whose last try failed"
+    yield _gauges("deliveries", about, "state", stored.deliveries)
+    yield _gauge("standbys", "Supervisors that stand by", stored.standbys)
+    about = "How often another supervisor has begun to lead this queue, ever"
+    yield _counter("leader_changes", about, stored.leader_changes)
 
 
 def _of_disks(services: Services, disks: Sequence[Disk]) -> Iterator[Metric]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, case, delete, func, insert, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -210,6 +210,14 @@ def unfinished(db: Connection) -> tuple[int, DeliveryRow | None]:
     count = int(db.execute(select(func.count()).where(waits)).scalar_one())
     worst = _SELECT.where(waits, delivery.c.tries > 0).order_by(delivery.c.tries.desc()).limit(1)
     return count, _ROWS.first(db.execute(worst))
+
+
+def waiting_and_failing(db: Connection) -> tuple[int, int]:
+    """Returns how many ladders wait for their first upload, and how many copies have failed last."""
+    never, failing = _WAITING & (delivery.c.tries == 0), delivery.c.tries > 0
+    counted = select(func.count(case((never, 1))), func.count(case((failing, 1))))
+    waiting, failed = db.execute(counted.where(delivery.c.next_at.is_not(None))).one()
+    return waiting, failed
 
 
 def are_uploaded(db: Connection) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, or_, select
+from sqlalchemy import delete, func, insert, or_, select
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
@@ -86,6 +86,12 @@ def listing(db: Connection) -> list[StandbyRow]:
     """Returns the supervisors that stand by, or did so until they were cut off or killed."""
     found = select(*_STANDBYS.columns).order_by(standby.c.name, standby.c.home)
     return [_STANDBYS.value(row) for row in db.execute(found)]
+
+
+def number(db: Connection, *, after: int) -> int:
+    """Returns how many supervisors were seen standing by after a time."""
+    seen = select(func.count()).select_from(standby).where(standby.c.seen_at > after)
+    return int(db.execute(seen).scalar_one())
 
 
 def homes_of(db: Connection, name: str, *, after: int) -> list[str]:

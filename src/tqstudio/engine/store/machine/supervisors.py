@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -38,6 +38,14 @@ def begin(
         events.append(db, EventKind.LEADER_CHANGED, now=now, actor="supervisor", worker=name, detail=why)
         workers.enable_local(db)
     return begun, store
+
+
+def leader_changes(db: Connection) -> int:
+    """Returns how often another supervisor than the one before has begun to lead the queue, ever."""
+    before = func.lag(supervisor.c.home).over(order_by=supervisor.c.id)
+    rows = select(supervisor.c.home, before.label("before")).subquery()
+    changes = select(func.count()).where(rows.c.before != "", rows.c.before != rows.c.home)
+    return int(db.execute(changes).scalar_one())
 
 
 def renew(db: Connection, row: int, *, now: int, lease_us: int) -> None:
