@@ -37,6 +37,7 @@ NAMES = {
     "service": "calls of a worker on another machine, one by one",
     "remote": "a worker on another machine",
     "division": "one video on two workers",
+    "remote_division": "one video on several other machines",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "ladder": "a whole job against hand-written ffmpeg commands",
