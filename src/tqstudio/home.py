@@ -90,6 +90,11 @@ class Home:
         return self.root / "gpu-trials.json"
 
     @property
+    def clock(self) -> Path:
+        """What the next supervisor has to know of the wall clock, see `Ages`."""
+        return self.root / "clock.json"
+
+    @property
     def output(self) -> Path:
         """The default output folder."""
         return self.root / "output"

@@ -28,6 +28,8 @@ from tqstudio.engine.alerts.kinds import KINDS, AlertKind
 from tqstudio.engine.files.volumes import Volume
 from tqstudio.engine.gates.decide import MeasuredPath, Use, Volumes, VolumeState, low_soon
 from tqstudio.engine.host import logging_setup
+from tqstudio.engine.host.ages import Ages
+from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import outcomes
@@ -58,12 +60,17 @@ class Office:
     def __init__(self, home: Home, db: Database) -> None:
         self.home, self.db = home, db
         self.now = 1_800_000_000 * SECOND
+        self.ahead = 0
+        """How far the wall clock was set ahead since."""
         self.disks: list[Any] = []
         self._made = 0
 
     def alerts(self, **settings: Any) -> Alerts:
         chosen = Settings(**{"alert_private": True, "alert_timeout_s": 30} | settings)
-        return Alerts(self.home, chosen, self.db, STUDIO, lambda: self.disks, now=lambda: self.now)
+        running = RunningClock(SECOND)
+        ages = Ages(self.home.clock, running, wall=lambda: self.now + self.ahead, boot=lambda: self.now)
+        disks, now = (lambda: self.disks), (lambda: self.now + self.ahead)
+        return Alerts(self.home, chosen, self.db, STUDIO, disks, ages, now=now)
 
     def wait(self, seconds: float) -> None:
         self.now += int(seconds * SECOND)
@@ -552,6 +559,24 @@ def test_kinds_that_are_off_by_default(office: Office, receiver: Receiver) -> No
         assert [each.body["kind"] for each in receiver.received] == expected
     texts = [each.body["text"] for each in receiver.received]
     assert texts == ["worker cpu-7 is up", "clip 2.mp4 is done"]
+
+
+def test_a_clock_that_jumps_ahead_gives_no_alert_up(office: Office, receiver: Receiver) -> None:
+    alerts = office.alerts(alert_webhook=receiver.url)
+    receiver.status = lambda _: 503
+
+    async def work() -> None:
+        await alerts.begin()
+        office.fails()
+        await settled(alerts)
+        office.ahead = 50 * 365 * DAY_S * SECOND
+        await settled(alerts)
+        receiver.status = lambda _: 204
+        office.wait(3600)
+        await settled(alerts)
+
+    run(work)
+    assert len(receiver.received) == 3, "refused, refused after the jump, accepted"
 
 
 def test_a_gate_that_is_shut_for_long(office: Office, receiver: Receiver) -> None:

@@ -16,7 +16,8 @@ from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.ages import Ages
+from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -63,6 +64,8 @@ class House:
 
     def __init__(self, db: Database, out: Path) -> None:
         self.db, self.out = db, out
+        self.ahead_us = 0
+        """How far the wall clock was set ahead for what is removed by age."""
         self.workspace = Workspace(db, "uuid", BoundedIO())
         self.work_dir = self.workspace.work_dir(self.root)
         self.work_dir.mkdir(parents=True)
@@ -72,7 +75,8 @@ class House:
         return os.fsencode(self.out)
 
     def retention(self, **settings: Any) -> Retention:
-        return Retention(Settings(**settings), self.db, self.workspace, BoundedIO())
+        ages = Ages(self.out / "clock.json", RunningClock(DAY_US), wall=lambda: now_us() + self.ahead_us)
+        return Retention(Settings(**settings), self.db, self.workspace, BoundedIO(), ages)
 
     def video(self) -> int:
         number = len(self.db.read_now(videos.page, after=0, limit=99)) + 1
@@ -223,6 +227,32 @@ def test_one_that_still_plays_is_not_removed(house: House) -> None:
     outputs.set_current(place, 1, current.renditions)
     asyncio.run(house.retention(keep_old_s=0).remove_retired())
     assert outputs.intact(place, 1, current.renditions)
+
+
+def test_after_a_jump_of_the_clock_nothing_is_old(house: House) -> None:
+    _, place = house.published(9000, 8000)
+    job, video = house.failed(ago_s=1)
+    retention = house.retention()
+    house.ahead_us = 365 * DAY_US
+    asyncio.run(retention.remove_retired())
+    asyncio.run(retention.expire_work())
+    assert names(place) == {"master.m3u8", "v1", "v2"}
+    assert house.has_work(video)
+    assert house.history("generation_removed") + house.history("work_removed") == []
+    house.operate(job, Operation.DELETE)
+    asyncio.run(retention.jobs_deleted([job]))
+    assert not house.has_work(video), "a person asked for that"
+
+
+@pytest.mark.parametrize("by", ["a full disk", "a person"])
+def test_a_clock_that_was_set_back_keeps_no_work_that_is_in_the_way(house: House, by: str) -> None:
+    job, video = house.failed(ago_s=-365 * 86_400)
+    if by == "a person":
+        house.operate(job, Operation.DELETE)
+        asyncio.run(house.retention().jobs_deleted([job]))
+    else:
+        asyncio.run(house.retention().make_room(house.root))
+    assert not house.has_work(video)
 
 
 @pytest.mark.fault("Retention is killed while it deletes", "It continues at its next run", area="publishing")

@@ -236,3 +236,11 @@ def test_a_failure_in_the_last_restart_that_is_tried_again_ends_nothing(queue: Q
     assert restart_due(queue) == [job]
     assert queue.fail(again(queue), ErrorCode.ENCODER_EXIT) is JobStatus.PENDING
     assert state(queue, job) == ("in_progress", 1)
+
+
+def test_a_delay_of_before_the_clock_was_set_back_is_over(queue: Queue) -> None:
+    job = failed(queue).job
+    queue.wait(-60)
+    assert restart_due(queue) == [], "it may be the slower clock of another supervisor"
+    queue.wait(-1e-6)
+    assert restart_due(queue) == [job]

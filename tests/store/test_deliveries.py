@@ -42,6 +42,10 @@ def states(queue: Queue, video: int) -> list[tuple[int, str, int | None]]:
     return [(row.number, row.state, row.next_at) for row in found]
 
 
+def due(queue: Queue, now: int, *, old: int | None = None) -> DeliveryRow | None:
+    return deliveries.due(queue.db, now=now, old=now if old is None else old, longest_us=HOUR)
+
+
 def reported(queue: Queue) -> list[str]:
     return [event.trigger for event in events.after(queue.db, 0, limit=99) if event.trigger.startswith("del")]
 
@@ -56,13 +60,13 @@ def pair(queue: Queue) -> tuple[DeliveryRow, DeliveryRow]:
 
 def test_the_first_one_is_due_first_by_any_clock(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
     one, two = pair
-    assert deliveries.due(queue.db, now=1) == one
+    assert due(queue, 1) == one
     assert (one.job, one.number, one.url, one.files) == (7, 1, f"s3://films/{one.video}", 0)
     deliveries.failed(queue.db, one, ERROR, now=NOW, next_at=NOW + SECOND)
     assert deliveries.next_at(queue.db) == 0
     assert delivered(queue, two)
-    assert deliveries.due(queue.db, now=NOW) is None
-    assert deliveries.due(queue.db, now=NOW + SECOND) == newest(queue, one.video)
+    assert due(queue, NOW) is None
+    assert due(queue, NOW + SECOND) == newest(queue, one.video)
     assert deliveries.next_at(queue.db) == NOW + SECOND
     assert delivered(queue, newest(queue, one.video))
     assert deliveries.next_at(queue.db) is None
@@ -87,14 +91,52 @@ def test_what_waits_and_what_fails_is_counted(queue: Queue, pair: tuple[Delivery
 def test_removals_come_first_and_failures_last(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:
     one, two = pair
     deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now - HOUR)
-    assert deliveries.due(queue.db, now=queue.now) == two, "the other one has failed"
+    assert due(queue, queue.now) == two, "the other one has failed"
     deleted = begin(queue, queue.video())
     queue.wait(1)
     deliveries.unpublish(queue.db, deleted.video)
     deleted = newest(queue, deleted.video)
-    assert deliveries.due(queue.db, now=queue.now) == deleted
+    assert due(queue, queue.now) == deleted
     deliveries.failed(queue.db, deleted, ERROR, now=queue.now, next_at=queue.now)
-    assert deliveries.due(queue.db, now=queue.now) == two
+    assert due(queue, queue.now) == two
+
+
+def test_a_retry_of_before_the_clock_was_set_back_is_due(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert delivered(queue, two)
+    deliveries.failed(queue.db, one, ERROR, now=queue.now, next_at=queue.now)
+    failed = newest(queue, one.video)
+    assert due(queue, queue.now - HOUR) is None, "it may be a wait"
+    assert due(queue, queue.now - HOUR - 1) == failed
+    assert delivered(queue, failed)
+    begin(queue, one.video, 2)
+    assert delivered(queue, newest(queue, one.video))
+    assert due(queue, queue.now - 9 * HOUR) is None, "what was replaced keeps its time"
+
+
+def test_what_is_removed_by_its_age_waits_after_a_jump_of_the_clock(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    one, two = pair
+    assert delivered(queue, one)
+    begin(queue, one.video, 2)
+    assert delivered(queue, newest(queue, one.video))
+    queue.wait(3600)
+    assert due(queue, queue.now, old=0) == two, "uploads do not"
+    deliveries.failed(queue.db, two, ERROR, now=queue.now, next_at=queue.now)
+    assert due(queue, queue.now, old=0) == newest(queue, two.video)
+    assert delivered(queue, newest(queue, two.video))
+    assert due(queue, queue.now, old=0) is None
+    assert due(queue, queue.now, old=queue.now - 1) is None
+    removed = due(queue, queue.now)
+    assert removed is not None
+    assert (removed.video, removed.number) == (one.video, 1)
+    deliveries.unpublish(queue.db, two.video)
+    hidden = due(queue, queue.now, old=0)
+    assert hidden is not None, "a person asked for that"
+    assert hidden.video == two.video
 
 
 def test_a_ladder_waits_for_that_of_another_video_at_its_address(
@@ -109,7 +151,7 @@ def test_a_ladder_waits_for_that_of_another_video_at_its_address(
     deliveries.unpublish(queue.db, one.video)
     assert deliveries.other_video_at_url(queue.db, later) == one.video, "it is not removed yet"
     for number in (1, 2):
-        row = deliveries.due(queue.db, now=queue.now)
+        row = due(queue, queue.now)
         assert row is not None
         assert (row.video, row.number) == (one.video, number)
         deliveries.removed(queue.db, row, now=queue.now)

@@ -647,7 +647,9 @@ def go_on_with_deletions(queue: Queue, rng: Random) -> Any:
 
 @often(5)
 def deliver(queue: Queue, rng: Random) -> Any:
-    db, now, row = queue.db, queue.now, deliveries.due(queue.db, now=queue.now)
+    old = queue.now - rng.randrange(20) * SECOND
+    row = deliveries.due(queue.db, now=queue.now, old=old, longest_us=rng.randrange(20) * SECOND)
+    db, now = queue.db, queue.now
     done: Any = None
     match rng.randrange(6):
         case 0 | 1:
@@ -817,7 +819,7 @@ def alert(queue: Queue, rng: Random) -> Any:
     if rng.random() < 0.6:
         new = NewAlert(f"k{rng.randint(1, 99)}", "failed", rng.choice("ab"), rng.choice(TEXTS))
         outbox.add(db, new, channel=channel, now=now, cooldown_us=30 * SECOND)
-    due = outbox.next_due(db, channel, now=now)
+    due = outbox.next_due(db, channel, now=now, longest_us=rng.randrange(20) * SECOND)
     if due is not None:
         due = outbox.begin(db, due.id, retry_at=now + SECOND)
         if rng.random() < 0.5:

@@ -26,7 +26,7 @@ def add(
 
 
 def due(queue: Queue, channel: str = "webhook") -> AlertRow | None:
-    return outbox.next_due(queue.db, channel, now=queue.now)
+    return outbox.next_due(queue.db, channel, now=queue.now, longest_us=COOLDOWN_S * SECOND)
 
 
 def stored(queue: Queue) -> dict[str, AlertRow]:
@@ -100,6 +100,18 @@ def test_the_cooldown_is_of_a_kind_and_subject_in_a_channel(queue: Queue, other:
     row = due(queue, other.get("channel", "webhook"))
     assert row is not None
     assert row.key == "b"
+
+
+def test_a_retry_of_before_the_clock_was_set_back_is_due(queue: Queue) -> None:
+    add(queue, "a")
+    taken(queue)
+    queue.wait(5 - COOLDOWN_S)
+    assert due(queue) is None, "it may be a wait"
+    queue.wait(-1e-6)
+    assert due(queue) is not None
+    assert due(queue, "mail") is None
+    outbox.sent(queue.db, taken(queue).id, now=queue.now)
+    assert due(queue) is None
 
 
 def test_a_clock_that_was_set_back_holds_nothing_back_for_longer(queue: Queue) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates.load import LoadGate
@@ -41,8 +42,21 @@ _STANDBYS_KEPT_S = 86_400.0
 """How long a supervisor that was killed or cut off is shown as standing by."""
 
 
+class Every(IntervalTrigger):  # type: ignore[misc]
+    """An interval whose missed runs become one.
+
+    APScheduler computes each of them first: a thousand million if the wall clock is set ten years ahead.
+    """
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        if previous_fire_time is not None and previous_fire_time < now:
+            previous_fire_time += (now - previous_fire_time) // self.interval * self.interval
+        found: datetime | None = super().get_next_fire_time(previous_fire_time, now)
+        return found
+
+
 class Scheduler(AsyncIOScheduler):  # type: ignore[misc]
-    """APScheduler in the running event loop, made safe against a wall clock that is set back.
+    """APScheduler in the running event loop, made safe against a wall clock that is set.
 
     It stores wall times. Once the clock is an hour behind, every job would be an hour late.
     """
@@ -93,6 +107,7 @@ class Maintenance:
         self._every(_UPLOADS_S, self._services.uploads.finish_pending, at_once=True)
         self._every(_EXPIRY_S, self._services.retention.expire_work, at_once=True)
         self._every(_RETENTION_S, self.check_database)
+        self._every(_RETENTION_S, self._services.ages.save, at_once=True)
         self._every(_EXPIRY_S, self.cut_logs, at_once=True)
         if self._services.alerts.active:
             self._every(_ALERTS_S, self._services.alerts.tick)
@@ -127,7 +142,8 @@ class Maintenance:
 
         # All count from one moment, so that those that are due together share a wake-up and a read.
         first = self._began if at_once else self._began + timedelta(seconds=seconds)
-        self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, next_run_time=first)
+        every = Every(seconds=seconds, jitter=jitter_s, timezone=UTC)
+        self._scheduler.add_job(run, every, next_run_time=first)
 
     async def look_at_volumes(self) -> None:
         """Measures the volumes, and tries a database that could not be written to."""
@@ -169,8 +185,9 @@ class Maintenance:
             self._services.pool.end_offline(name)
 
     async def prune(self) -> None:
-        """Deletes old events, alerts and idempotent answers, and ends tokens that are no longer stored."""
-        await self._db.write(self._prune, now_us())
+        """Deletes old events, alerts and idempotent answers; ends tokens that have expired or are gone."""
+        await self._db.write(self._prune, self._services.ages.before(0), now_us())
+        self._services.tokens.end_expired()
         if not self._db.is_file:
             await self._services.tokens.end_removed()
         if self._db.is_file and await self._db.read(upkeep.has_spare_pages):
@@ -184,11 +201,12 @@ class Maintenance:
         """Cuts long logs of workers, probe and alerts."""
         await bounded_io.on_a_thread(partial(logging_setup.cut_long, self._services.home))
 
-    def _prune(self, db: Connection, now: int) -> None:
-        events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)
-        outbox.prune(db, before=now - int(_ALERTS_KEPT_S * MICROSECOND))
-        supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
-        uploads.prune(db, before=now)
+    def _prune(self, db: Connection, old: int, now: int) -> None:
+        """As `prune`; `old` is the time to which ages are counted."""
+        events.prune(db, before=old - int(self._settings.event_retention_s * MICROSECOND), now=now)
+        outbox.prune(db, before=old - int(_ALERTS_KEPT_S * MICROSECOND))
+        supervisors.prune_answers(db, before=old - int(_ANSWERS_KEPT_S * MICROSECOND))
+        uploads.prune(db, before=old)
         if not self._db.is_file:
             standbys.prune(db, before=db.now_us() - int(_STANDBYS_KEPT_S * MICROSECOND))
 

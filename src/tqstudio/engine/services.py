@@ -15,6 +15,7 @@ from tqstudio.engine.delivery.deliveries import Deliveries
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import EventStream
@@ -99,6 +100,7 @@ class Services:
         db.supervisor = row
         # Heartbeat interval and gap together are shorter than a lease.
         clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
+        self.ages = ages = Ages(home.clock, clock)
         self.running_jobs = running_jobs = RunningJobs(
             Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
@@ -108,7 +110,7 @@ class Services:
         self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
         self.weekly_check = WeeklyCheck(db)
         self.forecasts = forecasts = Forecasts(db, running_jobs)
-        self.retention = retention = Retention(settings, db, workspace, io)
+        self.retention = retention = Retention(settings, db, workspace, io, ages)
         reader = VolumeReader(db, workspace, io)
         self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
         self.ranges = ranges = Ranges(running_jobs, enabled=settings.divide_jobs, lease_us=lease_us)
@@ -148,14 +150,14 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.admission.on_left = self.intake.look_again
-        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention)
+        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention, ages)
         self.admission.restore_deleted = self.deletions.restore_on_add
-        self.deliveries = Deliveries(home, settings, db, io)
+        self.deliveries = Deliveries(home, settings, db, io, ages)
         self.deletions.on_returned = self.deliveries.loop.wake
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
-        self.uploads = Uploads(home, settings, db, self.admission, io)
+        self.uploads = Uploads(home, settings, db, self.admission, io, ages)
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
-        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon)
+        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon, ages)
         self.shutdown = Shutdown(running_jobs, settings.drain_s)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)

@@ -515,6 +515,16 @@ class SupervisorView(TypedDict):
     standbys: list[StandbyView]
     damage: NotRequired[ErrorView]
     """What the weekly check of the database found; absent if nothing."""
+    clock_jump: NotRequired[ClockJumpView]
+    """Present for a day of running time after the wall clock jumped ahead."""
+
+
+class ClockJumpView(TypedDict):
+    """A jump of the wall clock, after which nothing is removed by its age for a while."""
+
+    ahead_s: float
+    held_s: float
+    """For how much longer."""
 
 
 class StandbyView(TypedDict):

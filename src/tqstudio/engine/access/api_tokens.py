@@ -193,6 +193,11 @@ class ApiTokens:
         for number in known - {row.id for row in rows}:
             self._end(number)
 
+    def end_expired(self) -> None:
+        """End the open requests of tokens that expired since, also by a clock that was set."""
+        for number in {each.token for each in self._known.values() if _expired(each.expires_at)} - {None}:
+            self._end(number)
+
     def _end(self, number: int) -> None:
         """Refuse a token that is no longer stored, and end its open requests."""
         for digest in [digest for digest, caller in self._known.items() if caller.token == number]:

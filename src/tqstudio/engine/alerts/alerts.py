@@ -30,6 +30,7 @@ from tqstudio.engine.alerts.kinds import AlertKind, Message
 from tqstudio.engine.alerts.sender import Sender
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import failpoints, logging_setup
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -79,11 +80,13 @@ class Alerts:
         db: Database,
         studio_uuid: str,
         low_soon: Callable[[], list[Waits]],
+        ages: Ages,
         *,
         now: Callable[[], int] = now_us,
     ) -> None:
         self._home, self._settings, self._db, self._now = home, settings, db, now
-        self._studio_uuid, self._low_soon = uuid.UUID(studio_uuid), low_soon
+        self._studio_uuid, self._low_soon, self._ages = uuid.UUID(studio_uuid), low_soon, ages
+        self._longest_us = int(max(_MAX_WAIT_S, settings.alert_cooldown_s) * MICROSECOND)
         self._channels = channels.of(settings)
         self._kinds = kinds.chosen(settings.alert_kinds)
         self._remote = [channel for channel in self._channels if channel.name != COMMAND]
@@ -230,7 +233,7 @@ class Alerts:
         """Send all that is due, one after the other."""
         sender: Sender | None = None
         try:
-            while due := await self._db.read(outbox.next_due, channel.name, now=self._now()):
+            while due := await self._next_due(channel):
                 # A later alert may have replaced it meanwhile.
                 row = await self._db.write(outbox.begin, due.id, retry_at=self._after(due.tries))
                 failpoints.reach("alert.begun")
@@ -246,6 +249,10 @@ class Alerts:
             if sender is not None:
                 await sender.kill()
 
+    async def _next_due(self, channel: Channel) -> AlertRow | None:
+        now, longest_us = self._now(), self._longest_us
+        return await self._db.read(outbox.next_due, channel.name, now=now, longest_us=longest_us)
+
     async def _record(self, channel: Channel, row: AlertRow, error: str | None) -> None:
         now = self._now()
         if error is None:
@@ -253,7 +260,8 @@ class Alerts:
             return
         error = logging_setup.roots().relative(error)
         next_at: int | None = self._after(row.tries - 1)
-        if channel.name == COMMAND or now - row.due_at >= _GIVEN_UP_S * MICROSECOND:
+        old = self._ages.before(int(_GIVEN_UP_S * MICROSECOND))
+        if channel.name == COMMAND or row.due_at <= old:
             next_at = None
         await self._db.write(outbox.not_sent, row.id, error, next_at=next_at)
         facts = {"channel": channel.name, "kind": row.kind, "tries": row.tries}

@@ -140,6 +140,9 @@ async def _supervisor(services: Services) -> answers.SupervisorView:
         "name": services.settings.host_name,
         "standbys": [fill(answers.StandbyView, row) for row in rows],
     }
+    if held_us := services.ages.held_us:
+        ahead_s = services.ages.ahead_us / MICROSECOND
+        view["clock_jump"] = {"ahead_s": ahead_s, "held_s": held_us / MICROSECOND}
     if (damage := services.weekly_check.damage) is not None:
         view["damage"] = answers.error_view(damage)
     return view

@@ -24,6 +24,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.deletion.deleted_ladders import DeletedLadders
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs.place import Place, bucket_url
@@ -54,9 +55,11 @@ class Deletions:
         workspace: Workspace,
         bounded_io: BoundedIO,
         retention: Retention,
+        ages: Ages,
     ) -> None:
         self._home, self._db, self._running_jobs, self._workspace = home, db, running_jobs, workspace
         self._bounded_io, self._retention, self._ladders = bounded_io, retention, DeletedLadders(workspace)
+        self._ages = ages
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
         self.on_returned: Callable[[], object] = lambda: None
@@ -128,7 +131,7 @@ class Deletions:
 
     async def advance_all(self) -> None:
         """Remove ladders after `keep_old_s`, and do what could not be done earlier."""
-        for video in await self._db.read(deletions.due, now_us() - self._keep_us):
+        for video in await self._db.read(deletions.due, self._ages.before(self._keep_us)):
             await self._db.write(deletions.remove, video)
             failpoints.reach("deletion.expired")
         await self.advance()

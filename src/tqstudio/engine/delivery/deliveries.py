@@ -28,11 +28,12 @@ from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.delivery.local_copy import Ladder
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.retry import RetryRules
+from tqstudio.engine.retry import RetryRules, longest_wait_s
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
@@ -50,17 +51,22 @@ _AT_ONCE = 4
 """Files that are uploaded at the same time."""
 _SEGMENT_SUFFIX = ".m4s"
 _SAVE_S = 1.0
+_HELD_S = 1.0
+"""Until the next look at what would be removed by its age, see `Ages`."""
 _HINTS = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
 
 
 class Deliveries:
     """The copies of ladders in buckets; one after the other is brought up to date."""
 
-    def __init__(self, home: Home, settings: Settings, db: Database, bounded_io: BoundedIO) -> None:
-        self._home, self._db, self._io = home, db, bounded_io
+    def __init__(
+        self, home: Home, settings: Settings, db: Database, bounded_io: BoundedIO, ages: Ages
+    ) -> None:
+        self._home, self._db, self._io, self._ages = home, db, bounded_io, ages
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_copies = settings.keep_bucket_copies
         self._retries = RetryRules(5, settings.backoff_max_s, random.random)
+        self._longest_us = int(longest_wait_s(settings.backoff_max_s) * MICROSECOND)
         self.loop = WakeableLoop("deliveries", self._do_next)
         self._log = structlog.get_logger()
 
@@ -103,11 +109,16 @@ class Deliveries:
 
     async def _do_next(self) -> float:
         """Do what is due; returns the seconds until more is."""
-        if (row := await self._db.read(deliveries.due, now=now_us())) is not None:
+        if (row := await self._due()) is not None:
             await self._step(row)
             return 0.0
         at = await self._db.read(deliveries.next_at)
-        return math.inf if at is None else max(0.0, (at - now_us()) / MICROSECOND)
+        left_s = math.inf if at is None else (at - now_us()) / MICROSECOND
+        return left_s if left_s > 0 else _HELD_S
+
+    async def _due(self) -> DeliveryRow | None:
+        now, old = now_us(), self._ages.before(0)
+        return await self._db.read(deliveries.due, now=now, old=old, longest_us=self._longest_us)
 
     async def _step(self, row: DeliveryRow) -> None:
         try:
@@ -180,7 +191,7 @@ class Deliveries:
                 saved_at = time.monotonic()
                 if not await self._db.write(deliveries.advance, row, files=len(names), done=done):
                     return
-                first = await self._db.read(deliveries.due, now=now_us())
+                first = await self._due()
                 if first is not None and first.state is not DeliveryState.WAITING:
                     return  # deleted videos do not stay for the hours that this may take; it continues after
         failpoints.reach("delivery.uploaded")

@@ -26,10 +26,11 @@ def iso_time(at: int) -> str:
 
 def since_boot() -> float:
     """Returns monotonic seconds, including the time of a suspend if the system supports that."""
-    return _since_boot_us() / 1e6
+    return since_boot_us() / 1e6
 
 
-def _since_boot_us() -> int:
+def since_boot_us() -> int:
+    """Returns what `since_boot` does, in microseconds."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1000
 
@@ -45,7 +46,7 @@ class RunningClock:
         boot: monotonic µs, including the time of a suspend.
     """
 
-    def __init__(self, max_gap_us: int, boot: Callable[[], int] = _since_boot_us) -> None:
+    def __init__(self, max_gap_us: int, boot: Callable[[], int] = since_boot_us) -> None:
         self._max_gap_us, self._boot = max_gap_us, boot
         self._seen = boot()
         self.stopped_us = 0

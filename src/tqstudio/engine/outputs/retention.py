@@ -13,6 +13,7 @@ import structlog
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.workspace import Workspace
@@ -21,6 +22,7 @@ from tqstudio.engine.store.db import integrity
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, progress
+from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import Retired
@@ -40,8 +42,10 @@ class Retention:
     Files on a disk that does not answer stay until it does.
     """
 
-    def __init__(self, settings: Settings, db: Database, workspace: Workspace, bounded_io: BoundedIO) -> None:
-        self._db, self._workspace, self._bounded_io = db, workspace, bounded_io
+    def __init__(
+        self, settings: Settings, db: Database, workspace: Workspace, bounded_io: BoundedIO, ages: Ages
+    ) -> None:
+        self._db, self._workspace, self._bounded_io, self._ages = db, workspace, bounded_io, ages
         self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
@@ -52,7 +56,7 @@ class Retention:
 
     async def remove_retired(self) -> None:
         """Remove replaced generations after `keep_old_s`; never the current one."""
-        before, after = now_us() - self._keep_old_us, 0
+        before, after = self._ages.before(self._keep_old_us), 0
         while page := await self._db.read(generations.retired_before, before, after=after, limit=_PAGE):
             for retired in page:
                 if not await self._answers(retired.output_root):
@@ -84,7 +88,7 @@ class Retention:
     async def expire_work(self) -> None:
         """Remove the partial work of jobs that ended or were deleted `keep_failed_work_s` ago."""
         for root in await self._db.read(videos.output_roots):
-            await self._expire(root, now_us() - self._keep_failed_us)
+            await self._expire(root, self._ages.before(self._keep_failed_us))
 
     async def sweep_scratch(self) -> None:
         """Remove all unused scratch directories, at start, when no job runs."""
@@ -104,7 +108,7 @@ class Retention:
         if not await self._answers(output_root):
             return
         for root in await asyncio.to_thread(_on_same_disk, output_root, roots):
-            await self._expire(root, now_us())
+            await self._expire(root, FOREVER)
 
     async def jobs_deleted(self, deleted: Iterable[int]) -> dict[int, int]:
         """Remove the partial work of failed and cancelled jobs that were deleted.
@@ -121,7 +125,7 @@ class Retention:
             if video is None or await self._db.read(jobs.may_be_retried, video.id):
                 continue
             if self._cleanup_partial and await self._answers(video.output_root):
-                lost |= await self._discard(video.output_root, video.id, now_us())
+                lost |= await self._discard(video.output_root, video.id, FOREVER)
                 await asyncio.to_thread(self._workspace.sweep, video.output_root)
         return lost
 

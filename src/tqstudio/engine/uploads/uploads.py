@@ -29,6 +29,7 @@ from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.volumes import volume_of
 from tqstudio.engine.host import failpoints, logging_setup
+from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.store.db.database import Database
@@ -55,9 +56,16 @@ class Uploads:
     """The uploads of this studio."""
 
     def __init__(
-        self, home: Home, settings: Settings, db: Database, admission: Admission, bounded_io: BoundedIO
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        admission: Admission,
+        bounded_io: BoundedIO,
+        ages: Ages,
     ) -> None:
         self._settings, self._db, self._admission, self._io = settings, db, admission, bounded_io
+        self._ages = ages
         chosen = Path(settings.incoming).expanduser() if settings.incoming else home.incoming
         self._incoming = chosen.absolute()
         logging_setup.know(os.fsencode(self._incoming))
@@ -182,14 +190,14 @@ class Uploads:
     async def finish_pending(self) -> None:
         """Finish whole uploads whose client is gone, and remove those that have expired."""
         for row in await self._db.read(uploads.unfinished):
-            if row.id in self._busy or not (row.is_whole or row.expires_at < now_us()):
+            if row.id in self._busy or not (row.is_whole or row.expires_at < self._ages.before(0)):
                 continue
             try:
                 with self._alone(row.id):
                     row = await self.find(row.id)
                     if row.is_whole:
                         await self._finish(row)
-                    elif row.expires_at < now_us():
+                    elif row.expires_at < self._ages.before(0):
                         await self._remove(row)
                         self._log.info("upload expired", upload=row.id, received=row.received, size=row.size)
             except TqError as error:

@@ -64,6 +64,10 @@ def _print(view: StatusView) -> None:
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
     if damage := of.get("damage"):
         _print_problem("database", damage)
+    if jump := of.get("clock_jump"):
+        ahead, left = (fmt.short_duration(jump[key]) for key in ("ahead_s", "held_s"))
+        text = f"it jumped {ahead} ahead: nothing is removed by its age for {left} of running time"
+        printing.out(printing.painted(f"clock       {text}", "paused"))
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:
         queue += f"   {fmt.speed(view['speed'])} real time"
@@ -136,5 +140,7 @@ def _print_plain(view: StatusView) -> None:
         ("deliveries.count", view["deliveries"]["count"]),
         *((f"disk.{readable(disk['path'])}.free", disk["free"]) for disk in view["disk"]),
     ]
+    if jump := of.get("clock_jump"):
+        lines.append(("supervisor.clock_jump.held_s", round(jump["held_s"])))
     for key, value in lines:
         printing.out(f"{key} {value}")

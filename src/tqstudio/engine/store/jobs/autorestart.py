@@ -29,6 +29,8 @@ _REPLACED = exists().where(
     or_(_other.c.id > job.c.id, is_open(_other)),
 )
 _SINCE = greatest(func.coalesce(job.c.last_restart_at, 0), func.coalesce(job.c.completed_at, 0))
+_DELAY = job.c.autorestart_delay_s * MICROSECOND
+_NOW = bindparam("now")
 DUE = (
     select(job.c.id, job.c.restarts, job.c.autorestart_limit)
     .with_hint(job, indexed_by("ix_job_autorestart"), "sqlite")
@@ -37,7 +39,8 @@ DUE = (
         job.c.autorestart.in_([const(Autorestart.ENABLED), const(Autorestart.IN_PROGRESS)]),
         job.c.deleted_at.is_(None),
         job.c.restarts < job.c.autorestart_limit,
-        _SINCE + job.c.autorestart_delay_s * MICROSECOND <= bindparam("now"),
+        # As long before the failure as after it, because the wall clock was set back.
+        or_(_NOW >= _SINCE + _DELAY, _NOW < _SINCE - _DELAY),
         ~_REPLACED,
     )
     .order_by(job.c.id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, or_, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -70,15 +70,29 @@ def begin(db: Connection, video_id: int, generation: int, url: str, *, job: int 
 # One that has failed waits for those that have not: a thousand of a bucket that is down would delay the
 # others for hours. Removals, which are short, come before uploads: 'removing' < 'waiting'.
 _ORDER = (delivery.c.tries, delivery.c.state, delivery.c.next_at, delivery.c.id)
-_DUE = _SELECT.where(delivery.c.next_at <= bindparam("now")).order_by(*_ORDER).limit(1)
+_OLD = or_(delivery.c.state != DeliveryState.REMOVING, delivery.c.next_at <= bindparam("old"))
+_RETRIED_BEYOND = and_(delivery.c.tries > 0, delivery.c.next_at > bindparam("longest"))
+_DUE = (
+    _SELECT.where(
+        delivery.c.next_at.is_not(None),
+        or_(and_(delivery.c.next_at <= bindparam("now"), _OLD), _RETRIED_BEYOND),
+    )
+    .order_by(*_ORDER)
+    .limit(1)
+)
 _NEXT_AT = (
     select(delivery.c.next_at).where(delivery.c.next_at.is_not(None)).order_by(delivery.c.next_at).limit(1)
 )
 
 
-def due(db: Connection, *, now: int) -> DeliveryRow | None:
-    """Returns what is to be uploaded or removed next."""
-    return _ROWS.first(db.execute(_DUE, {"now": now}))
+def due(db: Connection, *, now: int, old: int, longest_us: int) -> DeliveryRow | None:
+    """Returns what is to be uploaded or removed next.
+
+    Args:
+        old: what was to be removed at this time may be, see `Ages`.
+        longest_us: a retry that is further away was set before the wall clock was set back.
+    """
+    return _ROWS.first(db.execute(_DUE, {"now": now, "old": old, "longest": now + longest_us}))
 
 
 def next_at(db: Connection) -> int | None:

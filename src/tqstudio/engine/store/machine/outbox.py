@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
@@ -168,10 +168,14 @@ def known(db: Connection, keys: Iterable[str]) -> set[str]:
     return {row[0] for row in db.execute(select(alert.c.key).where(alert.c.key.in_(list(keys))))}
 
 
-def next_due(db: Connection, channel: str, *, now: int) -> AlertRow | None:
-    """Returns the alert of a channel that has been due for longest."""
-    due = (alert.c.channel == channel, alert.c.next_at <= now)
-    row = db.execute(_ALERTS.where(*due).order_by(alert.c.next_at, alert.c.id).limit(1)).first()
+def next_due(db: Connection, channel: str, *, now: int, longest_us: int) -> AlertRow | None:
+    """Returns the alert of a channel that has been due for longest.
+
+    One that is due in more than `longest_us` was made before the wall clock was set back.
+    """
+    waits = (alert.c.channel == channel, alert.c.next_at.is_not(None))
+    due = or_(alert.c.next_at <= now, alert.c.next_at > now + longest_us)
+    row = db.execute(_ALERTS.where(*waits, due).order_by(alert.c.next_at, alert.c.id).limit(1)).first()
     return None if row is None else AlertRow(*row)
 
 
