@@ -58,10 +58,11 @@ class Settings(BaseSettings):
     grace_s: float = Field(60, ge=0, description="time for remote workers to reconnect after a restart")
     stall_s: float = Field(120, gt=0, description="time without progress after which ffmpeg is killed")
     time_limit_factor: float = Field(
-        20, gt=0, description="time limit of an attempt at 720p, as a multiple of the source's duration"
+        20, gt=0, description="time without a new segment at 720p, as a multiple of the source's duration"
     )
     time_limit_min_s: float = Field(300, gt=0, description="lower bound of that limit, for any size")
     time_limit_max_s: float = Field(12 * 3600, gt=0, description="upper bound of that limit, for any size")
+    max_duration_s: float = Field(48 * 3600, gt=0, description="longest source that is taken")
     long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim request waits for a job")
     gpu_grace_s: float = Field(
         60, ge=0, description="how long a job waits for an idle GPU before a CPU takes it"

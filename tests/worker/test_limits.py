@@ -11,7 +11,7 @@ import pytest
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit
+from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit, require_length
 from tqstudio.errors import ErrorCode, TqError
 
 HD = Rung("720p", 1280, 720, 3500)
@@ -46,6 +46,35 @@ def test_the_time_follows_length_size_and_encoder(
     limit_s: float,
 ) -> None:
     assert TimeLimit().of(lasting(seconds), rungs, encoder) == limit_s
+
+
+def test_work_that_advances_is_not_ended() -> None:
+    now = [0.0]
+    deadline = Deadline(300, lambda: now[0])
+    for made in range(1, 20):
+        now[0] += 299
+        deadline.check()
+        deadline.advance(made)
+    now[0] += 299
+    deadline.advance(3)
+    deadline.advance(19)
+    deadline.check()
+    now[0] += 2
+    with pytest.raises(TqError, match="no new segment for 300 s"):
+        deadline.check()
+
+
+@pytest.mark.fault(
+    "A source of a few kB is said to last for weeks",
+    "`UNSUPPORTED`, naming the setting `max_duration_s`",
+    area="security",
+)
+def test_a_source_that_is_too_long_is_refused(lasting: Callable[[float], SourceFacts]) -> None:
+    require_length(lasting(48 * 3600), b"/films/f.mkv", 48 * 3600)
+    with pytest.raises(TqError, match=r"f\.mkv lasts 337\.1 h, and max_duration_s allows 48\.0 h") as caught:
+        require_length(lasting(337.1 * 3600), b"/films/f.mkv", 48 * 3600)
+    assert caught.value.code is ErrorCode.UNSUPPORTED
+    assert "max_duration_s" in caught.value.hint
 
 
 def test_the_deadline_says_what_to_do() -> None:

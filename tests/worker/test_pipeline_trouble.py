@@ -18,7 +18,7 @@ from media.conftest import run_ffmpeg
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.worker.job.attempt import WorkerConfig
-from tqstudio.engine.worker.job.limits import TimeLimit
+from tqstudio.engine.worker.job.limits import Deadline, TimeLimit
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, WarningCode
 
@@ -394,6 +394,38 @@ def test_what_takes_too_long_is_ended(
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.TIMEOUT
     assert "time_limit_factor" in outcome.hint
+
+
+def test_each_segment_moves_the_deadline(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    class Noted(Deadline):
+        def advance(self, made: int) -> None:
+            seen.append(made)
+            super().advance(made)
+
+    monkeypatch.setattr("tqstudio.engine.worker.job.pipeline.Deadline", Noted)
+    report = RecordingReport()
+    assert isinstance(run(make_job(clip), bench, report), Done)
+    assert seen == sorted(seen)
+    assert seen[-1] > 1
+
+
+def test_a_small_file_that_lasts_for_days_is_refused(
+    ffmpeg: FFmpeg, tmp_path: Path, make_job: MakeJob, bench: WorkerConfig
+) -> None:
+    """A frame an hour: 34 kB of it were planned as 606 815 segments."""
+    path = tmp_path / "slides.mkv"
+    source = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=1:d=50", "-vf", "setpts=N*3600/TB")
+    encoded = ("-fps_mode", "passthrough", "-c:v", "libx264", "-preset", "ultrafast")
+    subprocess.run([ffmpeg.path, "-v", "error", "-nostdin", *source, *encoded, path], check=True)
+    assert path.stat().st_size < 200_000
+    outcome = run(make_job(path), bench, RecordingReport())
+    assert isinstance(outcome, Failed)
+    assert outcome.code is ErrorCode.UNSUPPORTED
+    assert "max_duration_s allows 48.0 h" in outcome.text
 
 
 def test_a_mistake_of_ours_is_reported(

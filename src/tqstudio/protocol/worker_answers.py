@@ -142,6 +142,8 @@ class RegisterAnswer(TypedDict):
     """Whether it must confine ffmpeg; earlier versions do not know of it."""
     divides: NotRequired[bool]
     """Whether jobs are divided; earlier versions do not know of it."""
+    max_duration_s: NotRequired[float]
+    """Of a source; earlier versions have no limit, and their workers one of their own."""
 
 
 class ProgressAnswer(TypedDict):

@@ -117,6 +117,7 @@ async def register(
         "disk_factor": settings.disk_factor,
         "confined": settings.require_confinement,
         "divides": settings.divide_jobs,
+        "max_duration_s": settings.max_duration_s,
     }
 
 

@@ -29,7 +29,7 @@ from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe, printable
-from tqstudio.engine.worker.job.limits import TimeLimit
+from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.outcome_report import OutcomeReport
@@ -355,6 +355,7 @@ class WorkerSession:
                 ),
                 disk_reserve_bytes=terms["disk_reserve_bytes"],
                 disk_factor=terms["disk_factor"],
+                max_duration_s=terms.get("max_duration_s", MAX_DURATION_S),
             )
             return (self._run_job or pipeline.run)(job, config, lease, report)
         except Exception as error:

@@ -28,7 +28,7 @@ from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe
-from tqstudio.engine.worker.job.limits import TimeLimit, memory_limit
+from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit, memory_limit, require_length
 from tqstudio.engine.worker.job.rendition_choice import Choice, choose
 from tqstudio.engine.worker.job.source import ExaminedSource, examine
 from tqstudio.engine.worker.lease import Lease, StopWork
@@ -62,6 +62,7 @@ class WorkerConfig:
     nice: int = 10
     stall_s: float = 120
     time_limit: TimeLimit = field(default_factory=TimeLimit)
+    max_duration_s: float = MAX_DURATION_S
     disk_reserve_bytes: int = 0
     disk_factor: float = 1.5
 
@@ -108,6 +109,7 @@ class Attempt:
         self.open_files.enter_context(keep_open(self.path, paths.decode(dropped_in) if dropped_in else None))
         source = self.source = examine(self.job, self.path, self.lease.check)
         self.profile = _profile(self.job)
+        require_length(source.facts, self.path, self.config.max_duration_s)
         source.require_accepted(self.profile)
         require_vulkan(self.config.ffmpeg, source.facts.video, paths.display(self.path))
         self.choice = choose(

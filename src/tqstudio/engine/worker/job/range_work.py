@@ -54,6 +54,7 @@ class RangeWork(Attempt):
         try:
             while encode.step():
                 self.lease.check()
+                deadline.advance(sum(encode.done.values()))
                 deadline.check()
                 if time.monotonic() - encode.last_advance > self.config.stall_s:
                     raise TqError(ErrorCode.STALLED, "ffmpeg made no progress")

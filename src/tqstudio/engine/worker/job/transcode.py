@@ -65,7 +65,7 @@ def transcode(
 
     Raises:
         StopWork: the lease ended.
-        TqError: the error of the encode; STALLED without progress for `stall_s`, TIMEOUT after the deadline,
+        TqError: the error of the encode; STALLED without progress for `stall_s`, TIMEOUT at the deadline,
             SOURCE_DAMAGED as soon as decoding shows damage that the profile refuses.
     """
     lost = False
@@ -76,6 +76,7 @@ def transcode(
             lease.check()
             deadline.check()
             encode.step()
+            deadline.advance(sum(state.segments_done for state in encode.renditions))
             _keep_poster(encode, poster)
             watch.update()
             watch.require_accepted()
