@@ -282,7 +282,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.SOURCE_CHANGED: Meaning(
             _RETRY,
             "the source changed while it was being transcoded",
-            "nothing to do: the job starts again once the file has settled",
+            "nothing to do: it waits until it settles",
         ),
         ErrorCode.UPLOAD_FAILED: Meaning(
             _RETRY, "a segment could not be uploaded", "nothing to do: it is sent again"

@@ -30,7 +30,7 @@ class Drop:
 
     def __init__(self, studio: Studio, path: Path, **rules: Any) -> None:
         self.studio, self.path = studio, path
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         rules = {"output_b64": encode(studio.out), "settle_s": 0.2, "profile": "tiny"} | rules
         self.id = studio.client.send(calls.add_folder(encode(path), **rules))["id"]
 
@@ -278,6 +278,35 @@ def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
         studio.up()
     until(lambda: studio.job(job)["status"] == "done", "it is done")
     assert (_names(drop), drop.state()["skipped"]) == (["b.mp4"], [])
+
+
+@pytest.mark.slow
+def test_finished_films_follow_their_files_to_other_names_folders_and_roots(
+    drop: Drop, clip: MakeClip, tmp_path: Path
+) -> None:
+    studio = drop.studio
+    drop.put(clip(seconds=1), "a.mp4")
+    (drop.path / "show").mkdir()
+    shutil.copyfile(clip(seconds=2), drop.path / "show" / "b.mp4")
+    ids = [studio.done(drop.job(number))["id"] for number in (0, 1)]
+    (drop.path / "a.mp4").rename(drop.path / "c.mp4")
+    until(lambda: _names(drop)[0] == "c.mp4", "it is followed")
+    studio.down()
+    (drop.path / "show").rename(drop.path / "other")
+    (drop.path / "c.mp4").rename(drop.path / "d.mp4")
+    studio.up()
+    until(lambda: _names(drop)[0] == "d.mp4", "it is followed")
+    drop.path.rename(tmp_path / "films")
+    moved = Drop(studio, tmp_path / "films", duplicates="skip")
+    videos = [studio.job(job)["video"] for job in ids]
+
+    def sources() -> list[str]:
+        return [studio.client.send(calls.video(video))["path"] for video in videos]
+
+    until(lambda: sources() == [f"{moved.path}/d.mp4", f"{moved.path}/other/b.mp4"], "all are followed")
+    assert moved.state()["skipped"] == []
+    assert [job["id"] for job in drop.jobs()] == ids, "nothing is encoded again"
+    assert {path.name for path in studio.out.iterdir() if not path.name.startswith(".")} == {"a", "b"}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -471,22 +472,188 @@ def test_a_file_that_is_moved_to_another_folder_is_made_as_that_one_says(house: 
     assert (again["job"], _job(house, job).profile) == (job, spec.profile), "within a folder it stays so"
 
 
-def test_a_new_name_is_a_new_file_where_nothing_waits_for_the_old_one(house: House) -> None:
-    done = house.file("done.mp4", b"a video that is done")
-    house.offer(done)
+def _row(house: House, video: int) -> videos.VideoRow:
+    row = house.db.read_now(videos.get, video)
+    assert row is not None
+    return row
+
+
+@pytest.mark.fault(
+    "A finished source is renamed, with its folder, or moved to another disk",
+    "Its ladder follows it, with its slug",
+    area="publishing",
+)
+@pytest.mark.parametrize("how", ["renamed", "its folder renamed", "copied and removed"])
+@pytest.mark.parametrize("size", [20, 8_000_000])
+def test_a_finished_film_follows_its_file(house: House, how: str, size: int) -> None:
+    folder = house.root / "films"
+    folder.mkdir()
+    path = folder / "film.mp4"
+    path.write_bytes(os.urandom(size))
+    house.offer(path)
+    video = house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    new = house.root / "new/film.mp4"
+    if how == "its folder renamed":
+        folder.rename(house.root / "new")
+    else:
+        new.parent.mkdir()
+        if how == "renamed":
+            path.rename(new)
+        else:
+            shutil.copyfile(path, new)
+            path.unlink()
+    if how == "copied and removed" and size > 20:
+        with pytest.raises(NotHashed):
+            house.offer(new, may_read=False, skip_duplicates=True)
+    result = house.offer(new, skip_duplicates=True, folder=_folder(house))
+    assert (result["decision"], result["video"]) == ("cached", video.id)
+    row = _row(house, video.id)
+    assert (row.source, row.slug, row.folder) == (os.fsencode(new), video.slug, _folder(house))
+    assert house.db.read_now(lambda db: len(videos.page(db, after=0, limit=9))) == 1
+    assert house.decided(new, force=True) == "changed"
+
+
+def test_a_finished_film_that_is_added_under_its_new_name_in_a_group_follows_it(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    video = house.publish()
+    copy = house.root / "moved.mp4"
+    shutil.copy2(path, copy)
+    path.unlink()
+    answers = house.offer_all([copy, house.file("other.mp4", b"another")])
+    assert [each["decision"] for each in answers] == ["cached", "queued"]
+    assert _row(house, video.id).source == os.fsencode(copy)
+
+
+@pytest.mark.parametrize(
+    "why", ["it is there", "its disk is away", "the content differs", "deleted", "removed when done"]
+)
+def test_a_finished_film_follows_no_other_file(house: House, why: str) -> None:
+    path = house.file(content=b"the content")
+    house.offer(path)
+    video = house.publish()
+    copy = house.root / "copy.mp4"
+    shutil.copy2(path, copy)
+    if why != "it is there":
+        path.unlink()
+    match why:
+        case "its disk is away":
+            house.admission.is_away = _always
+        case "the content differs":
+            before = copy.stat()
+            copy.write_bytes(b"one content")
+            os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+        case "deleted":
+            _mark(house, video.id, "deleted_at")
+        case "removed when done":
+            _mark(house, video.id, "source_deleted_at")
+    result = house.offer(copy)
+    assert (result["decision"], result["video"] == video.id) == ("queued", False)
+    assert _row(house, video.id).source == os.fsencode(path)
+
+
+async def _always(_job: int) -> bool:
+    return True
+
+
+def _mark(house: House, video: int, column: str) -> None:
+    house.db.write_now(lambda db: db.execute(f"UPDATE video SET {column} = 1 WHERE id = :id", {"id": video}))
+
+
+@pytest.mark.parametrize("column", ["deleted_at", "source_deleted_at"])
+def test_a_renamed_file_of_a_video_that_is_gone_is_a_new_one(house: House, column: str) -> None:
+    path = house.file()
+    house.offer(path)
+    video = house.publish()
+    _mark(house, video.id, column)
+    assert house.decided(_renamed(path)) == "queued"
+
+
+def test_an_inode_that_is_used_again_for_another_film_of_the_size_and_time_is_not_followed(
+    house: House,
+) -> None:
+    path = house.file(content=b"the content")
+    house.offer(path)
     house.publish()
-    assert house.decided(_renamed(done, "done 2.mp4")) == "queued"
+    before = path.stat()
+    path.write_bytes(b"one content")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert house.decided(_renamed(path)) == "queued"
+
+
+def test_two_finished_films_that_swap_their_names_are_made_again(house: House) -> None:
+    one, two = house.file("one.mp4", b"the content of one"), house.file("two.mp4", b"that of two")
+    for path in (one, two):
+        house.offer(path)
+        house.publish()
+    one.rename(house.root / "kept")
+    two.rename(one)
+    (house.root / "kept").rename(two)
+    assert [house.decided(path) for path in (one, two)] == ["changed", "changed"]
+
+
+def test_a_finished_film_whose_name_another_one_took_does_not_follow_its_file(house: House) -> None:
+    path = house.file(content=b"the content")
+    house.offer(path)
+    house.publish()
+    new = _renamed(path)
+    house.file(content=b"another")
+    assert house.decided(new) == "queued"
+
+
+def test_a_file_whose_video_changes_while_it_is_looked_at_is_looked_at_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = house.file()
+    house.offer(path)
+    video = house.publish()
+    new, real = _renamed(path), admission.is_current
+
+    def and_it_moves(*args: Any) -> bool:
+        house.db.write_now(
+            lambda db: db.execute("UPDATE video SET source = :to WHERE id = 1", {"to": os.fsencode(new)})
+        )
+        return real(*args)
+
+    monkeypatch.setattr(admission, "is_current", and_it_moves)
+    result = house.offer(new)
+    assert (result["decision"], result["video"]) == ("cached", video.id)
+
+
+def test_a_file_is_one_video_under_two_hard_linked_names(house: House) -> None:
+    path = house.file()
+    first, linked = house.offer(path), house.root / "linked.mp4"
+    os.link(path, linked)
+    assert (house.offer(linked)["decision"], house.offer(linked)["job"]) == ("waiting", first["job"])
+    assert house.offer(linked)["path"] == str(path)
+    house.publish()
+    assert house.decided(linked, skip_duplicates=True) == "cached"
+    elsewhere = Offer(profile=house.web, output_root=os.fsencode(house.root / "2"))
+    assert asyncio.run(house.admission.offer(os.fsencode(linked), elsewhere))["decision"] == "queued"
+    path.unlink()
+    assert (house.offer(linked)["decision"], house.offer(linked)["video"]) == ("cached", first["video"])
+    assert _row(house, first["video"]).source == os.fsencode(linked)
+
+
+def test_a_digest_of_a_second_name_counts_for_the_first(house: House) -> None:
+    path = house.file(content=os.urandom(8_000_000))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    linked = house.root / "linked.mp4"
+    os.link(path, linked)
+    house.offer(linked)
+    os.utime(path, ns=(1, 1))
+    house.db.write_now(lambda db: db.execute("UPDATE video SET mtime_ns = 1"))
+    digest = fingerprint.digest(os.fsencode(linked))
+    how = {"may_read": False, "certainty": Certainty.WHOLE}
+    assert house.offer(linked, digest=digest, **how)["decision"] == "cached"
+
+
+def test_a_new_name_is_a_new_file_where_nothing_waits_for_the_old_one(house: House) -> None:
     failed = house.file("failed.mp4", b"a video that failed")
     house.offer(failed)
-    while house.db.read_now(jobs.newest_job_of, 2)[1] is not JobStatus.DONE:  # type: ignore[index]
-        house.publish()
     house.fail()
     assert house.decided(_renamed(failed, "failed 2.mp4"), retry_failed=False) == "queued"
-    linked = house.file("linked.mp4", b"a video under two names")
-    first = house.offer(linked)
-    os.link(linked, house.root / "linked 2.mp4")
-    second = house.offer(house.root / "linked 2.mp4")
-    assert (second["decision"], second["job"] == first["job"]) == ("queued", False)
     other = house.file("other.mp4", b"one content")
     first, found = house.offer(other), other.stat()
     other.write_bytes(b"the content")

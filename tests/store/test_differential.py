@@ -192,6 +192,7 @@ def find_videos(queue: Queue, rng: Random) -> Any:
         videos.page_before(db, before=any_id(queue, rng, "video"), limit=5),
         unordered(videos.with_inode(db, root, inode=7, size=size, mtime_ns=1)),
         videos.published_with_size(db, root, size),
+        videos.published_like(db, root, size=size, samples="hash"),
         videos.output_roots(db),
         unordered(videos.known_sources(db, known(queue, rng, "folder")).items()),
         integrity.has_video(db, any_id(queue, rng, "video")),

@@ -252,6 +252,22 @@ def test_a_source_is_known_by_its_inode_size_and_time(queue: Queue, other: dict[
     assert videos.with_inode(queue.db, b"/out", **FILE)
 
 
+LIKE: dict[str, Any] = {"size": 1000, "samples": "hash"}
+
+
+@pytest.mark.parametrize("other", [{}, {"size": 1001}, {"samples": "other"}, {"out": b"/there"}])
+def test_a_ladder_is_known_by_the_size_and_samples_of_its_source(queue: Queue, other: dict[str, Any]) -> None:
+    one, two, deleted, removed, _unpublished = (queue.video() for _ in range(5))
+    for video in (two, one, deleted, removed):
+        queue.db.execute("UPDATE video SET generation_id = 1 WHERE id = :id", {"id": video})
+    queue.db.execute("UPDATE video SET deleted_at = 1 WHERE id = :id", {"id": deleted})
+    queue.db.execute("UPDATE video SET source_deleted_at = 1 WHERE id = :id", {"id": removed})
+    out = other.get("out", b"/out")
+    given = {name: value for name, value in (LIKE | other).items() if name != "out"}
+    found = videos.published_like(queue.db, out, **given)
+    assert [row.id for row in found] == ([] if other else [one, two])
+
+
 def test_a_video_follows_its_source_once(queue: Queue) -> None:
     other = queue.video()
     job = queue.job(video=(video := queue.video()))

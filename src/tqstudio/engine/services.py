@@ -150,6 +150,7 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.admission.on_left = self.intake.look_again
+        self.admission.is_away = volumes.is_away
         self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention, ages)
         self.admission.restore_deleted = self.deletions.restore_on_add
         self.deliveries = Deliveries(home, settings, db, io, ages)

@@ -18,16 +18,15 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
+from tqstudio.engine.admission import other_names
 from tqstudio.engine.admission.change_detection import (
     Certainty,
     SourceState,
-    has_left,
     is_copy,
     is_current,
-    is_same_place,
     look_at,
 )
-from tqstudio.engine.admission.decision import decide
+from tqstudio.engine.admission.decision import Outdated, decide
 from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import now_us
@@ -65,6 +64,8 @@ class Admission:
         """Called with the previous path of a waiting job's source that was renamed."""
         self.on_settled: Callable[[], None] = lambda: None
         """Called after a file of a drop folder was offered: no event says that a waiting one has changed."""
+        self.is_away: Callable[[int], Awaitable[bool]] = _never
+        """Whether the source of a job is missing because its disk is."""
         self.restore_deleted: Callable[[int, str], Awaitable[None]] = _nothing
         """Brings back a deleted video whose source is added again."""
 
@@ -258,6 +259,14 @@ class Admission:
                 )
             await self.restore_deleted(known.id, offer.actor)
             known = await self._db.read(videos.get, known.id)
+        left: videos.VideoRow | None = None
+        if known is None and (named := await self._named_otherwise(path, found, offer)) is not None:
+            if named.is_there:
+                digests = {} if digest is None else {named.video.source: digest}
+                return await self._look(named.video.source, replace(offer, digests=digests))
+            left = named.video
+            # It is judged as it will be once it follows its file.
+            known, found = replace(left, source=path), replace(found, content_id=None)
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
@@ -280,12 +289,6 @@ class Admission:
                 outputs.intact, place_of(known), generation.number, generation.renditions
             )
         )
-        left: videos.VideoRow | None = None
-        for other in await self._named_otherwise(found, offer.output_root) if known is None else ():
-            if await asyncio.to_thread(is_same_place, other.source, path):
-                return await self._look(other.source, offer)
-            if await asyncio.to_thread(has_left, other.source, found.inode):
-                left = other
         if offer.skip_duplicates and known is None:
             await self._require_unpublished(path, found, offer)
         return OfferedFile(path, offer, found, current, whole, broken, left)
@@ -311,19 +314,29 @@ class Admission:
     async def _decide(self, file: OfferedFile | Exception) -> AddResult:
         if isinstance(file, Exception):
             raise file
-        answer = await self._db.write(decide, file, self._settings)
+        try:
+            answer = await self._db.write(decide, file, self._settings)
+        except Outdated:
+            return await self._decide(await self._look(file.path, file.offer))
         if file.left is not None:
             self.on_left(file.left.source)
         return answer
 
-    async def _named_otherwise(self, found: SourceState, output_root: bytes) -> list[videos.VideoRow]:
-        """The videos whose source was this file when it was last checked."""
-        at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
-        return await self._db.read(videos.with_inode, output_root, **at)
+    async def _named_otherwise(
+        self, path: bytes, found: SourceState, offer: Offer
+    ) -> other_names.OtherName | None:
+        with _refusal_at_shutdown(path):
+            return await other_names.find(
+                self._db, path, found, offer, is_away=self.is_away, stop=self._ending.is_set
+            )
 
 
 async def _nothing(_video: int, _actor: str) -> None:
     return None
+
+
+async def _never(_job: int) -> bool:
+    return False
 
 
 def _unknown(db: Connection, paths: Sequence[bytes], output_root: bytes) -> list[bytes]:
@@ -351,6 +364,7 @@ def _unrelated(db: Connection, found: Mapping[bytes, SourceState], offer: Offer)
         path: OfferedFile(path, offer, state)
         for path, state in found.items()
         if not videos.with_inode(db, root, inode=state.inode, size=state.size, mtime_ns=state.mtime_ns)
+        and not videos.published_like(db, root, size=state.size, samples=state.content_id)
         and not (offer.skip_duplicates and videos.published_with_size(db, root, state.size))
     }
 

@@ -120,6 +120,17 @@ def has_left(path: bytes, inode: int) -> bool:
         return False
 
 
+def is_gone(path: bytes) -> bool:
+    """Whether nothing is at this path."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def is_copy(found: SourceState, other: VideoRow, digest: Digest | None) -> bool:
     """Whether a file has the content of the source of a video, byte by byte.
 

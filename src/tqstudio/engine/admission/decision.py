@@ -4,6 +4,7 @@
 |---|---|
 | nothing | queued |
 | nothing, but it is the renamed file of a waiting job | waiting: the job follows it |
+| nothing, but it is the renamed file of a published ladder | as that of the ladder, which follows it |
 | a complete ladder, same content and settings | cached |
 | a complete ladder, other content or settings | changed: a new job, the old ladder stays playable |
 | a published ladder that is damaged | changed: a new job, which keeps what is intact |
@@ -43,10 +44,15 @@ _OF_FOLDER = frozenset(("profile", "priority", "autorestart", "max_attempts", "m
 """The options that a drop folder sets for its jobs."""
 
 
+class Outdated(Exception):
+    """The video that a file had left has changed since; the file has to be looked at again."""
+
+
 def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
     """Decide on one file.
 
     Raises:
+        Outdated: as that says.
         TqError: NOT_FOUND if its drop folder was removed.
         RunningJob: its job runs and would have to change.
     """
@@ -54,13 +60,14 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
     if offer.folder is not None and not folders.exists(db, offer.folder):
         raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
     known = videos.find(db, path, offer.output_root)
-    if known is None and file.left is not None and _follow(db, file.left, path, found, offer, now):
+    if known is None and file.left is not None and _follow(db, file.left, path, offer, now):
         known = videos.find(db, path, offer.output_root)
-        found = replace(found, content_id=None)
         newest = jobs.newest_job_of(db, file.left.id)
         if offer.folder not in (None, file.left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
             # A file that was moved to another drop folder gets that folder's options.
             offer = replace(offer, named=offer.named | _OF_FOLDER)
+    elif file.left is not None:
+        raise Outdated
     if known is not None and known.deleted_at is not None:
         deletions.restore(db, known.id, now=now, actor=offer.actor)
     new_job = partial(_new_job, db, path, offer, settings, now)
@@ -179,14 +186,10 @@ def _as_json(profile: Profile) -> str:
     return json.dumps(profile.to_json())
 
 
-def _follow(
-    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, offer: Offer, now: int
-) -> bool:
-    """Point an unfinished job to the new name of its file; False if there is no such job."""
+def _follow(db: Connection, left: videos.VideoRow, path: bytes, offer: Offer, now: int) -> bool:
+    """Point a video to the new name of its file; False if it changed meanwhile."""
     newest = jobs.newest_job_of(db, left.id)
-    if newest is None or not (newest[1] in OPEN or jobs.failed_source_missing(db, newest[0])):
-        return False
-    if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
+    if newest is None:
         return False
     name, title = display(film_name(path, offer.base)), _title(path, offer.base)
     if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=offer.actor):

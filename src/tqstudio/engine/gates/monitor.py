@@ -297,6 +297,10 @@ class VolumeMonitor:
             )
         return None
 
+    async def is_away(self, job: int) -> bool:
+        """Whether the source of a job is missing because its disk is."""
+        return await self.away(job) is not None
+
     # The database
 
     async def _try_database(self) -> None:

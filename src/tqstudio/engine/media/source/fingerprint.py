@@ -95,7 +95,7 @@ def digest(path: bytes, stop: Callable[[], bool] | None = None) -> Digest:
 class Original:
     """A source in the state in which it was examined.
 
-    Links, renames, owners and rights move the ctime of a file, `touch` its mtime; its content stays.
+    Links, renames, owners and rights move its ctime, `touch` its mtime, without a change of content.
     """
 
     path: bytes

@@ -307,6 +307,20 @@ _PUBLISHED_WITH_SIZE = (
 )
 
 
+_PUBLISHED_LIKE = _PUBLISHED_WITH_SIZE.where(
+    tables.video.c.quick_hash == bindparam("samples"), tables.video.c.source_deleted_at.is_(None)
+)
+
+
+def published_like(db: Connection, output_root: bytes, *, size: int, samples: str | None) -> list[VideoRow]:
+    """Returns the videos of an output with a ladder whose source has this size and quick hash.
+
+    Without those whose source was deleted on purpose.
+    """
+    values = {"root": output_root, "size": size, "samples": samples}
+    return [_VIDEOS.value(row) for row in db.execute(_PUBLISHED_LIKE, values)]
+
+
 def published_with_size(db: Connection, output_root: bytes, size: int) -> list[VideoRow]:
     """Returns the videos of an output with a ladder whose source has this size in bytes."""
     values = {"root": output_root, "size": size}
