@@ -311,6 +311,28 @@ def test_finished_films_follow_their_files_to_other_names_folders_and_roots(
 
 @pytest.mark.slow
 @pytest.mark.fault(
+    "One of two hard-linked names of a source is removed while its job waits",
+    "The other name carries the job",
+    area="resume",
+)
+def test_two_names_of_one_file_are_one_job_that_the_other_name_carries(drop: Drop, clip: MakeClip) -> None:
+    studio = drop.studio
+    with held(studio):
+        path = drop.put(clip(seconds=1), "a.mp4")
+        job = drop.job()
+        os.link(path, drop.path / "b.mp4")
+        drop.put(clip(seconds=2), "c.mp4")
+        until(lambda: len(drop.jobs()) == 2, "the next file is queued")
+        assert _names(drop) == ["a.mp4", "c.mp4"]
+        path.unlink()
+        until(lambda: _names(drop) == ["b.mp4", "c.mp4"], "the other name carries it")
+    studio.done(job)
+    studio.done(drop.job(1))
+    assert len(drop.jobs()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
     "A source is renamed while it is encoded",
     "The job follows the file and resumes; nothing is counted",
     area="resume",

@@ -30,6 +30,7 @@ from tqstudio.engine.admission.decision import Outdated, decide
 from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.intake.problems import NamedOtherwise
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
@@ -42,7 +43,7 @@ from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.paths import display, is_bucket, normal
+from tqstudio.paths import decode, display, is_bucket, normal
 from tqstudio.protocol.answers import AddAnswer, AddResult
 
 P = ParamSpec("P")
@@ -211,6 +212,8 @@ class Admission:
             return answer
         decision, job = answer["decision"], answer["job"]
         self._log.info("file settled", folder=folder.id, path=display(path), decision=decision, job=job)
+        if (named := decode(answer["path_b64"])) != path:
+            return NamedOtherwise(named)
         return await self._failed_before(job) if decision == "failed" and job is not None else None
 
     async def _failed_before(self, job: int) -> TqError:

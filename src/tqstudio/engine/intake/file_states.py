@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
+from tqstudio.engine.intake.problems import NamedOtherwise
 from tqstudio.engine.intake.settling import FileStat, Stamp
 from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
 from tqstudio.paths import display
@@ -27,10 +28,22 @@ class FileStates:
         self._refused: dict[bytes, tuple[FileStat, Problem]] = {}
         self._failed: dict[bytes, Problem] = {}
         self._odd: dict[bytes, Problem] = {}
+        self._other_names: dict[bytes, tuple[FileStat, bytes]] = {}
+        """Files that are the source of a video under another path."""
 
     def is_done(self, path: bytes, stamp: Stamp) -> bool:
         """Whether this state of the file is in the database or was offered since."""
-        return self._stored.get(path) == stamp or self._offered.get(path) == stamp
+        if self._stored.get(path) == stamp:
+            return True
+        return self._offered.get(path) == stamp and (path not in self._other_names or self._is_named(path))
+
+    def _is_named(self, path: bytes) -> bool:
+        """Whether a file is still at its other path too."""
+        look, other = self._other_names[path]
+        try:
+            return FileStat.of(os.stat(other)).identity == look.identity
+        except OSError:
+            return False
 
     def is_refused(self, path: bytes, look: FileStat) -> bool:
         """Whether the file was refused and is unchanged since; a changed file is offered again."""
@@ -54,14 +67,20 @@ class FileStates:
 
     def offered(self, path: bytes, stamp: Stamp) -> None:
         self._offered[path] = stamp
+        self._other_names.pop(path, None)
 
     def refused(self, path: bytes, look: FileStat, why: Problem) -> None:
         """Skip this state of the file for good."""
         self._refused[path] = (look, why)
 
     def not_queued(self, path: bytes, look: FileStat, error: TqError) -> None:
-        """Skip the file: until it changes, or until the next scan if the error does not concern it."""
-        if error.code in _TEMPORARY:
+        """Skip the file: until it changes, or until the next scan if the error does not concern it.
+
+        One that is another name of a source counts as offered while that one is there.
+        """
+        if isinstance(error, NamedOtherwise):
+            self._offered[path], self._other_names[path] = look.stamp, (look, error.path)
+        elif error.code in _TEMPORARY:
             self.failed(path, error.problem)
         else:
             self.refused(path, look, error.problem)
@@ -83,10 +102,16 @@ class FileStates:
         self._odd = odd
 
     def forget(self, paths: Iterable[bytes]) -> None:
+        """Forget why these files are skipped."""
         for path in paths:
             self._refused.pop(path, None)
             self._failed.pop(path, None)
             self._odd.pop(path, None)
+
+    def named_by(self, paths: Iterable[bytes]) -> list[bytes]:
+        """The files whose other path is one of these."""
+        others = set(paths)
+        return [path for path, (_, other) in self._other_names.items() if other in others]
 
     def skipped(self) -> tuple[tuple[str, Problem], ...]:
         """Relative name and reason; refusals come before files skipped because of their kind."""

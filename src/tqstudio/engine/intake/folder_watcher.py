@@ -231,6 +231,8 @@ class FolderWatcher:
             self._settling.forget(path)
             self._digests.pop(path, None)
         self._states.forget(missing)
+        for path in self._states.named_by(missing):
+            self._hints.add(path)
         self._states.update_odd(paths, findings.odd)
         return findings
 

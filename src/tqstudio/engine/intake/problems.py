@@ -6,11 +6,20 @@ import errno
 import stat
 from collections.abc import Mapping
 
-from tqstudio.errors import ErrorCode, Problem
+from tqstudio.errors import ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 SLOW_S = 60.0
 """How long a scan of a folder may take before it is reported as a problem."""
+
+
+class NamedOtherwise(TqError):
+    """A file is the source of a video under another path too, so it is not queued under this one."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__(ErrorCode.DUPLICATE, f"it is also {display(path)}", "nothing to do: it is one video")
+        self.path = path
+
 
 _IN_ITS_PLACE = "remove it, or put a video in its place"
 ODD_KINDS: Mapping[int, Problem] = {
