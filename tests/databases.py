@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.connection import Address, Connection, connect
 
 
 @contextmanager
-def committed(path: Path) -> Iterator[Connection]:
+def committed(address: Address) -> Iterator[Connection]:
     """A connection whose changes are committed at the end."""
-    db = connect(path)
+    db = connect(address)
     try:
         yield db
         db.commit()

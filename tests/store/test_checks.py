@@ -335,6 +335,25 @@ def test_a_migration_that_does_not_lead_to_the_tables_is_rolled_back(
         db.execute("SELECT * FROM passing")
 
 
+@pytest.mark.parametrize(("change", "is_refused"), [(-1, False), (1, True)])
+def test_a_start_on_postgresql_compares_the_counts(change: int, *, is_refused: bool) -> None:
+    address = postgres.empty_database()
+    migrate(address)
+    with committed(address) as db:
+        Queue(db).job()
+        db.execute("UPDATE job_count SET n = n + :change WHERE status = 'pending'", {"change": change})
+    database = Database(address)
+    if is_refused:
+        with pytest.raises(TqError, match="it has fewer pending jobs than were counted"):
+            database.open()
+        opening.repair(address, consent=True)
+    database.open()
+    try:
+        assert database.read_now(integrity.miscounted) == ([], [])
+    finally:
+        database.close()
+
+
 @pytest.mark.slow
 def test_what_postgresql_lacks_is_found_by_a_start_doctor_and_backup(tmp_path: Path) -> None:
     address = postgres.empty_database()

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,22 +68,19 @@ def _repair(home: Home) -> None:
     from tqstudio.config import load_settings
     from tqstudio.engine.host import home_lock
     from tqstudio.engine.store.db import opening
+    from tqstudio.engine.store.db.connection import address_of, shown
 
-    if load_settings(home).database:
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            "the database is on PostgreSQL, which rebuilds its indexes itself",
-            "run REINDEX DATABASE there",
-        )
-    if not path_checks.is_there(home.root) or opening.is_empty(home.database):
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing to repair")
+    address = address_of(home, load_settings(home))
+    if not path_checks.is_there(home.root) or (isinstance(address, Path) and opening.is_empty(address)):
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no database {shown(address)}", "nothing to repair")
     held = home_lock.HomeLock(home)
     held.acquire()
     try:
-        opening.repair(home.database, consent=True)
+        opening.repair(address, consent=True)
     finally:
         held.release()
-    printing.err(f"rebuilt the indexes and counts of {home.database} from its tables")
+    what = "indexes and counts" if isinstance(address, Path) else "counts"
+    printing.err(f"rebuilt the {what} of {shown(address)} from its tables")
 
 
 def _of_supervisor(home: Home) -> list[CheckView]:

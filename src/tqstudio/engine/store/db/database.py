@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.store.db import errors
+from tqstudio.engine.store.db import errors, opening
 from tqstudio.engine.store.db.connection import Address, CommitUnknown, Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
@@ -83,6 +83,8 @@ class Database:
     def open(self) -> None:
         """Opens and, if needed, migrates the database, before the first `read` or `write`."""
         migrate(self.address)
+        if not isinstance(self.address, Path):
+            opening.require_counted(self.address)
         try:
             self._writer.open(lambda: connect(self.address))
             self._reader.open(lambda: connect(self.address, read_only=True))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from tqstudio.engine.store.db import errors, integrity, schema
@@ -237,8 +238,23 @@ def _interrupted_after(db: Connection, seconds: float | None) -> Iterator[thread
         alarm.join()
 
 
-def repair(path: Path, *, consent: bool = False) -> None:
-    """Rebuilds every index and count from its table, in one transaction. The caller holds the home's lock.
+def require_counted(address: URL) -> None:
+    """Counts the jobs of a database of PostgreSQL again, before a start, if the stored counts are too low.
+
+    Raises:
+        TqError: DATABASE_DAMAGED if they are too high, ALREADY_RUNNING.
+    """
+    if (problem := problem_of(address)) is None:
+        return
+    if problem.remedy is not Remedy.RECOUNT:
+        raise problem.error(address)
+    repair(address)
+
+
+def repair(address: Address, *, consent: bool = False) -> None:
+    """Rebuilds every index and count from its table, in one transaction; in PostgreSQL the counts alone.
+
+    The caller holds the home's lock.
 
     Args:
         consent: a user continues without lost rows.
@@ -248,21 +264,22 @@ def repair(path: Path, *, consent: bool = False) -> None:
             DATABASE_BUSY, DISK_LOW.
     """
     worst = Remedy.CONSENT if consent else Remedy.REBUILD
-    if (problem := problem_of(path)) is not None and problem.remedy > worst:
-        raise problem.error(path)
+    if (problem := problem_of(address)) is not None and problem.remedy > worst:
+        raise problem.error(address)
     try:
-        with closing(connect(path)) as db:
+        with closing(connect(address)) as db:
             db.begin()
             try:
-                integrity.rebuild_indexes(db)
+                if isinstance(address, Path):
+                    integrity.rebuild_indexes(db)
                 integrity.recount(db)
                 db.commit()
             finally:
                 db.rollback()
     except IntegrityError as error:
-        raise errors.damaged(path, f"its indexes cannot be rebuilt: {error.orig}") from error
+        raise errors.damaged(address, f"its indexes cannot be rebuilt: {error.orig}") from error
     except DBAPIError as error:
-        raise errors.as_tq_error(error, path) from error
+        raise errors.as_tq_error(error, address) from error
 
 
 def _is_restored(path: Path) -> bool:
