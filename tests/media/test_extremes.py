@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import struct
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import fmean
 
+import av
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -179,6 +183,43 @@ def test_a_high_rate_is_divided_and_lasts_as_long(
     assert len(shown) == published
     each = int(rate) // facts.fps
     assert all(number // each == at for at, number in enumerate(shown))
+
+
+@pytest.mark.parametrize("pictures_of", [25, 50])
+def test_packets_without_a_picture_at_the_end_show_the_last_one(
+    encode: MakeEncode, tmp_path: Path, pictures_of: int
+) -> None:
+    """As Fraps writes them while nothing changes, to 6 s; the index calls all of them key frames."""
+    source, fps = tmp_path / "fraps.avi", 10
+    with av.open(str(source), "w") as written:
+        stream = written.add_mux_stream("fraps", rate=fps, width=96, height=54)
+        stream.time_base = Fraction(1, fps)
+        for number in range(60):
+            is_new = number < pictures_of and number % 5 != 3
+            # Version 1: a header, and BGR; with the highest bit, the picture before once more.
+            picture = struct.pack("<I", 1) + bytes([number * 3 + 40]) * (96 * 54 * 3)
+            packet = av.Packet(picture if is_new else struct.pack("<I", 1 | 1 << 31))
+            packet.stream, packet.time_base = stream, stream.time_base
+            packet.pts = packet.dts = number
+            packet.duration, packet.is_keyframe = 1, is_new
+            written.mux(packet)
+    made = encode(source, poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, made.warnings) == ("done", None, [])
+    [state, *_] = video_of(made)
+    first = _brightness(joined(state.directory))
+    shown = [max(n for n in range(pictures_of) if n <= at and n % 5 != 3) for at in range(60)]
+    assert first == pytest.approx([16 + (number * 3 + 40) * 219 / 255 for number in shown], abs=4)
+    leave(state.directory, 2)
+    again = encode(source, poster=False)
+    run_to_end(again)
+    assert (again.state, _brightness(joined(state.directory))) == ("done", first)
+
+
+def _brightness(content: bytes) -> list[float]:
+    with av.open(io.BytesIO(content)) as container:
+        planes = (frame.planes[0] for frame in container.decode(video=0))
+        return [fmean(bytes(each)[20 * each.line_size :][10:80]) for each in planes]
 
 
 @pytest.mark.parametrize(

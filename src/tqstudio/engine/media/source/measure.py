@@ -26,7 +26,7 @@ from tqstudio.engine.media.source.mpegts_scan import TransportScan
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
 from tqstudio.engine.media.source.source_file import require_readable
-from tqstudio.engine.media.source.streams import channels_of, late, packets
+from tqstudio.engine.media.source.streams import channels_of, last_picture_s, late, packets
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -53,6 +53,8 @@ _PULLDOWN_OF_ALL = 0.48
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg", "ogg"})
 """Formats whose clock may restart anywhere, which ffmpeg corrects; in others, times come from an index."""
 _CHECK_EVERY = 1000
+# Bytes of packets of Fraps or MPEG-4 that say only that nothing has changed.
+_MAY_BE_EMPTY = 32
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
@@ -138,6 +140,10 @@ def measure(
             video = replace(video, duration_s=clock.played_s(clock.pause_s), own_duration=True)
         elif leading.end is not None:
             video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
+        if leading.last_size <= _MAY_BE_EMPTY and not (jumps or facts.unseekable or video.edits):
+            # Some recorders write packets without a picture, while the one before stands.
+            shown = last_picture_s(container, pictures, leading.last)
+            video = video if shown is None else replace(video, last_s=float(min(leading.last, shown)))
         video = shapes.apply(video)
     return replace(
         facts,

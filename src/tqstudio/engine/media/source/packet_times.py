@@ -59,6 +59,8 @@ class PacketTimes:
         self._shown: int | None = None
         self.size = 0
         """Bytes of all packets."""
+        self.last_size = 0
+        """Bytes of the last packet."""
         self._count = 0
         self.first: Fraction | None = None
         """Start of the first packet in seconds; None without packets."""
@@ -101,7 +103,7 @@ class PacketTimes:
             self.first = begins
         is_last = pts >= self._last_pts if self._is_video else ends > (self._last_end or 0)
         if self._count == 1 or is_last:
-            self._last_end = ends
+            self._last_end, self.last_size = ends, packet.size
         self._latest = begins, ends
         self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,8 @@ _EDIT = re.compile(r"Processing st: (\d+), edit list \d+ - media time: (-?\d+), 
 _LOST_IN_MIX = re.compile(r"\b(TFC|TC|TB[LCR]|TS[LR]|W[LR]|BF[LCR])\b")
 _UNUSUAL = {f"{count} channels" for count in range(9, 65) if count not in (10, 12, 14, 16, 24)}
 _PUBLISHED = ("video", "audio", "subtitle")
+# How far before the end of a stream, and in how many packets, its last picture is looked for.
+_BACK_S, _LAST_PACKETS = (0, 2, 10, 60), 4000
 # Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
@@ -131,9 +134,29 @@ def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[S
         yield packet
 
 
+def last_picture_s(container: InputContainer, stream: VideoStream, last: Fraction) -> Fraction | None:
+    """The time of the last picture in seconds, decoded from key frames before the packet at `last`.
+
+    None if there is none among the last packets.
+    """
+    for back_s in _BACK_S:
+        found: list[Fraction] = []
+        at_end = False
+        # The index may call a packet without a picture a key frame.
+        with contextlib.suppress(av.error.FFmpegError):
+            container.seek(int(max(Fraction(0), last - back_s) / (stream.time_base or 1)), stream=stream)
+            for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
+                shown = [picture for picture in stream.decode(packet) if picture.pts is not None]
+                found += [picture.pts * (picture.time_base or 0) for picture in shown]
+                at_end = not packet.size
+        if found and at_end:
+            return max(found)
+    return None
+
+
 @contextlib.contextmanager
 def watched(demuxer: str) -> Iterator[Callable[[], bool]]:
-    """Watch a demuxer, from before it opens a file; yields whether it has skipped data that it cannot read."""
+    """Watch a demuxer, from before it opens a file; yields whether it has skipped data."""
     with av.logging.Capture() as log, _logging(av.logging.ERROR):
         yield lambda: any(level <= av.logging.ERROR and name == demuxer for level, name, _ in log)
 
