@@ -61,9 +61,11 @@ def box(kind: bytes, *content: bytes) -> bytes:
 
 
 def with_boxes(path: Path, entry: bytes, boxes: bytes) -> None:
-    """Put boxes at the end of the only sample entry of an MP4, whose `moov` is last."""
+    """Put boxes at the end of the sample entry of the first track of an MP4, whose `moov` is last."""
     data = bytearray(path.read_bytes())
-    outer = [data.rindex(name) - 4 for name in (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd", entry)]
+    movie = data.rindex(b"moov")
+    names = (b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd", entry)
+    outer = [data.index(name, movie) - 4 for name in names]
     end = outer[-1] + int.from_bytes(data[outer[-1] : outer[-1] + 4])
     data[end:end] = boxes
     for at in outer:

@@ -161,7 +161,8 @@ def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
     for track in tracks:
         language = "" if track.language == "und" else track.language
         title = f'"{track.title}"' if track.title else ""
-        about = ", ".join(filter(None, (language, track.codec, title)))
+        locked = track.encrypted if isinstance(track, AudioTrack) else ""
+        about = ", ".join(filter(None, (language, track.codec, title, locked and f"encrypted: {locked}")))
         where = f"stream {track.index}"
         if isinstance(track, SubtitleTrack) and track.sidecar:
             where = display(track.file)

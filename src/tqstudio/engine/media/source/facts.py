@@ -118,7 +118,7 @@ class AudioTrack:
 
     index: int
     codec: str
-    """Empty if this build cannot decode it."""
+    """Empty if this build cannot decode it, or no packet of it."""
     channels: int
     sample_rate: int
     language: str
@@ -138,6 +138,8 @@ class AudioTrack:
     unplaced: Literal["", "discrete", "ambisonic"] = ""
     """Channels without places, which are published in stereo: numbered ones of an unusual count, or the sound
     field of a 360° video."""
+    encrypted: str = ""
+    """The scheme by which it is encrypted, such as `cenc`."""
     places: str = ""
     """ffmpeg's names of all channels, where its own mix would lose some: above and behind, or wide."""
 

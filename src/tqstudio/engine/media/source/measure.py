@@ -25,8 +25,8 @@ from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, 
 from tqstudio.engine.media.source.mpegts_scan import TransportScan
 from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
-from tqstudio.engine.media.source.source_file import require_readable
-from tqstudio.engine.media.source.streams import channels_of, last_picture_s, late, packets
+from tqstudio.engine.media.source.source_file import encrypted, require_readable
+from tqstudio.engine.media.source.streams import channels_of, last_picture_s, late, packets, scheme_of
 
 MAX_FPS = 60
 _MIN_FPS = 5
@@ -84,9 +84,10 @@ def measure(
     known = {track.index for track in facts.audio}
     streams = (*([pictures] if pictures else []), *(s for s in container.streams.audio if s.index in known))
     times = {s.index: PacketTimes(s, reordered=facts.container == "avi") for s in streams}
-    # Sound of an unknown codec has no context; the header does not describe sound that begins late.
+    # Sound of an unknown codec has no context; the header does not describe sound that begins late. Of those
+    # that are not decoded yet, by what scheme they are encrypted.
     sounds = [s for s in streams if isinstance(s, AudioStream) and s.codec_context is not None]
-    unknown = {s.index: s for s in sounds if not s.codec_context.sample_rate}
+    silent = {s.index: "" for s in sounds}
     clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
     clock, others = clocks[facts.leading], [clocks[track.index] for track in facts.audio]
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
@@ -114,13 +115,17 @@ def measure(
                 continue
             times[packet.stream_index].add(packet)
             is_leading = packet.stream_index == facts.leading
+            if scheme := scheme_of(packet):
+                if is_leading:
+                    raise encrypted(path, scheme)
+                silent[packet.stream_index] = scheme
             pauses = clocks[packet.stream_index].add(packet, others if is_leading else (clock,))
             faults.add(packet, pauses=pauses)
             if shapes and is_leading:
                 shapes.add(packet)
                 captions = captions or carries_captions(packet)
-            elif packet.stream_index in unknown and _decodes(packet):
-                del unknown[packet.stream_index]
+            elif silent.get(packet.stream_index) == "" and _decodes(packet):
+                del silent[packet.stream_index]
     except av.error.PatchWelcomeError:
         breaks_off = True  # such as sound whose channels change in Ogg
     except av.error.FFmpegError:
@@ -155,6 +160,7 @@ def measure(
                 times[track.index],
                 rates.get(track.index, (0, 0)),
                 clocks[track.index].played_s(clock.pause_s) if jumps else None,
+                silent.get(track.index),
             )
             for track in facts.audio
         ),
@@ -316,8 +322,13 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
 
 
 def _audio(
-    track: AudioTrack, times: PacketTimes, rate: tuple[int, int], played_s: float | None
+    track: AudioTrack,
+    times: PacketTimes,
+    rate: tuple[int, int],
+    played_s: float | None,
+    silent: str | None,
 ) -> AudioTrack:
+    """The track as measured; `silent` if nothing of it can be decoded, by what scheme it is encrypted."""
     channels, sample_rate = rate
     track = replace(
         track, channels=track.channels or channels, sample_rate=track.sample_rate or sample_rate or 0
@@ -325,6 +336,8 @@ def _audio(
     if times.first is None or times.end is None:
         return track
     end_s = float(times.end) if played_s is None else float(times.first) + played_s
+    if silent is not None:
+        track = replace(track, codec="", encrypted=silent)
     length_s = end_s - float(times.first)
     bitrate = round(times.size * 8 / length_s) if length_s > 0 else 0
     return replace(track, first_s=float(times.first), end_s=end_s, bitrate=bitrate)

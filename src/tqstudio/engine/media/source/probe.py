@@ -55,6 +55,14 @@ _SIGNATURES = re.compile(
 )
 
 
+# Objects of ASF that describe an encryption, of version 1 and of later ones, in the header.
+_ASF_ENCRYPTION = (
+    bytes.fromhex("fbb3112223bdd211b4b700a0c955fc6e"),
+    bytes.fromhex("14e68a292226174cb935dae07ee9289c"),
+)
+_ASF_HEADER = 1 << 18
+
+
 class _Colours(NamedTuple):
     """Code points of ITU-T H.273."""
 
@@ -116,6 +124,8 @@ def probe_head(path: bytes) -> SourceFacts:
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
+    if container.format.name == "asf" and _is_protected(path):
+        raise source_file.encrypted(path, "Windows Media DRM")
     videos = streams.videos(container)
     omitted = streams.beside(container, videos)
     left_out = {stream.index for stream in omitted}
@@ -187,7 +197,7 @@ def _first_picture(
     first = next(pictures, None)
     if first is None:
         if container.format.name == "mpegts" and _is_scrambled(path):
-            raise _encrypted(path, "a transport stream with conditional access")
+            raise source_file.encrypted(path, "a transport stream with conditional access")
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
     seen = [first]
     with contextlib.suppress(av.error.FFmpegError):  # damage after the first picture is measured later
@@ -213,21 +223,18 @@ def _is_scrambled(path: bytes) -> bool:
     )
 
 
-def _encrypted(path: bytes, scheme: str) -> TqError:
-    return TqError(
-        ErrorCode.UNSUPPORTED,
-        f"{display(path)} is encrypted ({scheme}): it cannot be decoded without a key",
-        "add a copy that is not encrypted",
-    )
+def _is_protected(path: bytes) -> bool:
+    """Whether the header of an ASF file says that its content is encrypted."""
+    with source_file.reading(path) as file:
+        head = file.read(_ASF_HEADER)
+    return any(guid in head for guid in _ASF_ENCRYPTION)
 
 
 def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any]:
     """Decode a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
     for number, packet in enumerate(streams.packets(container, stream)):
-        if packet.has_sidedata("encryption_info"):
-            # Decoding would at best give noise. The data begin with the scheme, such as `cenc`.
-            scheme = bytes(packet.get_sidedata("encryption_info"))[:4]
-            raise _encrypted(path, scheme.decode("ascii", "replace"))
+        if scheme := streams.scheme_of(packet):
+            raise source_file.encrypted(path, scheme)
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:

@@ -230,6 +230,15 @@ def unreadable(path: bytes, error: OSError) -> TqError:
     return TqError(ErrorCode.SOURCE_UNREADABLE, message)
 
 
+def encrypted(path: bytes, scheme: str) -> TqError:
+    """The error of a source that is encrypted, by a scheme such as `cenc`."""
+    return TqError(
+        ErrorCode.UNSUPPORTED,
+        f"{display(path)} is encrypted ({scheme}): it cannot be decoded without a key",
+        "add a copy that is not encrypted",
+    )
+
+
 def require_readable(path: bytes) -> None:
     """Read the whole file, to tell a disk error (as `unreadable`) from a truncated file; ffmpeg does not."""
     with reading(path) as file:

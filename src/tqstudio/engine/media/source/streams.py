@@ -67,6 +67,13 @@ def videos(container: InputContainer) -> list[VideoStream]:
     return sorted(streams, key=lambda stream: not stream.disposition & Disposition.default)
 
 
+def scheme_of(packet: Packet[Stream]) -> str:
+    """The scheme by which a packet is encrypted, such as `cenc`; decoding would at best give noise."""
+    if not packet.has_sidedata("encryption_info"):
+        return ""
+    return bytes(packet.get_sidedata("encryption_info"))[:4].decode("ascii", "replace")
+
+
 def channels_of(described: AudioCodecContext | AudioFrame) -> int:
     """Count the channels of an audio codec or frame.
 
