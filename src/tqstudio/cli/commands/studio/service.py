@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -200,11 +200,11 @@ def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
 
 def _worker_options(given: Sequence[str]) -> list[str]:
     """Options of `worker run`, checked, and with absolute paths."""
-    from tqstudio.cli.command_tree import root_command
+    from tqstudio.cli.commands.studio import workers
 
-    command: Any = root_command()
-    for verb in ("worker", "run"):
-        command = command.get_command(None, verb)
+    app = typer.Typer(add_completion=False)
+    app.command()(workers.run)
+    command = typer.main.get_command(app)
     found = command.make_context("tqstudio worker run", list(given)).params
     words = [f"--{key}={found[key]}" for key in ("name", "slots", "bandwidth") if found[key]]
     words += ["--gpu"] if found["gpu"] else []
