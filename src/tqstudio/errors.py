@@ -280,9 +280,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RETRY, "the result could not be published", "check the output folder, then retry"
         ),
         ErrorCode.SOURCE_CHANGED: Meaning(
-            _RETRY,
-            "the source changed while it was being transcoded",
-            "nothing to do: it waits until it settles",
+            _RETRY, "the source changed while it was being transcoded", "nothing to do: it is encoded again"
         ),
         ErrorCode.UPLOAD_FAILED: Meaning(
             _RETRY, "a segment could not be uploaded", "nothing to do: it is sent again"
