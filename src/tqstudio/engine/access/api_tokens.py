@@ -195,8 +195,10 @@ class ApiTokens:
 
     def end_expired(self) -> None:
         """End the open requests of tokens that expired since, also by a clock that was set."""
-        for number in {each.token for each in self._known.values() if _expired(each.expires_at)} - {None}:
-            self._end(number)
+        expired = {each.token for each in self._known.values() if _expired(each.expires_at)}
+        for number in expired:
+            if number is not None:
+                self._end(number)
 
     def _end(self, number: int) -> None:
         """Refuse a token that is no longer stored, and end its open requests."""

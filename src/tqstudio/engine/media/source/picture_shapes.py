@@ -16,6 +16,7 @@ import av
 import av.error
 from av.bitstream import BitStreamFilterContext
 from av.packet import Packet
+from av.sidedata.sidedata import SideData
 from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Stream
 from av.subtitles.codeccontext import SubtitleCodecContext
@@ -131,7 +132,7 @@ class PictureShapes:
     def apply(self, video: VideoTrack) -> VideoTrack:
         """The track corrected for the whole source; call after the last packet."""
         # What removes the marks of 3D removes the rotation too.
-        twice = max(self._twice, default="")
+        twice: Literal["", "rotation", "stereo"] = max(self._twice) if self._twice else ""
         more_views = _views(self._context.extradata or b"") > 1
         if more_views or any(name.startswith(f"{_ANY_STEREO} (") for name in self._projections):
             self._projections.pop(_ANY_STEREO, None)
@@ -205,7 +206,7 @@ class PictureShapes:
                         self._aspects.append((frame.pts * self._base, aspect))
                     self._interlaced = self._interlaced or bool(frame.interlaced_frame)
                     self._add_look(frame)
-                    kinds = [each.type for each in frame.side_data]
+                    kinds = [each.type for each in _side_data(frame)]
                     self._twice |= {name for kind, name in _STATED.items() if kinds.count(kind) > 1}
                     self._projections |= dict.fromkeys(_projections(frame))
         self._context.flush_buffers()
@@ -236,10 +237,15 @@ def pixel_format(stream: VideoStream, frame: VideoFrame) -> str:
     return colour.decoded_format(frame.format.name, stream.metadata)
 
 
+def _side_data(frame: VideoFrame) -> list[SideData]:
+    # Its stub says that it yields names, as a mapping does.
+    return cast(list[SideData], list(frame.side_data))
+
+
 def _projections(frame: VideoFrame) -> list[str]:
     """What a picture says about how it is to be shown, if not flat; each with its kind first, an int."""
     found = []
-    for each in frame.side_data:
+    for each in _side_data(frame):
         names = {SideDataType.STEREO3D: _STEREO, SideDataType.SPHERICAL: _SPHERICAL}.get(each.type, {})
         found.append(names.get(int.from_bytes(bytes(each)[:4], sys.byteorder), ""))
     return [name for name in found if name]

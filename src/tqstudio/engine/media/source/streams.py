@@ -153,8 +153,8 @@ def last_picture_s(container: InputContainer, stream: VideoStream, last: Fractio
         with contextlib.suppress(av.error.FFmpegError):
             container.seek(int(max(Fraction(0), last - back_s) / (stream.time_base or 1)), stream=stream)
             for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
-                shown = [picture for picture in stream.decode(packet) if picture.pts is not None]
-                found += [picture.pts * (picture.time_base or 0) for picture in shown]
+                shown = [(picture.pts, picture.time_base) for picture in stream.decode(packet)]
+                found += [pts * base for pts, base in shown if pts is not None and base]
                 at_end = not packet.size
         if found and at_end:
             return max(found)

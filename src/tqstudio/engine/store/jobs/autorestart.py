@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, case, exists, func, or_, select, update
+from sqlalchemy import BindParameter, bindparam, case, exists, func, or_, select, update
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
@@ -30,7 +30,7 @@ _REPLACED = exists().where(
 )
 _SINCE = greatest(func.coalesce(job.c.last_restart_at, 0), func.coalesce(job.c.completed_at, 0))
 _DELAY = job.c.autorestart_delay_s * MICROSECOND
-_NOW = bindparam("now")
+_NOW: BindParameter[int] = bindparam("now")
 DUE = (
     select(job.c.id, job.c.restarts, job.c.autorestart_limit)
     .with_hint(job, indexed_by("ix_job_autorestart"), "sqlite")
