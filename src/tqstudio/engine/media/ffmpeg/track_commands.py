@@ -26,7 +26,7 @@ from tqstudio.engine.media.ffmpeg.command_line import (
 from tqstudio.engine.media.ffmpeg.output_options import hls_options
 from tqstudio.engine.media.plan.audio import DOWNMIX_PEAK, AudioRendition
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME, SEGMENT_PATTERN
-from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, UNEVEN_S, Grid
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, UNEVEN_S, Grid, sound_segment_s
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 
@@ -37,8 +37,6 @@ _SILENCE_AT_ONCE_S = 30
 # Decoders count the samples of AAC without container: its demuxer counts all in the rate of the first frame.
 _UNTIMED = {"bsf:a": "setts=pts=NOPTS:dts=NOPTS"}
 _DECODED = "decoded-"
-# Samples of a frame of E-AC-3; those of AAC have 1024.
-_LONGEST_FRAME = 1536
 # Of channels without places ffmpeg makes no stereo. Of a sound field (W, Y, …), what comes from both sides.
 _STEREO_OF = {"discrete": "stereo|c0<c0|c1<c1", "ambisonic": "stereo|c0<c0+c1|c1<c0-c1"}
 _HALF = 0.7071
@@ -106,7 +104,7 @@ def audio_command(
                 **hls_options(
                     rendition.name,
                     SEGMENT_PATTERN,
-                    f"{float(_segment_s(rendition, grid, profile)):.6f}",
+                    _segment_s(rendition, grid, profile),
                     TIMELINE_START_S - grid.zero + _zero(facts),
                     0,
                 ),
@@ -324,20 +322,12 @@ def _end(end_s: float, grid: Grid) -> Fraction:
     return Fraction(end_s) if ends < end_s <= ends + UNEVEN_S else ends
 
 
-def _segment_s(rendition: AudioRendition, grid: Grid, profile: Profile) -> Fraction:
-    """Seconds of a segment of sound, which ends at the next frame of sound.
-
-    These frames, and the one before the first, may make a segment that a short rest joins too long for the
-    target duration: then segments are a little longer, so that the last one is not; a single one is shorter.
-    """
-    nominal, end_s = Fraction(profile.segment_s), rendition.track.end_s
+def _segment_s(rendition: AudioRendition, grid: Grid, profile: Profile) -> str:
+    end_s, nominal_s = rendition.track.end_s, profile.segment_s
     if not grid.exact or end_s is None:
-        return nominal
-    length, frame = _end(end_s, grid) - grid.zero, Fraction(_LONGEST_FRAME, profile.audio_sample_rate)
-    full, rest = divmod(length, nominal)
-    if not full or not SHORT_S - frame <= rest < SHORT_S:
-        return nominal
-    return nominal + frame / (full - 1) if full > 1 else length - SHORT_S - frame
+        return str(nominal_s)
+    length = _end(end_s, grid) - grid.zero
+    return f"{float(sound_segment_s(length, nominal_s, profile.audio_sample_rate)):.6f}"
 
 
 def _samples(seconds: Fraction, rate: int) -> int:

@@ -15,6 +15,9 @@ UNEVEN_S = Fraction(1, 20)
 # Share of a frame: timestamps in milliseconds are rounded by up to 0.5 ms.
 _ROUNDING = Fraction(1, 10)
 
+# Samples of a frame of E-AC-3; those of AAC have 1024.
+_LONGEST_FRAME = 1536
+
 NTSC = Fraction(30000, 1001)
 _MAX_FPS = 60
 
@@ -204,6 +207,19 @@ def piece_count(length_s: Fraction, piece_s: Fraction) -> int:
     """The number of pieces of this length into which a rendition is cut, at least 1."""
     full, rest_s = divmod(length_s, piece_s)
     return max(1, full + (rest_s >= SHORT_S))
+
+
+def sound_segment_s(length: Fraction, nominal_s: int, sample_rate: int) -> Fraction:
+    """Seconds of a segment of sound of this length, which ends at the next frame of sound.
+
+    These frames, and the one before the first, may make a segment that a short rest joins too long for the
+    target duration: then segments are a little longer, so that the last one is not; a single one is shorter.
+    """
+    frame = Fraction(_LONGEST_FRAME, sample_rate)
+    full, rest = divmod(length, nominal_s)
+    if not full or not SHORT_S - frame <= rest < SHORT_S:
+        return Fraction(nominal_s)
+    return nominal_s + frame / (full - 1) if full > 1 else length - SHORT_S - frame
 
 
 def nearest(value: Fraction) -> int:

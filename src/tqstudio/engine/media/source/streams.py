@@ -153,8 +153,9 @@ def last_picture_s(container: InputContainer, stream: VideoStream, last: Fractio
         with contextlib.suppress(av.error.FFmpegError):
             container.seek(int(max(Fraction(0), last - back_s) / (stream.time_base or 1)), stream=stream)
             for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
-                shown = [(picture.pts, picture.time_base) for picture in stream.decode(packet)]
-                found += [pts * base for pts, base in shown if pts is not None and base]
+                for picture in stream.decode(packet):
+                    if picture.pts is not None and picture.time_base is not None:
+                        found.append(picture.pts * picture.time_base)
                 at_end = not packet.size
         if found and at_end:
             return max(found)
