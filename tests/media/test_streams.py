@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tqstudio.engine.media.plan.warnings import of_source
 from tqstudio.engine.media.source.facts import OmittedStream, SourceFacts
 from tqstudio.engine.media.source.probe import probe, probe_head
 
-from .conftest import run_ffmpeg
+from .conftest import MakeEncode, run_ffmpeg, run_to_end
 
 _PICTURES = ("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=3")
 _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
@@ -225,3 +226,39 @@ def test_a_language_that_looks_like_a_stream_is_none(ffmpeg: FFmpeg, tmp_path: P
     path = tmp_path / "odd.mkv"
     run_ffmpeg(ffmpeg, *_PICTURES, *_X264, "-metadata:s:v:0", "language=en:GB", str(path))
     assert _probed(path).omitted == ()
+
+
+@pytest.mark.parametrize("which", ["decode", "presentation"])
+def test_many_pictures_of_one_time_at_the_start_of_a_changing_clock(
+    ffmpeg: FFmpeg, encode: MakeEncode, tmp_path: Path, which: str
+) -> None:
+    """What is planned is what ffmpeg makes of them."""
+    exact = ("-muxdelay", "0", "-muxpreload", "0")
+    tones = (*_tone(500), "-c:a", "aac")
+    often = ("-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "10", "-pix_fmt", "yuv420p")
+    first = bytearray(_part(ffmpeg, tmp_path / "first.ts", *_PICTURES, *tones, *often, *exact))
+    later = ("-output_ts_offset", "100")
+    then = _part(ffmpeg, tmp_path / "then.ts", *_PICTURES, *tones, *often, *exact, *later)
+    places = list(_times_of_pictures(first))
+    for place in places[:25]:
+        for at in place[:1] if which == "presentation" else place[1:]:
+            kind = first[at] & 0xF0
+            first[at : at + 5] = first[places[25][0] :][:5]
+            first[at] = first[at] & 0x0F | kind
+    source = tmp_path / "one.ts"
+    source.write_bytes(first + then)
+    made = encode(source, poster=False)
+    assert made.spec.facts.unseekable
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    frames = [state.check.frames for state in made.renditions if state.check and state.kind == "video"]
+    assert frames == [pytest.approx(150, abs=6)] * len(frames)
+    assert made.spec.grid.total_frames == pytest.approx(frames[0], abs=3)
+
+
+def _times_of_pictures(content: bytes) -> Iterator[tuple[int, ...]]:
+    """Where the pictures of a transport stream state when they are shown, and when decoded if apart."""
+    for packet in range(0, len(content), 188):
+        at = packet + 4 + (1 + content[packet + 4] if content[packet + 3] & 0x20 else 0)
+        if content[packet + 1 : packet + 3] == b"A\0" and content[at : at + 3] == b"\0\0\1":
+            yield (at + 9, at + 14) if content[at + 7] & 0x40 else (at + 9,)

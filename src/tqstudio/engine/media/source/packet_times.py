@@ -21,6 +21,8 @@ _JUMP_S = 1
 _JUMP_FRAMES = 3
 # When it decodes from the start, ffmpeg treats longer gaps as a change of the clock, not as a pause.
 _OTHER_CLOCK_S = 10
+# From decoding to presentation, the first picture may differ from later ones by this much.
+_UNEVEN_START_S = 0.3
 # Longer gaps between packets count as lost data.
 _HOLE_S = 0.5
 _HOLE_FRAMES = 4
@@ -127,11 +129,13 @@ class StreamClock:
         self._frame = max(1, round(self._ticks / fps))
         self._jump = max(round(_JUMP_S * self._ticks), _JUMP_FRAMES * self._frame)
         self._other = round(_OTHER_CLOCK_S * self._ticks)
+        self._uneven = round(_UNEVEN_START_S * self._ticks)
         self._ahead: list[tuple[int, int]] = []
         """Steps ahead by more than that, and what is played of them if the clock has changed."""
         self._last: int | None = None
         self._played = 0
         self._jumped = Fraction(-1 << 40)
+        self._delay = 0, 0
         self.jumps = False
         """Whether decode times went back, or ahead by more than a second."""
         self.pause_s = 0
@@ -142,9 +146,10 @@ class StreamClock:
     def played_s(self, pause_s: int) -> float:
         """Playing time in seconds if ffmpeg decodes it from the start and corrects jumps above `pause_s`."""
         most = pause_s * self._ticks
-        return float(
-            (self._played + sum(step if step <= most else own for step, own in self._ahead)) / self._ticks
-        )
+        played = self._played + sum(step if step <= most else own for step, own in self._ahead)
+        # Recordings may begin with many pictures of one decode time, or of one presentation time.
+        first, usual = self._delay
+        return float((played + (usual - first if abs(usual - first) > self._uneven else 0)) / self._ticks)
 
     def add(self, packet: Packet[Stream], others: Iterable[StreamClock] = ()) -> bool:
         """Record the decode time of the next packet; returns whether a pause of more than 10 s precedes it.
@@ -154,6 +159,9 @@ class StreamClock:
         """
         pauses = False
         length = packet.duration or self._frame
+        if packet.is_keyframe and packet.pts is not None and packet.dts is not None:
+            delay = packet.pts - packet.dts
+            self._delay = (delay if self._last is None else self._delay[0]), delay
         if packet.dts is None or self._last is None:
             self._played += length
         else:
