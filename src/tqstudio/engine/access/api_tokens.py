@@ -195,10 +195,9 @@ class ApiTokens:
 
     def end_expired(self) -> None:
         """End the open requests of tokens that expired since, also by a clock that was set."""
-        expired = {each.token for each in self._known.values() if _expired(each.expires_at)}
-        for number in expired:
-            if number is not None:
-                self._end(number)
+        for caller in [each for each in self._known.values() if _expired(each.expires_at)]:
+            if caller.token is not None:
+                self._end(caller.token)
 
     def _end(self, number: int) -> None:
         """Refuse a token that is no longer stored, and end its open requests."""
