@@ -68,14 +68,14 @@ def test_what_is_too_large_is_refused_before_it_is_kept(
 
 
 def test_a_large_body_is_read_in_one_pass(standing: LiveSupervisor) -> None:
-    """As large as it may be; with a worker's token, whose calls are read by a reader of their own."""
+    """As large as that of any call may be."""
     worker = standing.worker("large")
     body = b"[" + b" " * (MAX_BODY_BYTES - 2) + b"]"
     headers = {"Authorization": f"Bearer {worker.token}"}
-    for path, sent in (("/v1/worker/claim", headers), ("/v1/videos", {})):
-        status, answer = standing.raw("POST", path, body, headers=sent)
-        assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
-        assert "more than" not in answer["error"]["message"]
+    for path, expected in (("/v1/worker/jobs/1/complete", 400), ("/v1/worker/claim", 413)):
+        status, answer = standing.raw("POST", path, body, headers=headers)
+        assert (status, answer["error"]["code"]) == (expected, "BAD_REQUEST")
+        assert ("more than" in answer["error"]["message"]) is (expected == 413)
 
 
 def test_a_head_may_be_large(standing: LiveSupervisor) -> None:

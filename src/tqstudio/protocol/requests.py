@@ -12,6 +12,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     StringConstraints,
     WithJsonSchema,
@@ -59,6 +60,8 @@ Settle = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
 """Limit for a job's or worker's metadata and a worker's capabilities, as JSON."""
 MAX_METADATA_LEVELS = 20
+MAX_KEYS = 10_000
+"""Limit for the keys of one object."""
 MAX_BITS = 13_000
 """Limit for integers in metadata: Python refuses to print more than 4 300 digits."""
 
@@ -94,6 +97,19 @@ AnyJson = Annotated[dict[str, Any], AfterValidator(_answerable)]
 class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_first_wrong_key(cls, value: Any) -> Any:
+        """Refuse the first unknown key, and too many: pydantic alone would list each of millions."""
+        if isinstance(value, dict):
+            for key, each in value.items():
+                shown = {"key": f"{key.encode('ascii', 'backslashreplace').decode():.100}"}
+                if key not in cls.model_fields:
+                    raise PydanticCustomError("unknown_key", "unknown key {key}", shown)
+                if isinstance(each, dict) and len(each) > MAX_KEYS:
+                    raise PydanticCustomError("too_many_keys", "too many keys in {key}", shown)
+        return value
+
 
 class AddOptions(Message):
     """Options of added files, whether named by path or uploaded."""
@@ -120,7 +136,7 @@ class AddOptions(Message):
 class AddRequest(AddOptions):
     """Files to enqueue; absolute paths as base64 of their bytes."""
 
-    paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
+    paths_b64: Annotated[list[PathB64], FailFast()] = Field(min_length=1, max_length=10_000)
     output_b64: PathB64 | None = None
     verify_full: bool = False
     """Read every byte to check whether a file has changed, even if its modification time has not."""
@@ -424,16 +440,16 @@ class ProgressRequest(Token):
     progress: float = Field(ge=0, le=100)
     speed: Amount | None = None
     eta_s: Amount | None = None
-    renditions: list[RenditionReport] | None = None
+    renditions: list[RenditionReport] | None = Field(None, max_length=1000)
     division: Division | None = None
-    warnings: list[WarningReport] | None = None
+    warnings: list[WarningReport] | None = Field(None, max_length=1000)
     """All that are known so far; None if unchanged."""
     steps: dict[Step, Amount] = Field(default_factory=dict)
     cpu_s: Amount | None = None
     """Processor seconds of all ffmpeg processes of this attempt so far."""
     peak_memory_bytes: Count | None = None
     """Largest resident memory of one of them."""
-    argv: list[list[str]] | None = None
+    argv: list[list[str]] | None = Field(None, max_length=10_000)
     resumed_from: Count | None = None
     resumed_at_s: Amount | None = None
     encoder: ShownText | None = None
@@ -448,7 +464,9 @@ class ManifestFile(Message):
     size: int = Field(gt=0, lt=2**63)
     duration_s: float = Field(gt=0, le=1e12)
     blake3: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    iframes: list[tuple[Count, Count, Annotated[float, Field(gt=0, le=1e12)]]] = Field(default_factory=list)
+    iframes: Annotated[list[tuple[Count, Count, Annotated[float, Field(gt=0, le=1e12)]]], FailFast()] = Field(
+        default_factory=list
+    )
     """Of video: offset and size of each key frame with the header of its fragment, seconds until the next."""
 
 
@@ -459,7 +477,7 @@ class ManifestRendition(Message):
     kind: Literal["video", "audio", "subtitles"]
     folder: Annotated[str, StringConstraints(max_length=400)]
     """Relative to the work folder."""
-    segments: list[ManifestFile] = Field(min_length=1)
+    segments: Annotated[list[ManifestFile], FailFast()] = Field(min_length=1)
     init_size: int = Field(ge=0, lt=2**63)
     """0 without an initialisation segment: subtitles have none."""
     codecs: ShortText
@@ -510,8 +528,8 @@ class SourceIdentity(Message):
 class Manifest(Message):
     """What a worker encoded and verified, for the supervisor to publish."""
 
-    renditions: list[ManifestRendition]
-    keep: list[ShortText] = Field(default_factory=list)
+    renditions: Annotated[list[ManifestRendition], FailFast()] = Field(max_length=1000)
+    keep: list[ShortText] = Field(default_factory=list, max_length=1000)
     """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the work folder."""
@@ -525,7 +543,7 @@ class Manifest(Message):
     settings_hash: ShortText
     source: SourceIdentity | None = None
     """The source when work on it began; if another file is there now, nothing is published."""
-    warnings: list[WarningReport] = Field(default_factory=list)
+    warnings: Annotated[list[WarningReport], FailFast()] = Field(default_factory=list, max_length=1000)
 
 
 class Outcome(Token):

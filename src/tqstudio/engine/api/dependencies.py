@@ -56,6 +56,12 @@ TheActor = Annotated[str, Depends(_actor)]
 TheWorker = Annotated[WorkerToken, Depends(_worker)]
 
 
+def call_of(request: Request) -> str:
+    """The call that a request makes, as `ROLE_OF` names it."""
+    prefix = PREFIX if request.url.path.startswith(f"{PREFIX}/") else ""
+    return f"{request.method} {prefix}{request.scope['route'].path_format}"
+
+
 async def require_role(request: Request) -> None:
     """Refuse callers whose role does not include the endpoint.
 
@@ -63,8 +69,7 @@ async def require_role(request: Request) -> None:
         TqError: UNAUTHORIZED without a worker's token where one is needed; PERMISSION.
     """
     caller = await _caller(request)
-    prefix = PREFIX if request.url.path.startswith(f"{PREFIX}/") else ""
-    needed = ROLE_OF[f"{request.method} {prefix}{request.scope['route'].path_format}"]
+    needed = ROLE_OF[call_of(request)]
     if allows(caller.role, needed):
         return
     if needed is Role.WORKER:

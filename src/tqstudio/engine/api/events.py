@@ -13,6 +13,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.api.jobs import no_such_job
@@ -30,7 +31,7 @@ from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import EventPage, JobSource
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 _SEQ = re.compile(r"[0-9]+")
 _SEQ_DIGITS = 19

@@ -13,6 +13,7 @@ from fastapi import APIRouter
 
 from tqstudio import path_checks
 from tqstudio.engine.admission import output_template
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill
 from tqstudio.engine.files.mounts import is_within, shows_the_system
@@ -27,7 +28,7 @@ from tqstudio.paths import data, decode, display, encode, normal
 from tqstudio.protocol.answers import ErrorView, FolderView, SkippedFile
 from tqstudio.protocol.requests import FolderChange, FolderRequest
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 @router.get("/folders")

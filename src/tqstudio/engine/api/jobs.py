@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine.api import views
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -41,7 +42,7 @@ from tqstudio.paths import readable_lines
 from tqstudio.protocol import answers
 from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 LOG_TAIL_BYTES = 256 * 1024
 EVENTS_SHOWN = 200

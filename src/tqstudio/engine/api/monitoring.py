@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheMonitor
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.protocol.answers import HealthView, ReadyView
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 class _Metrics(PlainTextResponse):

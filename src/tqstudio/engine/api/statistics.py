@@ -8,6 +8,7 @@ from typing import Literal
 
 from fastapi import APIRouter
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
@@ -16,7 +17,7 @@ from tqstudio.engine.store.machine.statistics import Batch, Figures
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import BatchSummary, StatisticsRow, StatisticsView
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 _DAYS = 30
 _MAX_DAYS = 400

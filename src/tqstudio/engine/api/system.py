@@ -13,6 +13,7 @@ from fastapi import APIRouter
 
 from tqstudio import __version__
 from tqstudio.engine.alerts.alerts import OVERDUE_S
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
@@ -44,7 +45,7 @@ from tqstudio.protocol.requests import (
 )
 from tqstudio.units import size
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 _LISTED_ALERTS = 100
 _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.host.clock import now_us
@@ -25,7 +26,7 @@ from tqstudio.paths import decode, display, normal
 from tqstudio.protocol.answers import AddAnswer, FetchAnswer, LeftVideo, RelocateAnswer, VideoPage, VideoView
 from tqstudio.protocol.requests import AddRequest, FetchRequest, PathB64, RelocateRequest
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 @router.post("/videos")

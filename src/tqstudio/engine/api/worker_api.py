@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Request
 
 from tqstudio.engine.access.api_tokens import name_taken
 from tqstudio.engine.admission.metadata import require_small
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices, TheWorker
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
@@ -46,7 +47,7 @@ from tqstudio.protocol.worker_answers import (
     WorkerLeft,
 )
 
-router = APIRouter(prefix="/worker")
+router = APIRouter(prefix="/worker", route_class=BoundedRoute)
 
 
 async def _disconnected(request: Request) -> Callable[[], Awaitable[bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
@@ -15,7 +16,7 @@ from tqstudio.paths import readable
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 async def worker_views(services: Services) -> list[WorkerView]:

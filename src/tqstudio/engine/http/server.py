@@ -158,11 +158,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._refused:
             return
-        self._in_head = False
         length = next((value for name, value in self.headers if name == b"content-length"), b"0")
         if int(length) > MAX_BODY_BYTES:
             self._refuse_body()
         else:
+            self._in_head = False
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -195,7 +195,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if not (answering and self.cycle.response_started):
+        # A request can be answered before its body has arrived.
+        answered = not self._in_head and self.cycle is not None and self.cycle.response_started
+        if not answered:
             body = to_json(ErrorResponse(status, ErrorCode.BAD_REQUEST, message, hint).body())
             head = (
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"

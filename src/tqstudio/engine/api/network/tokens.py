@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import now_us
@@ -13,7 +14,7 @@ from tqstudio.protocol.answers import NewTokenView, RevokedTokens, TokenView
 from tqstudio.protocol.requests import TokenRequest
 from tqstudio.protocol.roles import Role
 
-router = APIRouter(prefix="/tokens")
+router = APIRouter(prefix="/tokens", route_class=BoundedRoute)
 
 
 @router.get("")

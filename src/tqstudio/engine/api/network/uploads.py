@@ -17,10 +17,10 @@ from typing import Annotated, Any
 from blake3 import blake3
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheServices
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.host.clock import MICROSECOND, iso_time
@@ -41,7 +41,7 @@ ALGORITHMS: dict[str, Callable[[], Hasher]] = {
 CONTENT_TYPE = "application/offset+octet-stream"
 
 
-class _TusRoute(APIRoute):
+class _TusRoute(BoundedRoute):
     """Adds the version to every answer, refusals too, as the protocol demands."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from starlette.requests import ClientDisconnect
 
+from tqstudio.engine.api import bodies
+from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices, TheWorker
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.store.jobs.claims import LeaseToken
@@ -24,7 +25,7 @@ _BODY = {
     "requestBody": {"content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}, "required": True}
 }
 
-router = APIRouter(prefix="/worker/jobs/{job}")
+router = APIRouter(prefix="/worker/jobs/{job}", route_class=BoundedRoute)
 Number = Annotated[int, Query(ge=0, lt=2**63)]
 Length = Annotated[int, Query(ge=1, le=MAX_PART_BYTES)]
 Path = Annotated[str, Query(max_length=1000)]
@@ -120,10 +121,7 @@ def _content(body: bytes) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    try:
-        body = await request.body()
-    except ClientDisconnect:
-        raise TqError(ErrorCode.UPLOAD_DAMAGED, "the request was interrupted") from None
+    body = await bodies.read(request, MAX_PART_BYTES)
     if request.headers.get(content_digest.HEADER) != content_digest.of(body):
         raise TqError(
             ErrorCode.UPLOAD_DAMAGED, "the bytes of the request do not have the hash in Content-Digest"
