@@ -86,3 +86,4 @@ def test_no_body_holds_the_loop_up(standing: LiveSupervisor, each_field: bool) -
                 slow[call, number] = took
     assert not slow
     assert {*LARGE_BYTES} < seen
+    assert max(LARGE_BYTES.values()) == MAX_BODY_BYTES

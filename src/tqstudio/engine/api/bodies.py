@@ -15,7 +15,6 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from tqstudio.engine.api.dependencies import call_of, require_role
-from tqstudio.engine.http.server import MAX_BODY_BYTES
 from tqstudio.errors import ErrorCode, TqError
 
 SMALL_BYTES = 64 * 1024
@@ -31,7 +30,7 @@ LARGE_BYTES: Mapping[str, int] = MappingProxyType(
         # 10 000 paths of a segment store
         "POST /v1/worker/jobs/{job}/store/remove": 2_000_000,
         # the result of a video of 50 hours in seven qualities
-        "POST /v1/worker/jobs/{job}/complete": MAX_BODY_BYTES,
+        "POST /v1/worker/jobs/{job}/complete": 32_000_000,
     }
 )
 """The limits of other calls that have a body of JSON."""
