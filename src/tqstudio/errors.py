@@ -121,9 +121,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.AUDIO_LEFT_OUT: "audio tracks are not published: empty, unwanted, or above 32",
         WarningCode.AUDIO_CUT: "audio tracks lose what lies outside of video and default sound",
         WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
-        WarningCode.SUBTITLES_LEFT_OUT: (
-            "bitmaps, unwanted, unreadable, above 32, text after the video; drawings and places of ASS"
-        ),
+        WarningCode.SUBTITLES_LEFT_OUT: "bitmaps, unwanted, unreadable, above 32, after the video; drawings",
         WarningCode.SUBTITLES_BURNT: "these subtitles are part of the pictures, as the profile asks",
         WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published: outside of the video, or above 500",
         WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
@@ -165,13 +163,7 @@ class Meaning:
     hint: str
 
 
-_FATAL, _RESOURCE, _RETRY, _LOST, _REQUEST = (
-    ErrorClass.FATAL,
-    ErrorClass.RESOURCE,
-    ErrorClass.RETRYABLE,
-    ErrorClass.LOST,
-    ErrorClass.REQUEST,
-)
+_FATAL, _RESOURCE, _RETRY, _LOST, _REQUEST = ErrorClass
 
 MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
     {

@@ -16,7 +16,6 @@ import av
 import av.error
 from av.bitstream import BitStreamFilterContext
 from av.packet import Packet
-from av.sidedata.sidedata import SideData
 from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Stream
 from av.subtitles.codeccontext import SubtitleCodecContext
@@ -132,7 +131,7 @@ class PictureShapes:
     def apply(self, video: VideoTrack) -> VideoTrack:
         """The track corrected for the whole source; call after the last packet."""
         # What removes the marks of 3D removes the rotation too.
-        twice: Literal["", "rotation", "stereo"] = max(self._twice) if self._twice else ""
+        twice: Literal["", "rotation", "stereo"] = max(self._twice, default="")
         more_views = _views(self._context.extradata or b"") > 1
         if more_views or any(name.startswith(f"{_ANY_STEREO} (") for name in self._projections):
             self._projections.pop(_ANY_STEREO, None)
@@ -237,9 +236,9 @@ def pixel_format(stream: VideoStream, frame: VideoFrame) -> str:
     return colour.decoded_format(frame.format.name, stream.metadata)
 
 
-def _side_data(frame: VideoFrame) -> list[SideData]:
-    # Its stub says that it yields names, as a mapping does.
-    return cast(list[SideData], list(frame.side_data))
+def _side_data(frame: VideoFrame) -> list[Any]:
+    """All side data of a picture, of which PyAV declares that they were names."""
+    return list(cast("Any", frame.side_data))
 
 
 def _projections(frame: VideoFrame) -> list[str]:
