@@ -16,7 +16,7 @@ import pytest
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
-from tqstudio.engine.media.source.measure import measured_rate
+from tqstudio.engine.media.source.packet_times import measured_rate
 from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end

@@ -15,7 +15,7 @@ import pytest
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.source.measure import measured_rate
+from tqstudio.engine.media.source.packet_times import measured_rate
 from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end

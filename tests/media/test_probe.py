@@ -18,7 +18,8 @@ import pytest
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan import profiles, warnings
 from tqstudio.engine.media.source.facts import Chapter, Damage, SourceFacts
-from tqstudio.engine.media.source.probe import grid_rate, probe
+from tqstudio.engine.media.source.packet_times import grid_rate
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, run_ffmpeg

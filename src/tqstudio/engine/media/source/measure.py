@@ -23,32 +23,17 @@ from av.stream import Stream
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.mpegts_scan import TransportScan
-from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock, retime_adts
+from tqstudio.engine.media.source.packet_times import (
+    PacketFaults,
+    PacketTimes,
+    StreamClock,
+    gap_at,
+    measured_rate,
+    retime_adts,
+)
 from tqstudio.engine.media.source.picture_shapes import Bitmaps, PictureShapes, carries_captions
 from tqstudio.engine.media.source.source_file import encrypted, require_readable
 from tqstudio.engine.media.source.streams import channels_of, last_picture_s, late, packets, scheme_of
-
-MAX_FPS = 60
-_MIN_FPS = 5
-# A higher rate is the clock of the container (1000 in MKV, 90000 in TS), not a frame rate.
-_IMPLAUSIBLE_FPS = 480
-_RATES = "10 12 15 24000/1001 24 25 30000/1001 30 48000/1001 48 50 60000/1001 60"
-USUAL_FPS = tuple(map(Fraction, _RATES.split()))
-# 29.98 counts as 29.97, but 30 does not.
-_USUAL_SLACK = Fraction(9995, 10000)
-# Gaps that differ by less than this are equal: cameras and muxers round timestamps.
-_STEADY_SHARE = 0.2
-_STEADY_OF_ALL = 0.9
-_FINE_CLOCK = 4
-# From this many per picture, ticks distinguish rates from each other and from jitter.
-_EXACT_TICKS = 400
-# 24 and 23.976 differ by less: ticks may not distinguish them.
-_OTHER_RATE = Fraction(1002, 1000)
-# With a variable rate, the 10th percentile of the gaps decides: only a few outliers are dropped.
-_SHORT_GAPS = 0.1
-# Film in NTSC: half of the pictures are shown for two fields, the others for three. Some more of two fields
-# would be video, which has more pictures.
-_PULLDOWN_OF_ALL = 0.48
 
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg", "ogg"})
 """Formats whose clock may restart anywhere, which ffmpeg corrects; in others, times come from an index."""
@@ -181,100 +166,6 @@ def measure(
     )
 
 
-def grid_rate(
-    guessed: Fraction | None, base: Fraction | None, average: Fraction | None
-) -> tuple[Fraction, bool]:
-    """Derive the grid's frame rate, and whether the source's rate varies, from the declared rates.
-
-    The average is inexact (1439/60 for a 24 fps file of a minute), so it is used only if guessed and base
-    rate are the clock of the container, and then rounded up to a usual rate. Rates above 60 are divided.
-    """
-    nominal = next((r for r in (guessed, base) if r and 0 < r <= _IMPLAUSIBLE_FPS), None)
-    if nominal is None:
-        known = average if average and average > 0 else Fraction(30)
-        nominal = next((r for r in USUAL_FPS if r >= known * _USUAL_SLACK), Fraction(MAX_FPS))
-    vfr = bool(average) and average is not None and abs(average - nominal) > nominal / 100
-    return _in_range(nominal), vfr
-
-
-def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fraction) -> tuple[Fraction, bool]:
-    """Derive the grid's frame rate, and whether the source's rate varies, from the times of its pictures.
-
-    Args:
-        gaps: gap between consecutive pictures in units of `time_base` → count.
-        nominal: the declared rate; kept if it matches the times within their precision.
-    """
-    count = sum(gaps.values())
-    if count < 2:
-        return nominal, False
-    median = _gap_at(gaps, count // 2)
-    fastest = _fastest_rate(gaps, time_base) if median >= _EXACT_TICKS else Fraction(0)
-    # If one tick is about one picture there is no rounding: twice the gap is a dropped picture.
-    rounding = 1 if median >= _FINE_CLOCK else 0
-    steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
-    if sum(steady.values()) >= count * _STEADY_OF_ALL:
-        length = sum(gap * n for gap, n in steady.items())
-        # Times may come from a coarser clock, such as milliseconds; each run of pictures is off by one tick.
-        tick = math.gcd(*gaps) if len(steady) > 1 else 1
-        runs = 1 + count - sum(steady.values())
-        slack = max(1 - _USUAL_SLACK, Fraction(tick * runs, length))
-        rate = _in_range(sum(steady.values()) / (length * time_base), slack)
-        nominal = _in_range(nominal)
-        if fastest > rate * _OTHER_RATE:
-            return fastest, True
-        near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
-        if nominal in near and (nominal in USUAL_FPS or len(near) == 1):
-            return nominal, False
-        varies = not near and max(steady) - min(steady) > 2 * rounding
-        if varies and (faster := _fastest_rate(steady, time_base)):
-            # Two rates by turns, as of a phone in low light: each picture of the faster one is shown.
-            return faster, True
-        usual = min(near, key=lambda r: (r not in USUAL_FPS, abs(r - rate)), default=rate)
-        return usual.limit_denominator(1001), False
-    if film := _film_rate(gaps, time_base, rounding):
-        return film, False
-    rate = 1 / (_gap_at(gaps, int(count * _SHORT_GAPS)) * time_base)
-    if abs(nominal - rate) > rate / 5:
-        nominal = next((r for r in USUAL_FPS if r >= rate * _USUAL_SLACK), Fraction(MAX_FPS))
-    nominal = _in_range(nominal)
-    return fastest if fastest > nominal * _OTHER_RATE else nominal, True
-
-
-def _film_rate(gaps: Mapping[int, int], time_base: Fraction, rounding: int) -> Fraction | None:
-    """The usual rate of pictures that are shown for two and three fields in turn; None if they are not."""
-    count = sum(gaps.values())
-    two = Fraction(_gap_at(gaps, int(count * _SHORT_GAPS)))
-    means = Fraction(0)
-    for length in (two, two * 3 / 2):
-        turn = {gap: n for gap, n in gaps.items() if abs(gap - length) <= 2 * rounding}
-        if sum(turn.values()) < count * _PULLDOWN_OF_ALL:
-            return None
-        means += Fraction(sum(gap * n for gap, n in turn.items()), sum(turn.values()))
-    return min(USUAL_FPS, key=lambda rate: abs(rate - 2 / (means * time_base)))
-
-
-def _fastest_rate(gaps: Mapping[int, int], time_base: Fraction) -> Fraction:
-    """The highest usual rate that enough pictures have to the tick, so that it is no jitter; else 0."""
-    needed = sum(gaps.values()) * _SHORT_GAPS
-    exact = (r for r in USUAL_FPS if sum(gaps.get(n, 0) for n in _ticks(r, time_base)) > needed)
-    return max(exact, default=Fraction(0))
-
-
-def _ticks(rate: Fraction, time_base: Fraction) -> set[int]:
-    """The gaps between pictures of a rate, rounded down and up."""
-    gap = 1 / (rate * time_base)
-    return {math.floor(gap), math.ceil(gap)}
-
-
-def _gap_at(gaps: Mapping[int, int], rank: int) -> int:
-    """The gap with this rank, from 0, among all in ascending order."""
-    for gap in sorted(gaps):
-        rank -= gaps[gap]
-        if rank < 0:
-            return gap
-    raise IndexError(rank)
-
-
 def _pause_s(facts: SourceFacts, leading: StreamClock, clocks: Iterable[StreamClock]) -> int:
     """The longest step ahead that is a pause, in seconds; 0 for ffmpeg's own limit of 10 s.
 
@@ -299,7 +190,7 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
     if video.interlaced and fps == 2 * video.fps:
         fps = video.fps  # one packet per field
     count = sum(times.gaps.values())
-    gap = _gap_at(times.gaps, count // 2) * time_base if count and not (vfr or video.interlaced) else 1 / fps
+    gap = gap_at(times.gaps, count // 2) * time_base if count and not (vfr or video.interlaced) else 1 / fps
     one_of = max(1, round(1 / (gap * fps)))
     # The last packet may have no duration.
     end, last = max(end, times.last + 1 / (one_of * fps)), times.last
@@ -392,14 +283,3 @@ def _missing(path: bytes, facts: SourceFacts, times: PacketTimes, reached: Fract
     has_s = max(0.0, own_end - first_s)
     lacks_s = declared_s - has_s
     return (Damage("cut", has_s, lacks_s - begins_s if lacks_s > begins_s > 0 else lacks_s),)
-
-
-def _in_range(rate: Fraction, slack: Fraction = 1 - _USUAL_SLACK) -> Fraction:
-    """Divide a rate above `MAX_FPS` and double one below `_MIN_FPS` until it is in range.
-
-    With `slack`, a share: 180 pictures at 60 fps measure 60.01 on a clock of milliseconds.
-    """
-    rate = min(Fraction(MAX_FPS), rate / max(1, math.ceil(rate * (1 - slack) / MAX_FPS)))
-    while rate < _MIN_FPS:
-        rate *= 2
-    return rate

@@ -30,13 +30,13 @@ from tqstudio.engine.media.source.facts import (
     VideoTrack,
     title_of,
 )
-from tqstudio.engine.media.source.measure import grid_rate, measure
+from tqstudio.engine.media.source.measure import measure
+from tqstudio.engine.media.source.packet_times import grid_rate
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
 # Packets read at most to find the first picture, normally one of the first few.
 _FIRST_PICTURE_PACKETS = 2000
-_TS_PACKET, _TS_SYNC = 188, 0x47
 # Codecs of whole pictures, whose decoders mark none as interlaced: of tapes, and of editing programs.
 _WITHOUT_FIELDS = ("cfhd", "ffvhuff", "huffyuv", "jpeg2000", "magicyuv", "mjpeg", "png", "utvideo")
 # Pictures decoded at most to find one with a timestamp.
@@ -53,14 +53,6 @@ _SIGNATURES = re.compile(
     rb"|ID3|fLaC|RIFF....WAVE|FORM....AIF",
     re.DOTALL,
 )
-
-
-# Objects of ASF that describe an encryption, of version 1 and of later ones, in the header.
-_ASF_ENCRYPTION = (
-    bytes.fromhex("fbb3112223bdd211b4b700a0c955fc6e"),
-    bytes.fromhex("14e68a292226174cb935dae07ee9289c"),
-)
-_ASF_HEADER = 1 << 18
 
 
 class _Colours(NamedTuple):
@@ -124,7 +116,7 @@ def probe_head(path: bytes) -> SourceFacts:
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
-    if container.format.name == "asf" and _is_protected(path):
+    if container.format.name == "asf" and streams.is_protected(path):
         raise source_file.encrypted(path, "Windows Media DRM")
     videos = streams.videos(container)
     omitted = streams.beside(container, videos)
@@ -196,7 +188,7 @@ def _first_picture(
     pictures = _frames(path, container, stream)
     first = next(pictures, None)
     if first is None:
-        if container.format.name == "mpegts" and _is_scrambled(path):
+        if container.format.name == "mpegts" and streams.is_scrambled(path):
             raise source_file.encrypted(path, "a transport stream with conditional access")
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
     seen = [first]
@@ -212,22 +204,6 @@ def _first_picture(
         if picture.pts is not None and picture.time_base is not None:
             return first, picture.pts * picture.time_base - number / rate, turns
     return first, None, turns
-
-
-def _is_scrambled(path: bytes) -> bool:
-    """Whether any of the first packets of an MPEG-TS is marked as scrambled."""
-    with open(source_file.to_open(path), "rb") as file:
-        head = file.read(_TS_PACKET * 1000)
-    return any(
-        head[at] == _TS_SYNC and head[at + 3] & 0xC0 for at in range(0, len(head) - _TS_PACKET, _TS_PACKET)
-    )
-
-
-def _is_protected(path: bytes) -> bool:
-    """Whether the header of an ASF file says that its content is encrypted."""
-    with source_file.reading(path) as file:
-        head = file.read(_ASF_HEADER)
-    return any(guid in head for guid in _ASF_ENCRYPTION)
 
 
 def _frames(path: bytes, container: InputContainer, stream: Any) -> Iterator[Any]:

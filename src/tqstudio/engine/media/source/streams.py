@@ -48,6 +48,13 @@ _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 _NUMBER = rb"(?:\x81.|\x82..)"
 _CROP = rb"\x54([\xaa\xbb\xcc\xdd])(" + _NUMBER + rb")"
 _PICTURE = rb"\xb0%b\xba%b(?:(?:\x9a|\x9d|\x53.)%b)*((?:\x54[\xaa\xbb\xcc\xdd]%b)+)" % ((_NUMBER,) * 4)
+_TS_PACKET, _TS_SYNC = 188, 0x47
+# Objects of ASF that describe an encryption, of version 1 and of later ones, in the header.
+_ASF_ENCRYPTION = (
+    bytes.fromhex("fbb3112223bdd211b4b700a0c955fc6e"),
+    bytes.fromhex("14e68a292226174cb935dae07ee9289c"),
+)
+_ASF_HEADER = 1 << 18
 
 
 class _Printed(NamedTuple):
@@ -65,6 +72,22 @@ def videos(container: InputContainer) -> list[VideoStream]:
     """The video streams, the default one first; attached cover pictures do not count."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     return sorted(streams, key=lambda stream: not stream.disposition & Disposition.default)
+
+
+def is_scrambled(path: bytes) -> bool:
+    """Whether any of the first packets of an MPEG-TS is marked as scrambled."""
+    with open(source_file.to_open(path), "rb") as file:
+        head = file.read(_TS_PACKET * 1000)
+    return any(
+        head[at] == _TS_SYNC and head[at + 3] & 0xC0 for at in range(0, len(head) - _TS_PACKET, _TS_PACKET)
+    )
+
+
+def is_protected(path: bytes) -> bool:
+    """Whether the header of an ASF file says that its content is encrypted."""
+    with source_file.reading(path) as file:
+        head = file.read(_ASF_HEADER)
+    return any(guid in head for guid in _ASF_ENCRYPTION)
 
 
 def scheme_of(packet: Packet[Stream]) -> str:
