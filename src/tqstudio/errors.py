@@ -256,9 +256,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RETRY, "ffmpeg ran out of memory", "run fewer workers, or use a smaller ladder"
         ),
         ErrorCode.STALLED: Meaning(_RETRY, "ffmpeg made no progress", "read the log of the attempt"),
-        ErrorCode.TIMEOUT: Meaning(
-            _RETRY, "there was no new segment for too long", "raise the limit, then retry"
-        ),
+        ErrorCode.TIMEOUT: Meaning(_RETRY, "no new segment for too long", "raise the limit, then retry"),
         ErrorCode.OUTPUT_EMPTY: Meaning(_RETRY, "ffmpeg wrote nothing", "read the log of the attempt"),
         ErrorCode.OUTPUT_INVALID: Meaning(
             _RETRY, "the result did not pass the checks and was not published", "read the log of the attempt"
