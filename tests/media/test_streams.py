@@ -246,7 +246,7 @@ def test_many_pictures_of_one_time_at_the_start_of_a_changing_clock(
             first[at : at + 5] = first[places[25][0] :][:5]
             first[at] = first[at] & 0x0F | kind
     source = tmp_path / "one.ts"
-    source.write_bytes(first + then)
+    source.write_bytes(bytes(first) + then)
     made = encode(source, poster=False)
     assert made.spec.facts.unseekable
     run_to_end(made)
@@ -256,7 +256,7 @@ def test_many_pictures_of_one_time_at_the_start_of_a_changing_clock(
     assert made.spec.grid.total_frames == pytest.approx(frames[0], abs=3)
 
 
-def _times_of_pictures(content: bytes) -> Iterator[tuple[int, ...]]:
+def _times_of_pictures(content: bytearray) -> Iterator[tuple[int, ...]]:
     """Where the pictures of a transport stream state when they are shown, and when decoded if apart."""
     for packet in range(0, len(content), 188):
         at = packet + 4 + (1 + content[packet + 4] if content[packet + 3] & 0x20 else 0)
