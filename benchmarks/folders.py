@@ -1,4 +1,4 @@
-"""Drop folders: a burst of files that are renamed into one, and what a hundred idle ones cost."""
+"""Drop folders: a burst of files that are renamed into one, a start with many queued, a hundred idle ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from tqstudio.paths import encode
 _FOLDERS = 100
 _FILES = 10
 """In each idle folder."""
+_QUEUED = 3
+"""Bursts that are queued before a start."""
 _REST_S = 5.0
+_AT_REST = 0.02
+"""Of a core: what a start has begun is done."""
 
 
 def measure(options: Options, root: Path) -> Section:
@@ -41,16 +45,35 @@ def measure(options: Options, root: Path) -> Section:
         with _quiet(work / "home") as running:
             idle.append(_rest(running, work, options.watch_s))
         shutil.rmtree(work)
+    empty, full = (_start(root / f"start-{files}", files) for files in (0, _QUEUED * options.burst))
     section.add(f"burst of {count(options.burst)} files → a job for each", queued, "s", at_most(20))
     section.add("slowest answer of the status meanwhile", answers, "ms")
+    queued_files = count(_QUEUED * options.burst)
+    section.add(f"start with {queued_files} queued files, CPU until it rests", [full], "s", at_most(3))
+    section.add("the same with none", [empty], "s")
     section.add(f"supervisor with {_FOLDERS} idle folders, of one core", idle, "%", at_most(0.5))
     return section
 
 
+def _start(work: Path, files: int) -> float:
+    """Processor seconds of a supervisor from its start until it rests, which finds so many files queued."""
+    work.mkdir(parents=True)
+    with _quiet(work / "home", keep=True) as running:
+        _burst(running, work, files)
+        until(lambda: not _ask(running, "SELECT count(*) FROM job WHERE unprobed")[0], "all are looked at")
+    with studio(work / "home") as running:
+        used = 0.0
+        while (now := cpu_s(running.pid)[0]) - used > _AT_REST * _REST_S:
+            used = now
+            time.sleep(_REST_S)
+    shutil.rmtree(work)
+    return now
+
+
 @contextlib.contextmanager
-def _quiet(home: Path) -> Iterator[Studio]:
+def _quiet(home: Path, *, keep: bool = False) -> Iterator[Studio]:
     """A supervisor whose worker takes no jobs."""
-    with studio(home) as running:
+    with studio(home, keep=keep) as running:
         running.worker_pid()
         running.run("worker", "disable", "cpu-0")
         yield running

@@ -148,7 +148,7 @@ def test_a_jump_ahead_removes_nothing(open_library: Open, clock: WallClock, ahea
 
 @pytest.mark.fault(
     "The wall clock is set back, by days or fifty years",
-    "Work, backoffs and leases go on; nothing is removed",
+    "Work, backoffs and leases continue; nothing is removed",
     area="supervisor",
 )
 @pytest.mark.parametrize("back_s", [30 * DAY_S, 50 * YEAR_S])

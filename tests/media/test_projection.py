@@ -128,7 +128,7 @@ def test_what_players_are_not_told_is_a_warning(
     ffmpeg: FFmpeg, tmp_path: Path, make: Callable[[FFmpeg, Path], Path], told: str
 ) -> None:
     facts = probe(os.fsencode(make(ffmpeg, tmp_path)))
-    text = f"players are not told of {told}: they show the pictures as they are stored"
+    text = f"players do not know of {told}: they show the pictures as they are stored"
     assert of_source(facts, load("fast")) == (
         [JobWarning(WarningCode.PROJECTION_LEFT_OUT, text)] if told else []
     )

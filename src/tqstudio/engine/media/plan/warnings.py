@@ -105,7 +105,7 @@ def clock_of(seconds: float) -> str:
 def _of_projection(video: VideoTrack) -> list[JobWarning]:
     lost = []
     if video.projection:
-        lost.append(f"players are not told of {video.projection}: they show the pictures as they are stored")
+        lost.append(f"players do not know of {video.projection}: they show the pictures as they are stored")
     if video.more_views:
         lost.append("further views of the pictures, as for the other eye, are left out")
     return [JobWarning(WarningCode.PROJECTION_LEFT_OUT, text) for text in lost]
