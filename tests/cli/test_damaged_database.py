@@ -139,7 +139,7 @@ def test_an_empty_file_where_there_was_a_database_is_neither_repaired_nor_copied
     tqstudio.home.database.touch()
     for words in (("doctor", "--repair"), ("backup",)):
         answer = tqstudio(*words)
-        assert answer.code == 4
+        assert answer.code == 5
         assert "DATABASE_DAMAGED" in answer.err
         assert "it is empty, but" in answer.err
         assert tqstudio.home.database.stat().st_size == 0

@@ -216,6 +216,30 @@ def test_packets_without_a_picture_at_the_end_show_the_last_one(
     assert (again.state, _brightness(joined(state.directory))) == ("done", first)
 
 
+@pytest.mark.parametrize(
+    ("name", "video"),
+    [
+        ("still.mp4", ("-c:v", "libx264", "-g", "60")),
+        ("still.mkv", ("-c:v", "libx265", "-g", "60", "-x265-params", "log-level=none")),
+        ("still.avi", ("-c:v", "mpeg4", "-bf", "0", "-g", "60")),
+        ("still.webm", ("-c:v", "libvpx-vp9", "-g", "60")),
+        ("still-av1.mkv", ("-c:v", "libsvtav1", "-g", "60")),
+    ],
+)
+def test_tiny_packets_of_pictures_on_which_nothing_moves_hold_pictures(
+    ffmpeg: FFmpeg, tmp_path: Path, name: str, video: tuple[str, ...]
+) -> None:
+    """A few bytes say that nothing has changed since the key frame, which is no missing picture."""
+    source = tmp_path / name
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "color=gray:s=320x180:r=25:d=5", *video, str(source))
+    with av.open(str(source)) as container:
+        sizes = [packet.size for packet in container.demux(video=0) if packet.size]
+    assert sizes[-1] < 100, "nothing moves"
+    facts = probe(os.fsencode(source)).video
+    assert facts.last_s == pytest.approx(124 / 25, abs=0.002)
+    assert facts.end_s == pytest.approx(5, abs=0.002)
+
+
 def _brightness(content: bytes) -> list[float]:
     with av.open(io.BytesIO(content)) as container:
         planes = (frame.planes[0] for frame in container.decode(video=0))

@@ -31,7 +31,7 @@ def create(
     ] = "cpu",
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="How many may join, with --role join; 16 by default."),
+        typer.Option("--workers", metavar="N", min=1, help="How many may join by it; 16 by default."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:

@@ -132,7 +132,7 @@ def measure(
             video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
         if leading.last_size <= _MAY_BE_EMPTY and not (jumps or facts.unseekable or video.edits):
             # Some recorders write packets without a picture, while the one before stands.
-            shown = last_picture_s(container, pictures, leading.last)
+            shown = last_picture_s(path, facts.leading, leading.last)
             video = video if shown is None else replace(video, last_s=float(min(leading.last, shown)))
         video = shapes.apply(video)
     return replace(

@@ -164,25 +164,32 @@ def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[S
         yield packet
 
 
-def last_picture_s(container: InputContainer, stream: VideoStream, last: Fraction) -> Fraction | None:
+def last_picture_s(path: bytes, index: int, last: Fraction) -> Fraction | None:
     """The time of the last picture in seconds, decoded from key frames before the packet at `last`.
 
-    None if there is none among the last packets.
+    None if there is none among the last packets, or the source cannot be opened again.
     """
-    for back_s in _BACK_S:
-        found: list[Fraction] = []
-        at_end = False
-        # The index may call a packet without a picture a key frame.
-        with contextlib.suppress(av.error.FFmpegError):
-            container.seek(int(max(Fraction(0), last - back_s) / (stream.time_base or 1)), stream=stream)
-            for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
-                for picture in stream.decode(packet):
-                    if picture.pts is not None and picture.time_base is not None:
-                        found.append(picture.pts * picture.time_base)
-                at_end = not packet.size
-        if found and at_end:
-            return max(found)
+    # By a decoder of its own: one that has left out pictures since it was opened may not decode them later.
+    with contextlib.suppress(OSError, av.error.FFmpegError):
+        name = source_file.url(source_file.to_open(path))
+        with av.open(name, options=source_file.OPTIONS, metadata_errors="replace") as container:
+            stream = container.streams[index]
+            return next(filter(None, (_last_s(container, stream, last - back_s) for back_s in _BACK_S)), None)
     return None
+
+
+def _last_s(container: InputContainer, stream: Any, since: Fraction) -> Fraction | None:
+    found: list[Fraction] = []
+    at_end = False
+    # The index may call a packet without a picture a key frame.
+    with contextlib.suppress(av.error.FFmpegError):
+        container.seek(int(max(Fraction(0), since) / (stream.time_base or 1)), stream=stream)
+        for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
+            for picture in stream.decode(packet):
+                if picture.pts is not None and picture.time_base is not None:
+                    found.append(picture.pts * picture.time_base)
+            at_end = not packet.size
+    return max(found) if found and at_end else None
 
 
 @contextlib.contextmanager
