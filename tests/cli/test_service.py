@@ -265,7 +265,11 @@ def test_workers_are_a_service_of_their_own(far: Program, system: FakeSystem, tm
     view = installed.json()
     assert (view["unit"], view["path"]) == (service_unit.WORKER, str(unit))
     assert view["without_effect"] == ["TQSTUDIO_PROFILE"]
-    assert system.calls() == ["--user daemon-reload", f"--user enable --now {service_unit.WORKER}"]
+    assert system.calls() == [
+        "--user daemon-reload",
+        f"--user enable --now {service_unit.WORKER}",
+        f"--user restart {service_unit.WORKER}",
+    ]
     lines = settings(unit.read_text())
     work = f"{tmp_path}/w $$x"
     assert lines["ExecStart"] == [
@@ -282,7 +286,7 @@ def test_workers_are_a_service_of_their_own(far: Program, system: FakeSystem, tm
     shown = far("service", "status", "--worker")
     assert (shown.code, "service     active" in shown.out, "supervisor" in shown.out) == (0, True, False)
     assert far("service", "uninstall", "--worker").code == 0
-    assert system.calls()[2:] == [f"--user disable --now {service_unit.WORKER}", "--user daemon-reload"]
+    assert system.calls()[3:] == [f"--user disable --now {service_unit.WORKER}", "--user daemon-reload"]
     assert not unit.exists()
 
 

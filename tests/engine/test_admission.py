@@ -513,6 +513,19 @@ def test_a_finished_film_follows_its_file(house: House, how: str, size: int) -> 
     assert house.decided(new, force=True) == "changed"
 
 
+def test_a_finished_film_follows_its_file_also_without_its_job(house: House) -> None:
+    """It was removed from the list, as by `queue clear`; the ladder is there."""
+    path = house.file()
+    job = house.offer(path)["job"]
+    video = house.publish()
+    house.db.write_now(operations.operate, job, Operation.DELETE, now=now_us(), actor="test")
+    new = path.with_name("new name.mp4")
+    path.rename(new)
+    result = house.offer(new, folder=_folder(house))
+    assert (result["decision"], result["video"]) == ("cached", video.id)
+    assert _row(house, video.id).source == os.fsencode(new)
+
+
 def test_a_finished_film_that_is_added_under_its_new_name_in_a_group_follows_it(house: House) -> None:
     path = house.file()
     house.offer(path)

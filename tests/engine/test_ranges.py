@@ -194,7 +194,7 @@ def test_a_range_ends_with_the_encode(why: str) -> None:
 def test_a_job_of_another_machine_is_offered_when_its_headers_are_here() -> None:
     """Workers that began before were refused, and idle for a minute."""
     machine = Machine()
-    machine.ranges.note_received(OWNER, ["720p/one/seg_00000.m4s"])
+    machine.ranges.begin_to_receive(OWNER, ["720p/one/seg_00000.m4s"])
     machine.offer((0, 30))
     assert (machine.ranges.is_any_offered, machine.assign("a")) == (False, None)
     machine.ranges.note_received(OWNER, ["720p/one/init.mp4"])
@@ -205,12 +205,19 @@ def test_a_job_of_another_machine_is_offered_when_its_headers_are_here() -> None
 
 def test_a_later_attempt_waits_for_its_own_headers() -> None:
     machine = Machine()
-    machine.ranges.note_received(OWNER, ["720p/one/init.mp4", "360p/two/init.mp4"])
+    machine.ranges.begin_to_receive(OWNER, ["720p/one/init.mp4", "360p/two/init.mp4"])
     machine.running_jobs.end(1)
     later = replace(OWNER, epoch=2)
     machine.running_jobs.begin(later, "cpu-0", 0)
-    machine.ranges.note_received(later, [])
+    machine.ranges.begin_to_receive(later, [])
     assert machine.offer((0, 30), owner=later).assign("a") is None
+
+
+def test_a_job_that_began_before_a_restart_is_offered() -> None:
+    """Its worker sends `init.mp4` no second time."""
+    machine = Machine()
+    machine.ranges.note_received(OWNER, ["720p/one/seg_00017.m4s"])
+    assert machine.offer((0, 30)).assign("a") is not None
 
 
 def test_it_can_be_switched_off() -> None:

@@ -116,6 +116,22 @@ def test_a_retry_of_before_the_clock_was_set_back_is_due(
     assert due(queue, queue.now - 9 * HOUR) is None, "what was replaced keeps its time"
 
 
+def test_what_is_replaced_after_a_failed_upload_keeps_its_time(
+    queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
+) -> None:
+    """Players that read the copy of before are served for as long as other ones."""
+    one, two = pair
+    assert delivered(queue, two)
+    assert delivered(queue, one)
+    assert deliveries.requeue(queue.db, one.video)
+    deliveries.failed(queue.db, newest(queue, one.video), ERROR, now=queue.now, next_at=queue.now)
+    begin(queue, one.video, 2)
+    assert delivered(queue, newest(queue, one.video))
+    assert due(queue, queue.now - 9 * HOUR) is None
+    assert due(queue, queue.now + HOUR - 1) is None
+    assert due(queue, queue.now + HOUR) is not None
+
+
 def test_what_is_removed_by_its_age_waits_after_a_jump_of_the_clock(
     queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]
 ) -> None:

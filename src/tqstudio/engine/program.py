@@ -154,6 +154,11 @@ def _lead(
             supervisor = Supervisor(home, settings, db, found, held, manager, until_idle=until_idle)
             try:
                 return runner.run(supervisor.main())
+            except OSError as error:
+                if error.errno in path_checks.CODES:
+                    raise
+                # No path is wrong, as it may be at a start: the service is restarted after it.
+                raise RuntimeError(f"the supervisor ended by an error of the system: {error}") from error
             finally:
                 # As with the home, the next supervisor must find them unlocked.
                 supervisor.services.workspace.unlock()

@@ -188,18 +188,18 @@ def _as_json(profile: Profile) -> str:
 
 def _follow(db: Connection, left: videos.VideoRow, path: bytes, offer: Offer, now: int) -> bool:
     """Point a video to the new name of its file; False if it changed meanwhile."""
+    # None if it was removed from the list; the ladder is there all the same.
     newest = jobs.newest_job_of(db, left.id)
-    if newest is None:
-        return False
+    job = newest[0] if newest else None
     name, title = display(film_name(path, offer.base)), _title(path, offer.base)
-    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=offer.actor):
+    if not videos.rename(db, left, path, name=name, title=title, job=job, now=now, actor=offer.actor):
         return False
     slug = _slug(path, offer)
     # Workers and players use the folder by its present slug.
     if (
         slug != _slug(left.source, offer)
         and left.generation is None
-        and newest[1] is not JobStatus.IN_PROGRESS
+        and (newest is None or newest[1] is not JobStatus.IN_PROGRESS)
     ):
         videos.want_slug(db, left.id, left.output_root, slug)
     return True

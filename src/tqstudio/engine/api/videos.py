@@ -128,13 +128,14 @@ async def relocate(services: TheServices, request: RelocateRequest) -> RelocateA
             f"no video has its ladder in {display(old)}",
             "see the playlists in: tqstudio video list",
         )
-    if found.moved or not found.left:
-        for row in watched:
+    follows = watched if found.moved or not found.left else []
+    if follows:
+        for row in follows:
             follow = partial(folders.change, folder=row.id, changes={"output_root": new}, now=now_us())
             await services.db.write(follow)
         await services.intake.set_folders(await services.db.read(folders.listing))
     left: list[LeftVideo] = [{"video": video, "reason": why} for video, why in found.left]
-    return {"moved": found.moved, "left": left, "folders": [row.id for row in watched if found.moved]}
+    return {"moved": found.moved, "left": left, "folders": [row.id for row in follows]}
 
 
 @router.get("/videos/{video}")

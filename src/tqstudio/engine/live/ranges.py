@@ -109,13 +109,19 @@ class Ranges:
             self._divided[owner.job] = _Divided(owner, offered)
             self.on_offer()
 
-    def note_received(self, owner: LeaseToken, paths: Iterable[str]) -> None:
-        """Record which files of a job are here whose worker is on another machine; it begins with this call.
+    def begin_to_receive(self, owner: LeaseToken, paths: Iterable[str]) -> None:
+        """Note what is here of a job whose worker, on another machine, begins now.
 
-        What others make is compared with `init.mp4`: until that is here, there is nothing to help with.
+        What others make is compared with `init.mp4`: until that is here, there is nothing to help with. Of a
+        worker that began before a restart of the supervisor, all are taken for here.
         """
-        received = self._received.setdefault(owner, set())
-        received.update(path for path in paths if path.endswith(f"/{INIT_NAME}"))
+        self._received[owner] = set()
+        self.note_received(owner, paths)
+
+    def note_received(self, owner: LeaseToken, paths: Iterable[str]) -> None:
+        """Note files of such a job that have arrived."""
+        if owner in self._received:
+            self._received[owner].update(path for path in paths if path.endswith(f"/{INIT_NAME}"))
 
     def _are_here(self, owner: LeaseToken, streams: Mapping[str, str]) -> bool:
         received = self._received.get(owner)

@@ -54,7 +54,8 @@ def examine(
     source, facts, grid = None, None, None
     if request["source_b64"] is not None:
         source = paths.decode(request["source_b64"])
-        facts = replace(probe(source), unseekable=request["unseekable"])
+        facts = probe(source)
+        facts = replace(facts, unseekable=facts.unseekable or request["unseekable"])
         grid = make_grid(facts, profile)
     found = {
         each["name"]: _verify(work_dir / each["folder"], each, source, facts, grid)

@@ -75,13 +75,20 @@ def answer_for(path: bytes) -> dict[str, Any]:
 
 def _answer_about(ladder: LadderRequest) -> dict[str, Any]:
     """Check a ladder and build the answer: its streams or an error."""
+    from tqstudio.engine.media.ffmpeg.errors import from_output_error
     from tqstudio.engine.probing import ladder_check
 
     try:
         return {"streams": ladder_check.examine(ladder)}
     except TqError as error:
         return {"error": error_view(error)}
+    except OSError as error:
+        # Not of the ladder: its disk, or the memory of this machine.
+        return {"error": error_view(from_output_error(error, "the ladder cannot be read"))}
     except Exception as error:  # a stream that nothing else refuses
+        if _is_memory(error):
+            text = "the ladder could not be checked: memory is short"
+            return {"error": error_view(TqError(ErrorCode.OUT_OF_MEMORY, text))}
         found = TqError(ErrorCode.OUTPUT_INVALID, f"the ladder could not be checked: {error!r}")
         return {"error": error_view(found)}
 

@@ -74,7 +74,9 @@ class ReceivedLadders:
             case Unusable(problem):
                 raise TqError(code_of(problem["code"]), problem["message"], problem["hint"])
             case Died(how):
-                raise TqError(ErrorCode.OUTPUT_INVALID, f"what was received cannot be checked: {how}")
+                # The kernel ends a process with SIGKILL when memory is short; damage ends it otherwise.
+                code = ErrorCode.SYSTEM_LIMIT if "SIGKILL" in how else ErrorCode.OUTPUT_INVALID
+                raise TqError(code, f"what was received cannot be checked: {how}")
             case TooSlow():
                 raise TqError(ErrorCode.TIMEOUT, f"the ladder could not be checked within {_LIMIT_S:g} s")
 

@@ -99,7 +99,7 @@ class Transfers:
             paths = [path for path in paths if os.path.basename(path) == INIT_NAME]
             paths = [path for path in paths if self._ranges.includes(token, path.split("/"))]
         else:
-            self._ranges.note_received(token, paths)
+            self._ranges.begin_to_receive(token, paths)
         stored = {}
         for path in paths:
             try:

@@ -15,7 +15,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, decode, display, encode, is_bucket, normal, readable
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, remote
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def list_videos(
     if not found:
         printing.out("no videos")
         return 0
-    missing = _without_ladder(found)
+    # The paths of another machine are not here.
+    missing = set() if remote.is_chosen() else _without_ladder(found)
     lines = [_line(video, missing) for video in found]
     printing.table(("ID", "STATE", "JOB", "VIDEO", "PLAYLIST"), lines, right=(0, 2), elastic=(3, 4))
     for output in dict.fromkeys(video["output_root_b64"] for video in found if video["id"] in missing):

@@ -69,7 +69,7 @@ def install(
         return printing.answer({"path": str(path), "text": unit}, unit.rstrip("\n"), as_json)
     _require_root(system)
     _require_systemd(system)
-    _require_ours(path, home)
+    _require_ours(path, home, " --worker" if worker else "", " --system" if system else "")
     if not worker:
         _require_stopped(home)
     try:
@@ -81,6 +81,9 @@ def install(
         ) from None
     _systemctl(system, "daemon-reload")
     _systemctl(system, "enable", "--now", name)
+    if worker:
+        # Those that run would keep the options of before.
+        _systemctl(system, "restart", name)
     hint = _until_boot(system)
     kept = ("TQSTUDIO_HOME", *(_OF_WORKERS if worker else ()))
     left_out = sorted(key for key in os.environ if key.startswith("TQSTUDIO_") and key not in kept)
@@ -253,7 +256,7 @@ def _require_systemd(system: bool) -> None:
         )
 
 
-def _require_ours(path: Path, home: Home) -> None:
+def _require_ours(path: Path, home: Home, *options: str) -> None:
     """Raises TqError: REFUSED if the unit there is of another home, or was not made by `install`."""
     if not path.exists():
         return
@@ -263,7 +266,9 @@ def _require_ours(path: Path, home: Home) -> None:
         raise TqError(
             ErrorCode.REFUSED,
             f"{path} exists and is {whose}",
-            "remove it with: tqstudio service uninstall" if there else "move that file away",
+            f"remove it with: tqstudio service uninstall{''.join(options)}"
+            if there
+            else "move that file away",
         )
 
 

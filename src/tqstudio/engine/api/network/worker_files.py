@@ -10,6 +10,7 @@ from tqstudio.engine.api import bodies
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices, TheWorker
 from tqstudio.engine.api.errors import JSON_ERRORS
+from tqstudio.engine.live import leases
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
@@ -39,6 +40,16 @@ async def _token(
 
 
 TheLease = Annotated[LeaseToken, Depends(_token)]
+
+
+async def _writing(services: TheServices, lease: TheLease) -> LeaseToken:
+    """Refuse a worker that has reported its result: what is checked and published must stay as it is."""
+    if services.completion.is_publishing(lease):
+        raise leases.lost(lease.job)
+    return lease
+
+
+WritingLease = Annotated[LeaseToken, Depends(_writing)]
 
 
 @router.get("/inputs")
@@ -75,7 +86,7 @@ async def stored_names(services: TheServices, lease: TheLease) -> StoredNames:
 async def store(
     services: TheServices,
     request: Request,
-    lease: TheLease,
+    lease: WritingLease,
     path: Path,
     offset: Number,
     size: Number,
@@ -90,7 +101,7 @@ async def store(
 
 
 @router.post("/store/remove", status_code=204)
-async def remove(services: TheServices, lease: TheLease, body: RemovedFiles) -> Response:
+async def remove(services: TheServices, lease: WritingLease, body: RemovedFiles) -> Response:
     await services.transfers.remove(lease, list(body.paths))
     return Response(status_code=204)
 

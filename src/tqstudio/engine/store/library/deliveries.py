@@ -60,8 +60,8 @@ def begin(db: Connection, video_id: int, generation: int, url: str, *, job: int 
     earlier = update(delivery).where(delivery.c.video_id == video_id, _WAITING)
     # One that was to be uploaded again is in the bucket, named by the master playlist.
     there = earlier.where(delivery.c.delivered_at.is_not(None))
-    db.execute(there.values(state=DeliveryState.DELIVERED, next_at=None))
-    db.execute(earlier.values(state=DeliveryState.REMOVING, next_at=None))
+    db.execute(there.values(_NO_PROBLEM | {"state": DeliveryState.DELIVERED, "next_at": None}))
+    db.execute(earlier.values(_NO_PROBLEM | {"state": DeliveryState.REMOVING, "next_at": None}))
     db.execute(delete(delivery).where(delivery.c.video_id == video_id, delivery.c.number == generation))
     values = {"video_id": video_id, "number": generation, "job_id": job, "url": url, "next_at": _NOW}
     db.execute(insert(delivery), values | {"state": DeliveryState.WAITING})
@@ -154,7 +154,8 @@ def delivered(db: Connection, row: DeliveryRow, *, now: int, remove_at: int, is_
         return False
     # Those that were replaced before keep their time.
     others = (delivery.c.video_id == row.video, delivery.c.number < row.number, delivery.c.next_at.is_(None))
-    db.execute(update(delivery).where(*others).values(state=DeliveryState.REMOVING, next_at=remove_at))
+    removing = {"state": DeliveryState.REMOVING, "next_at": remove_at}
+    db.execute(update(delivery).where(*others).values(_NO_PROBLEM | removing))
     _report(db, EventKind.DELIVERED, row, now=now, detail=f"generation {row.number} is at {row.url}")
     return True
 

@@ -328,7 +328,15 @@ def published_with_size(db: Connection, output_root: bytes, size: int) -> list[V
 
 
 def rename(
-    db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
+    db: Connection,
+    before: VideoRow,
+    source: bytes,
+    *,
+    name: str,
+    title: str,
+    job: int | None,
+    now: int,
+    actor: str,
 ) -> bool:
     """Changes the path of a video whose source was renamed; False if it has changed already."""
     row = tables.video.c
