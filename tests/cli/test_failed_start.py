@@ -70,6 +70,7 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
 # OSErrors
 
 
+@pytest.mark.slow
 @_BOTH
 def test_in_a_home_whose_disk_is_full(words: tuple[str, ...], tqstudio: Program) -> None:
     root = tqstudio.home.root
@@ -91,6 +92,7 @@ def test_in_a_home_on_a_disk_that_was_remounted_to_be_read_only(tqstudio: Progra
     _says(answer, "IO_ERROR", tqstudio.home.root, "Read-only file system")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["supervisor.lock", "leader.toml"])
 def test_with_a_folder_in_place_of_a_file(name: str, tqstudio: Program) -> None:
     (tqstudio.home.root / name).mkdir(parents=True)
@@ -135,6 +137,7 @@ def test_on_an_address_that_is_not_there_yet(tqstudio: Program) -> None:
 # What is left
 
 
+@pytest.mark.slow
 @needs_root
 @_BOTH
 def test_root_leaves_nothing_in_the_home_of_a_user(words: tuple[str, ...], tqstudio: Program) -> None:
@@ -198,6 +201,7 @@ def test_a_wrong_setting_ends_the_service(tqstudio: Program) -> None:
     assert answer.code in _STAYS
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_tried_again(tqstudio: Program) -> None:
     with _mounted(tqstudio.home.root, "size=16k"):
         answer = tqstudio("up")
@@ -205,6 +209,7 @@ def test_a_full_disk_is_tried_again(tqstudio: Program) -> None:
     assert answer.code not in _STAYS
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_yet_is_tried_again(tqstudio: Program) -> None:
     answer = tqstudio("up", TQSTUDIO_DATABASE="postgresql://media@127.0.0.1:1/tqstudio")
     _says(answer, "DATABASE_UNREACHABLE")
@@ -221,6 +226,7 @@ def test_a_database_that_another_program_has_locked_is_tried_again(home: Home, t
     assert answer.code not in _STAYS
 
 
+@pytest.mark.slow
 def test_an_output_that_another_supervisor_uses_is_tried_again(
     home: Home, tqstudio: Program, tmp_path: Path
 ) -> None:

@@ -114,7 +114,7 @@ def check_uncounted(job: Any, seconds: int) -> None:
 def test_a_restart_costs_it_nothing(
     make_studio: MakeStudio, clip: MakeClip, copy: Callable[..., Path], tmp_path: Path
 ) -> None:
-    studio = make_studio(listen=f"127.0.0.1:{free_port()}", lease_s=30, grace_s=30, max_attempts=3)
+    studio = make_studio(listen=f"127.0.0.1:{free_port()}", lease_s=120, grace_s=120, max_attempts=3)
     studio.write_profile("tiny", LARGE)
     studio.up()
     studio.client.send(calls.worker_action("cpu-0", "disable"))

@@ -166,7 +166,7 @@ def test_bursts_of_a_screen_recording(
     ("rate", "pictures", "published"),
     [("240", 240, 60), ("180", 181, 60), ("120", 121, 61), ("100", 100, 50)],
 )
-@pytest.mark.parametrize("container", ["mp4", "mkv"])
+@pytest.mark.parametrize("container", ["mp4", pytest.param("mkv", marks=pytest.mark.slow)])
 def test_a_high_rate_is_divided_and_lasts_as_long(
     encode: MakeEncode,
     ffmpeg: FFmpeg,
@@ -222,8 +222,8 @@ def test_packets_without_a_picture_at_the_end_show_the_last_one(
         ("still.mp4", ("-c:v", "libx264", "-g", "60")),
         ("still.mkv", ("-c:v", "libx265", "-g", "60", "-x265-params", "log-level=none")),
         ("still.avi", ("-c:v", "mpeg4", "-bf", "0", "-g", "60")),
-        ("still.webm", ("-c:v", "libvpx-vp9", "-g", "60")),
-        ("still-av1.mkv", ("-c:v", "libsvtav1", "-g", "60")),
+        pytest.param("still.webm", ("-c:v", "libvpx-vp9", "-g", "60"), marks=pytest.mark.slow),
+        pytest.param("still-av1.mkv", ("-c:v", "libsvtav1", "-g", "60"), marks=pytest.mark.slow),
     ],
 )
 def test_tiny_packets_of_pictures_on_which_nothing_moves_hold_pictures(

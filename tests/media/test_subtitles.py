@@ -217,6 +217,24 @@ def test_text_is_shown_on_its_side_and_what_is_not_kept_is_a_warning(
     )
 
 
+def test_coordinates_of_a_disc_move_no_text(
+    ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
+) -> None:
+    source = tmp_path / "film.mkv"
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=6", *X264, str(source))
+    source.with_suffix(".srt").write_text(
+        "1\n00:00:01,000 --> 00:00:02,000 X1:201 X2:516 Y1:397 Y2:423\nat its usual place\n\n"
+        "2\n00:00:03,000 --> 00:00:04,000\n{\\an8}above\n"
+    )
+    made = encode(source, one, poster=False)
+    run_to_end(made)
+    [state] = subtitles_of(made).values()
+    assert [(cue.text, cue.settings) for cue in cues_of(state)] == [
+        ("at its usual place", ""),
+        ("above", " line:0"),
+    ]
+
+
 def test_no_line_of_odd_text_is_lost(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ class Finish:
 
 
 def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
-    """Verify stored streams completely, and mark those that pass as complete.
+    """Join short ends of stored streams, verify them completely, and mark those that pass as complete.
 
     Raises errors of resources such as DISK_LOW, and OwnershipLostError.
     """

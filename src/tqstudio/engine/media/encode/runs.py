@@ -44,6 +44,7 @@ Kind = Literal["video"] | SideKind
 # streams are far apart in the file is read several times.
 _MAX_READS = 4
 _MAX_READS_BESIDES = 64 * 1024 * 1024
+_COORDINATES = re.compile(r"^(\d\S* --> \S+)[ \t]+X1:.*$", re.MULTILINE)
 _PROBE_NAME = "can-be-written"
 _DECODE_ERROR = re.compile(
     rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
@@ -256,7 +257,8 @@ class Launcher:
             return self._launch(label, "subtitles", argv, "webvtt", {}, names=tuple(names))
         argv = sidecar_command(spec.ffmpeg, chosen[0])
         track = chosen[0].track
-        text = text_encoding.decode(content, track.language)
+        # Places in the pictures that a disc had, which ffmpeg would turn into the middle of the picture.
+        text = _COORDINATES.sub(r"\1", text_encoding.decode(content, track.language))
 
         def give(directory: Path) -> None:
             (directory / SIDECAR_NAMES[track.codec]).write_text(text, encoding="utf-8")

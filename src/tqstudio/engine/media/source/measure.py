@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -38,6 +39,8 @@ from tqstudio.engine.media.source.streams import channels_of, last_picture_s, la
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg", "ogg"})
 """Formats whose clock may restart anywhere, which ffmpeg corrects; in others, times come from an index."""
 _CHECK_EVERY = 1000
+# Of a track of which nothing can be decoded; four minutes of AAC.
+_TRIED_PACKETS = 10_000
 # Bytes of packets of Fraps or MPEG-4 that say only that nothing has changed.
 _MAY_BE_EMPTY = 32
 
@@ -73,6 +76,7 @@ def measure(
     # that are not decoded yet, by what scheme they are encrypted.
     sounds = [s for s in streams if isinstance(s, AudioStream) and s.codec_context is not None]
     silent = {s.index: "" for s in sounds}
+    tried: Counter[int] = Counter()
     clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
     clock, others = clocks[facts.leading], [clocks[track.index] for track in facts.audio]
     shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
@@ -109,14 +113,18 @@ def measure(
             if shapes and is_leading:
                 shapes.add(packet)
                 captions = captions or carries_captions(packet)
-            elif silent.get(packet.stream_index) == "" and _decodes(packet):
-                del silent[packet.stream_index]
+            elif silent.get(packet.stream_index) == "" and tried[packet.stream_index] < _TRIED_PACKETS:
+                tried[packet.stream_index] += 1
+                if _decodes(packet):
+                    del silent[packet.stream_index]
     except av.error.PatchWelcomeError:
         breaks_off = True  # such as sound whose channels change in Ogg
     except av.error.FFmpegError:
         pass
     if scan:
         scanned += [Damage(what, clock.played_s(0)) for what in scan.before(math.inf)]
+    # Before the source is opened again, whose demuxer may skip some too.
+    skipped = skips()
     leading = times[facts.leading]
     leading.close()
     # Where it jumps, only the playing time says how long the source is.
@@ -132,7 +140,7 @@ def measure(
             video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
         if leading.last_size <= _MAY_BE_EMPTY and not (jumps or facts.unseekable or video.edits):
             # Some recorders write packets without a picture, while the one before stands.
-            shown = last_picture_s(path, facts.leading, leading.last)
+            shown = last_picture_s(path, facts.leading, leading.last, check)
             video = video if shown is None else replace(video, last_s=float(min(leading.last, shown)))
         video = shapes.apply(video)
     return replace(
@@ -160,7 +168,7 @@ def measure(
         damage=(
             *scanned,
             *missing,
-            *faults.damage(steady=not video.vfr, skipped=skips(), cut=cut),
+            *faults.damage(steady=not video.vfr, skipped=skipped, cut=cut),
         ),
         measured=True,
     )

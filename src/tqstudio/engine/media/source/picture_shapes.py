@@ -242,7 +242,10 @@ def _side_data(frame: VideoFrame) -> list[Any]:
 
 
 def _projections(frame: VideoFrame) -> list[str]:
-    """What a picture says about how it is to be shown, if not flat; each with its kind first, an int."""
+    """What a picture says about how it is to be shown, if not flat.
+
+    Such side data begins with the number of its kind (AVStereo3DType, AVSphericalProjection).
+    """
     found = []
     for each in _side_data(frame):
         names = {SideDataType.STEREO3D: _STEREO, SideDataType.SPHERICAL: _SPHERICAL}.get(each.type, {})

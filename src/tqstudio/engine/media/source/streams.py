@@ -164,32 +164,41 @@ def packets(container: InputContainer, streams: Any = None) -> Iterator[Packet[S
         yield packet
 
 
-def last_picture_s(path: bytes, index: int, last: Fraction) -> Fraction | None:
+def last_picture_s(
+    path: bytes, index: int, last: Fraction, check: Callable[[], None] = lambda: None
+) -> Fraction | None:
     """The time of the last picture in seconds, decoded from key frames before the packet at `last`.
 
-    None if there is none among the last packets, or the source cannot be opened again.
+    None if there is none among the last packets, or the source cannot be opened again. `check` is called
+    often; its exceptions abort the search.
     """
     # By a decoder of its own: one that has left out pictures since it was opened may not decode them later.
-    with contextlib.suppress(OSError, av.error.FFmpegError):
+    with contextlib.suppress(av.error.FFmpegError):
         name = source_file.url(source_file.to_open(path))
         with av.open(name, options=source_file.OPTIONS, metadata_errors="replace") as container:
-            stream = container.streams[index]
-            return next(filter(None, (_last_s(container, stream, last - back_s) for back_s in _BACK_S)), None)
+            for back_s in _BACK_S:
+                found, count = _last_s(container, container.streams[index], last - back_s, check)
+                if found is not None or count == _LAST_PACKETS:
+                    return found
     return None
 
 
-def _last_s(container: InputContainer, stream: Any, since: Fraction) -> Fraction | None:
+def _last_s(
+    container: InputContainer, stream: Any, since: Fraction, check: Callable[[], None]
+) -> tuple[Fraction | None, int]:
+    """The last picture from a key frame on, if the end was reached, and the number of packets."""
     found: list[Fraction] = []
-    at_end = False
+    at_end, count = False, 0
     # The index may call a packet without a picture a key frame.
     with contextlib.suppress(av.error.FFmpegError):
         container.seek(int(max(Fraction(0), since) / (stream.time_base or 1)), stream=stream)
         for packet in itertools.islice(packets(container, stream), _LAST_PACKETS):
+            check()
             for picture in stream.decode(packet):
                 if picture.pts is not None and picture.time_base is not None:
                     found.append(picture.pts * picture.time_base)
-            at_end = not packet.size
-    return max(found) if found and at_end else None
+            at_end, count = not packet.size, count + 1
+    return (max(found) if found and at_end else None), count
 
 
 @contextlib.contextmanager
