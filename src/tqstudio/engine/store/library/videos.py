@@ -329,7 +329,7 @@ def published_with_size(db: Connection, output_root: bytes, size: int) -> list[V
 
 def rename(
     db: Connection,
-    before: VideoRow,
+    old: VideoRow,
     source: bytes,
     *,
     name: str,
@@ -340,12 +340,12 @@ def rename(
 ) -> bool:
     """Changes the path of a video whose source was renamed; False if it has changed already."""
     row = tables.video.c
-    unmoved = update(tables.video).where(row.id == before.id, row.source == before.source)
+    unmoved = update(tables.video).where(row.id == old.id, row.source == old.source)
     names = {"name": name, "name_lower": name.lower(), "title": title}
     moved = db.execute(unmoved.values(source=source, **names)).rowcount
     if moved:
-        detail = f"{display(before.source)} is now {display(source)}"
-        events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=before.id, detail=detail)
+        detail = f"{display(old.source)} is now {display(source)}"
+        events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=old.id, detail=detail)
     return moved == 1
 
 
