@@ -330,7 +330,7 @@ def published_with_size(db: Connection, output_root: bytes, size: int) -> list[V
 def rename(
     db: Connection,
     old: VideoRow,
-    source: bytes,
+    path: bytes,
     *,
     name: str,
     title: str,
@@ -342,9 +342,9 @@ def rename(
     row = tables.video.c
     unmoved = update(tables.video).where(row.id == old.id, row.source == old.source)
     names = {"name": name, "name_lower": name.lower(), "title": title}
-    moved = db.execute(unmoved.values(source=source, **names)).rowcount
+    moved = db.execute(unmoved.values(source=path, **names)).rowcount
     if moved:
-        detail = f"{display(old.source)} is now {display(source)}"
+        detail = f"{display(old.source)} is now {display(path)}"
         events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=old.id, detail=detail)
     return moved == 1
 
