@@ -328,23 +328,15 @@ def published_with_size(db: Connection, output_root: bytes, size: int) -> list[V
 
 
 def rename(
-    db: Connection,
-    old: VideoRow,
-    path: bytes,
-    *,
-    name: str,
-    title: str,
-    job: int | None,
-    now: int,
-    actor: str,
+    db: Connection, old: VideoRow, to: bytes, *, name: str, title: str, job: int | None, now: int, actor: str
 ) -> bool:
     """Changes the path of a video whose source was renamed; False if it has changed already."""
     row = tables.video.c
     unmoved = update(tables.video).where(row.id == old.id, row.source == old.source)
     names = {"name": name, "name_lower": name.lower(), "title": title}
-    moved = db.execute(unmoved.values(source=path, **names)).rowcount
+    moved = db.execute(unmoved.values(source=to, **names)).rowcount
     if moved:
-        detail = f"{display(old.source)} is now {display(path)}"
+        detail = f"{display(old.source)} is now {display(to)}"
         events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=old.id, detail=detail)
     return moved == 1
 
