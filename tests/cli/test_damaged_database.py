@@ -94,7 +94,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
 def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Program) -> None:
     forget_rows(home.database, (2,))
     assert "fewer pending jobs than were counted" in _database(shell("doctor", "--json"))[1]
-    assert shell("backup").code == 4
+    assert shell("backup").code == 5
     for _ in range(2):
         refused = shell("up", "--detach")
         assert refused.code == 5

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from tqstudio.errors import ErrorCode, TqError
 from .timekeeping import patched
 
 if TYPE_CHECKING:
+    from tqstudio.engine.maintenance import Every
+
     from .world import World
 
 LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
@@ -274,18 +277,9 @@ class _Schedule:
         self._at_once: list[Callable[[], Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def add_job(
-        self,
-        run: Callable[[], Any],
-        trigger: str,
-        *,
-        seconds: float,
-        jitter: float | None = None,
-        next_run_time: Any = None,
-    ) -> None:
-        assert trigger == "interval"
-        self._jobs.append((run, seconds, jitter or 0.0))
-        if next_run_time is not None:
+    def add_job(self, run: Callable[[], Any], every: Every, *, next_run_time: datetime) -> None:
+        self._jobs.append((run, every.interval.total_seconds(), every.jitter or 0.0))
+        if next_run_time - datetime.now(UTC) < every.interval / 2:
             self._at_once.append(run)
 
     def start(self) -> None:

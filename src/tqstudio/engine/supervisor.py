@@ -56,6 +56,7 @@ from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
+from tqstudio.protocol import launch
 
 _GPUS_WITHIN_S = 20.0
 _LOOK_S = 1.0
@@ -160,6 +161,7 @@ class Supervisor:
         starting = asyncio.create_task(self._start_parts())
         for task in (snapshots, starting, *watches, *buckets):
             task.add_done_callback(self._report_failed)
+        launch.leave_output(self._home)
         self._log.info("supervisor started", pid=os.getpid())
         try:
             waiting = asyncio.create_task(self._until_ended())

@@ -229,6 +229,12 @@ def in_background(home: Home) -> bool:
         return False
 
 
+def leave_output(home: Home) -> None:
+    """Send the output of this process to the log if `start` made it, which has read what it needs."""
+    if in_background(home):
+        os.dup2(2, 1)
+
+
 def _environment(home: Home) -> dict[str, str]:
     environment = dict(os.environ) | {"TQSTUDIO_HOME": str(home.root)}
     for name in _PATH_VARIABLES:
