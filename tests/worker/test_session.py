@@ -280,24 +280,16 @@ def test_a_worker_that_can_confine_ffmpeg_works_where_that_is_required(line: Rec
     assert "claim" in [verb for verb, _ in line.sent]
 
 
-def test_a_worker_whose_disk_is_full_claims_nothing_for_five_minutes(
-    session: WorkerSession, line: RecordingLine, ends_with: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[tuple[float, str]] = []
-    monkeypatch.setattr(
-        session_module.time, "sleep", lambda seconds: waits.append((seconds, line.sent[-1][0]))
-    )
-    ends_with(Failed(ErrorCode.WORKER_DISK, "the work folder has 1 MB free", "free some"))
-    session.run()
-    assert (300.0, "fail") in waits
-    assert [verb for verb, _ in line.sent if verb in ("claim", "fail")] == ["claim", "fail", "claim"]
+def test_a_worker_claims_nothing_while_it_rests(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[tuple[float, list[str]]] = []
+    rests = iter([300.0, 0.0])
 
+    def sleep(seconds: float) -> None:
+        waits.append((seconds, [verb for verb, _ in line.sent]))
 
-def test_a_failure_of_a_source_lets_it_claim_at_once(
-    session: WorkerSession, ends_with: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr(session_module.time, "sleep", waits.append)
-    ends_with(Failed(ErrorCode.NO_MEDIA, "x.mp4 holds no video", "remove it"))
-    session.run()
-    assert 300.0 not in waits
+    monkeypatch.setattr(session_module.time, "sleep", sleep)
+    identity = WorkerIdentity("far", WorkerKind.CPU, Path("nowhere"), "token", "ffmpeg")
+    WorkerSession(identity, lambda _: line, between_jobs=lambda: next(rests)).run()
+    [(_, before)] = [each for each in waits if each[0] == 300.0]
+    assert before == ["register"]
+    assert "claim" in [verb for verb, _ in line.sent]

@@ -76,8 +76,6 @@ def _connect(identity: WorkerIdentity) -> ApiClient:
     return Client(identity.at, token=identity.token, keep_alive=True)
 
 
-_DISK_REST_S = 300.0
-"""How long a worker whose disk is full claims nothing."""
 RunJob = Callable[["ClaimedJob", WorkerConfig, Lease, Report], Outcome]
 
 
@@ -95,7 +93,7 @@ class WorkerSession:
         *,
         instance: str | None = None,
         run_job: RunJob | None = None,
-        between_jobs: Callable[[], None] = lambda: None,
+        between_jobs: Callable[[], float] = lambda: 0,
     ) -> None:
         self._identity = identity
         self._instance = instance or uuid.uuid4().hex
@@ -140,7 +138,8 @@ class WorkerSession:
         wait_s = 0.0
         try:
             while not self._stopping and not self._refused:
-                self._between_jobs()
+                if rest_s := self._between_jobs():
+                    self._pause(rest_s)
                 ranges = self._range_ability() if terms.get("divides") else None
                 if (claimed := self._claim(wait_s, ranges)) is not None:
                     self._work(*claimed, terms, heartbeats)
@@ -337,9 +336,6 @@ class WorkerSession:
         if status is None and not isinstance(outcome, Lost):
             # The next claim would return the same lease immediately.
             self._pause(retry_delay.LAST_S)
-        if isinstance(outcome, Failed) and outcome.code is ErrorCode.WORKER_DISK:
-            # The next job would most likely meet the same full disk.
-            self._pause(_DISK_REST_S)
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:

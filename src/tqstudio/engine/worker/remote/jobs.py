@@ -49,6 +49,7 @@ _INPUTS_TIMEOUT_S = 3600.0
 _LAST_FILES_S = 20.0
 """How long a job that was stopped or has failed may send what it has finished."""
 _ASKED = 1000
+_DISK_REST_S = 300.0
 _OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
 _OF_MOUNT = (
     ErrorCode.SOURCE_AWAY,
@@ -74,6 +75,8 @@ class RemoteJobs:
     """Folders of the studio that are mounted here, in which sources need no copy."""
     _to_copy: set[str] = field(default_factory=set)
     """Versions of sources that could not be read there, and are copied the next time."""
+    _lacked_space: set[int] = field(default_factory=set)
+    """Jobs that failed for this machine's disk since the last rest."""
 
     def run(self, job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> Outcome:
         """Work on a job as `pipeline.run`, with copies of its files."""
@@ -85,7 +88,7 @@ class RemoteJobs:
             with self._mirror(local, inputs, lease, report) as mirror:
                 outcome = pipeline.run(local, config, lease, report)
                 if mirror.error is None:
-                    outcome = self._as_of_worker(outcome, inputs, root)
+                    outcome = self._as_of_worker(outcome, inputs, root, job["job"])
                 if isinstance(outcome, Done | RangeMade):
                     mirror.finish(lease.check)
                 elif _is_continued(outcome):
@@ -106,14 +109,23 @@ class RemoteJobs:
                 error = TqError(ErrorCode.WORKER_DISK, f"{error.filename or self.work}: {error.strerror}")
             elif not isinstance(error, TqError):
                 _log.exception("job failed", job=job["job"])
+            if isinstance(error, TqError) and error.code is ErrorCode.WORKER_DISK:
+                self._lacked_space.add(job["job"])
             return describe(error, paths.decode(job["source"]["path_b64"]))
         return outcome
 
-    def forget_ended(self) -> None:
-        """Remove the files of videos without an open job, as the studio says; call it between two jobs.
+    def between_jobs(self) -> float:
+        """Remove what ended jobs have left; return for how many seconds no job is wanted.
 
-        Nothing is removed while the studio does not answer.
+        That is after one that lacked space here: the next one would most likely meet the same full disk.
         """
+        self._forget_ended()
+        rest_s = _DISK_REST_S if self._lacked_space else 0.0
+        self._lacked_space.clear()
+        return rest_s
+
+    def _forget_ended(self) -> None:
+        """Remove the files of videos without an open job; none while the studio does not answer."""
         kept: dict[int, list[Path]] = {}
         for folder in (*self.work.glob("source/*"), *self._work_dir.glob("segments/*")):
             number = folder.name.partition("-")[0]
@@ -267,7 +279,7 @@ class RemoteJobs:
             if not fetch(link, path, target, size) or target.stat().st_size != size:
                 raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} changed while it was copied")
 
-    def _as_of_worker(self, outcome: Outcome, inputs: JobInputs, root: Path) -> Outcome:
+    def _as_of_worker(self, outcome: Outcome, inputs: JobInputs, root: Path, job: int) -> Outcome:
         """Convert errors of the work folder and of a mounted source: no gate of the studio must close."""
         if not isinstance(outcome, Failed):
             return outcome
@@ -275,6 +287,8 @@ class RemoteJobs:
         if of_mount:
             self._to_copy.add(inputs["files"][0]["version"])
         is_here = of_mount or outcome.code in _OF_DISK
+        if is_here and not of_mount:
+            self._lacked_space.add(job)
         return replace(outcome, code=ErrorCode.WORKER_DISK) if is_here else outcome
 
     def _localise(self, job: ClaimedJob, root: Path, source: Path, inputs: JobInputs) -> ClaimedJob:

@@ -66,7 +66,7 @@ def run(at: Remote, work: Path, *, name: str, gpu: int, bytes_per_s: float, shar
             identity,
             instance=instance,
             run_job=jobs.run,
-            between_jobs=jobs.forget_ended,
+            between_jobs=jobs.between_jobs,
         ).run()
     return slots.REFUSED if refused else 0
 
