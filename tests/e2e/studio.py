@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -339,13 +339,20 @@ def audio_runs(attempt: Mapping[str, Any]) -> list[list[str]]:
     return [argv for argv in attempt["argv"] if "hls" in argv and "-c:a" in " ".join(argv)]
 
 
-def mark(path: Path) -> tuple[int, int]:
-    """What distinguishes this very file from a later one of the same content; a hard link has it too."""
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+def mark(path: Path) -> int:
+    """What distinguishes a segment from a later one of the same content: when it was encoded.
+
+    A hard link has it too, and a segment that a short end has joined.
+    """
+    return path.stat().st_mtime_ns
 
 
-def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[tuple[int, int]]:
+def marks(paths: Iterable[Path]) -> set[int]:
+    """The marks of stored segments, without sound, whose last piece may have joined the one before."""
+    return {mark(path) for path in paths if not path.parts[-3].startswith("audio")}
+
+
+def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[int]:
     """The marks of the segments that a job's current generation plays."""
     generation = job["video_view"]["generation"]
     folder = Path(generation["master"]).parent / f"v{generation['number']}"

@@ -54,14 +54,14 @@ def until_helped(studio: Studio, job: int, done: int = 1) -> Any:
     return until(found, "another worker makes a range")
 
 
-def stored(studio: Studio, job: int) -> dict[str, tuple[int, int]]:
+def stored(studio: Studio, job: int) -> dict[str, int]:
     """The stored segments of video of a job."""
     paths = studio.stored_segments(studio.job(job)["video"])
     video = [path for path in paths if path.name.startswith("seg_") and "audio" not in str(path)]
     return {f"{path.parts[-3]}/{path.name}": mark(path) for path in video}
 
 
-def is_published(job: Any, kept: dict[str, tuple[int, int]]) -> None:
+def is_published(job: Any, kept: dict[str, int]) -> None:
     """Check that the very files that were stored are published: none was made again."""
     assert {*kept.values()} <= published_marks(job)
 

@@ -15,7 +15,7 @@ from tqstudio.protocol import calls
 from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, mark, published_marks
+from .studio import Studio, marks, published_marks
 
 _TAKE_OVER = """
 import sys
@@ -55,7 +55,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
         f" continue with: tqstudio --home {studio.home.root} up"
     )
     assert 'event="supervisor ended" left=1 begun=1 paused=0' in studio.home.supervisor_log.read_text()
-    before = {mark(path) for path in studio.stored_segments(video)}
+    before = marks(studio.stored_segments(video))
     assert before
     log = (studio.home.logs / "worker-cpu-0.log").read_text()
     assert 'event="job stopped"' in log

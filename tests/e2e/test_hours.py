@@ -14,7 +14,7 @@ from tqstudio.protocol import calls
 from waiting import until
 
 from .conftest import MakeClip
-from .studio import Studio, mark, published_marks
+from .studio import Studio, marks, published_marks
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_a_job_whose_hours_end_waits_for_the_next(studio: Studio, clip: MakeClip
     assert not [pid for pid in encoders if lives(pid)]
     until(lambda: (studio.job(job)["error"] or {}).get("code") == "OUTSIDE_HOURS", "it waits for its hours")
     assert "aborted:hours" in [event["trigger"] for event in studio.events(job)]
-    kept = {mark(path) for path in studio.stored_segments(waiting["video"])}
+    kept = marks(studio.stored_segments(waiting["video"]))
     assert kept
     studio.client.send(calls.edit_folder(folder, hours=""))
     done = studio.done(job)

@@ -22,7 +22,7 @@ from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, Studio, audio_runs, mark, published_marks, video_runs
+from .studio import PROFILE, Studio, audio_runs, mark, marks, published_marks, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -119,7 +119,7 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
         until(lambda: len(list(studio.out.glob(proofs))) == 4, "three qualities and the sound are whole")
         running_jobs = f".tqstudio/*/segments/{video}/storyboard-*/storyboard.vtt"
         until(lambda: list(studio.out.glob(running_jobs)), "the storyboard is made")
-        before = {mark(path) for path in studio.stored_segments(video)}
+        before = marks(studio.stored_segments(video))
         os.kill(worker, signal.SIGKILL)
     finally:
         supervisor.resume()
@@ -227,7 +227,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_resumes(
         studio.kill()
         until_ended([worker, *encoders])
         studio.until_gone()
-    before = {mark(path) for path in studio.stored_segments(video)}
+    before = marks(studio.stored_segments(video))
     assert before
 
     assert list(studio.out.glob(".tqstudio/*/scratch/*"))

@@ -16,7 +16,7 @@ from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, mark, published_marks
+from .studio import Studio, marks, published_marks
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -105,7 +105,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
         studio.running(job)
         until(lambda: studio.job(job)["progress"] > 20, "something is made")
         studio.kill()
-    before = {mark(path) for path in disk.root.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s")}
+    before = marks(disk.root.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s"))
     assert before
     with disk.away():
         studio.up()

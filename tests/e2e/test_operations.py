@@ -16,7 +16,7 @@ from waiting import until
 
 from .conftest import MakeClip
 from .ladder import check_ladder
-from .studio import Studio, mark, published_marks, seconds_between, video_runs
+from .studio import Studio, marks, published_marks, seconds_between, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -48,7 +48,7 @@ def test_a_running_job_is_paused_and_resumes(shared: Studio, long: Path) -> None
     assert not [row["name"] for row in paused["renditions"] if row["completed_at"]]
     kept = shared.stored_segments(paused["video"])
     assert kept, "finished segments stay"
-    before = {mark(path) for path in kept}
+    before = marks(kept)
     assert shared.video_of(job)["status"] == "pending"
     assert shared.worker()["job"] is None
 
@@ -107,7 +107,7 @@ def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) 
         shared.do("cancel", job)
         cancelled = shared.wait(job, "cancelled")
     assert not [pid for pid in encoders if lives(pid)]
-    before = {mark(path) for path in shared.stored_segments(cancelled["video"])}
+    before = marks(shared.stored_segments(cancelled["video"]))
     assert before, "finished segments stay"
     assert cancelled["video_view"]["status"] == "idle"
     assert not (shared.out / cancelled["video_view"]["slug"] / "master.m3u8").exists()
@@ -124,7 +124,7 @@ def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
         encoders = shared.running(job)
-        before = {mark(path) for path in shared.stored_segments(shared.job(job)["video"])}
+        before = marks(shared.stored_segments(shared.job(job)["video"]))
         begun = until(lambda: _begun(shared.job(job)), "its qualities are worked on")
         shared.do("restart", job)
         until(lambda: len(shared.job(job)["attempts_log"]) == 2, "the second attempt began")

@@ -21,7 +21,7 @@ from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, WORDS, Studio, mark, published_marks, video_runs, write_script
+from .studio import PROFILE, WORDS, Studio, marks, published_marks, video_runs, write_script
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -105,7 +105,7 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
     with studio.paced(2):
         job = studio.add(long)
         encoders = studio.running(job)
-        before = {mark(path) for path in studio.stored_segments(studio.job(job)["video"])}
+        before = marks(studio.stored_segments(studio.job(job)["video"]))
         supervisor.suspend()
         try:
             until_ended(encoders)
@@ -260,7 +260,7 @@ def test_a_source_that_changes_while_it_is_encoded_is_encoded_again(
     with shared.paced(2):
         job = shared.add(long)
         shared.running(job)
-        before = {mark(path) for path in shared.stored_segments(shared.job(job)["video"])}
+        before = marks(shared.stored_segments(shared.job(job)["video"]))
         other = long.with_name("other.mp4")
         other.write_bytes(clip(seconds=6, fps="24").read_bytes())
         other.rename(long)

@@ -12,21 +12,21 @@ import m3u8
 
 @dataclass(slots=True)
 class Witness:
-    """Remembers the inode of every finished segment, which changes if the segment is encoded again."""
+    """Remembers the time of every finished segment, which changes if the segment is encoded again."""
 
     output: Path
     seen: dict[str, int] = field(default_factory=dict)
-    """Path below the segment store → inode."""
+    """Path below the segment store → its modification time in ns."""
     made_again: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     """Masters that were not playable at some time, with what was missing."""
 
     def check(self) -> None:
         """Compare all segments with those seen earlier, and check all published ladders."""
-        for path, inode in self._stored().items():
-            if self.seen.setdefault(path, inode) != inode:
+        for path, made_at in self._stored().items():
+            if self.seen.setdefault(path, made_at) != made_at:
                 self.made_again.append(path)
-                self.seen[path] = inode
+                self.seen[path] = made_at
         for master in self.output.glob("*/master.m3u8"):
             missing = unplayable(master)
             if missing is not None:
@@ -41,7 +41,7 @@ class Witness:
         # Unlike Path.glob, this ignores folders that are removed meanwhile.
         for path in glob.iglob(".tqstudio/*/segments/*/*/*/seg_*.m4s", root_dir=self.output):
             try:
-                found[str(self.output / path)] = os.stat(self.output / path).st_ino
+                found[str(self.output / path)] = os.stat(self.output / path).st_mtime_ns
             except FileNotFoundError:
                 continue  # published and set aside meanwhile
         return found

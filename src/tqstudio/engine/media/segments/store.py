@@ -130,6 +130,9 @@ class SegmentStore:
         joined = self.root / f".{names[-2]}.{os.getpid()}"
         try:
             join(parts, joined)
+            # Nothing of it was encoded again.
+            found = parts[0].stat()
+            os.utime(joined, ns=(found.st_atime_ns, found.st_mtime_ns))
             durable.sync(joined)
             # First, so that what a crash leaves is contiguous: then the rest is encoded again.
             parts[1].unlink()
