@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from harness import LiveSupervisor, lives
+from pacing import paced_ffmpeg
 from tqstudio.engine.host import failpoints
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
@@ -53,20 +54,6 @@ rungs = [
     { short_side = 120, maxrate_kbps = 250 },
     { short_side = 90, maxrate_kbps = 150 },
 ]
-"""
-
-# Stands before the real ffmpeg, and holds qualities to a multiple of real time if the file `pace` says one.
-_PACED = """#!/bin/sh
-pace=$(cat "{pace}" 2>/dev/null)
-case " $* " in *" libx264 "* | *k/index.m3u8*) ;; *) pace= ;; esac
-if [ -n "$pace" ]; then
-    for word in "$@"; do
-        shift
-        [ "$word" = "-i" ] && set -- "$@" -readrate "$pace"
-        set -- "$@" "$word"
-    done
-fi
-exec "{ffmpeg}" "$@"
 """
 
 
@@ -131,7 +118,7 @@ class Studio(LiveSupervisor):
         self.root = root
         self.out = root / "out"
         self._pace = root / "pace"
-        ffmpeg = write_script(root / "ffmpeg", _PACED.format(pace=self._pace, ffmpeg=real_ffmpeg))
+        ffmpeg = paced_ffmpeg(root / "ffmpeg", real_ffmpeg, self._pace)
         chosen = {**QUICK, "FFMPEG": str(ffmpeg)}
         chosen |= {key.upper(): str(value) for key, value in settings.items()}
         super().__init__(
@@ -348,15 +335,15 @@ def mark(path: Path) -> int:
 
 
 def marks(paths: Iterable[Path]) -> set[int]:
-    """The marks of stored segments, without sound, whose last piece may have joined the one before."""
-    return {mark(path) for path in paths if not path.parts[-3].startswith("audio")}
+    """The marks of segments, without sound, whose last piece may have joined the one before."""
+    return {mark(path) for path in paths if not any(part.startswith("audio") for part in path.parts[-3:-1])}
 
 
 def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[int]:
     """The marks of the segments that a job's current generation plays."""
     generation = job["video_view"]["generation"]
     folder = Path(generation["master"]).parent / f"v{generation['number']}"
-    return {mark(path) for path in folder.glob(f"{rendition}/*.m4s")}
+    return marks(folder.glob(f"{rendition}/*.m4s"))
 
 
 WORDS = """words=

@@ -67,6 +67,20 @@ def waits_for_lock(database: URL) -> bool:
         return admin.execute(asked, (database.database,)).fetchone() != (0,)
 
 
+def _stopped_between_transactions(studio: Studio, database: URL) -> bool:
+    """Hold a supervisor still, but not in a transaction, which the server would end."""
+    studio.process.send_signal(signal.SIGSTOP)
+    with psycopg.connect(postgres.server().get_uri()) as admin:
+        asked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+            " AND (state LIKE 'idle in transaction%%' OR state = 'active')"
+        )
+        if admin.execute(asked, (database.database,)).fetchone() == (0,):
+            return True
+    studio.process.send_signal(signal.SIGCONT)
+    return False
+
+
 def master_of(studio: Studio, job: int) -> Path:
     """The master playlist of a job that is done, in its first attempt."""
     done = studio.done(job)
@@ -240,7 +254,9 @@ def test_connections_that_end_again_and_again_cost_nothing(
     "`ALREADY_RUNNING`: it does not start, and the first one works on",
     area="supervisor",
 )
-def test_a_second_supervisor_is_refused(on_postgresql: Callable[..., Studio], clip: MakeClip, copy) -> None:
+def test_a_second_supervisor_is_refused(
+    on_postgresql: Callable[..., Studio], clip: MakeClip, copy, database: URL
+) -> None:
     first, second = on_postgresql(), on_postgresql()
     first.up()
     with first.paced(1):
@@ -249,8 +265,8 @@ def test_a_second_supervisor_is_refused(on_postgresql: Callable[..., Studio], cl
     second.launch()
     assert second.ended() == 4
     assert "ALREADY_RUNNING: another supervisor uses this database" in second.output.read_text()
-    # One that is stopped keeps its connection, and so the lock.
-    first.process.send_signal(signal.SIGSTOP)
+    # One that is stopped keeps its connection, and so the lock; within a transaction it would lose both.
+    until(lambda: _stopped_between_transactions(first, database), "it is stopped outside a transaction")
     second.launch()
     assert second.ended() == 4
     first.process.send_signal(signal.SIGCONT)

@@ -19,6 +19,7 @@ import av
 import psutil
 import pytest
 
+from pacing import paced_ffmpeg
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
@@ -222,10 +223,13 @@ def test_what_is_finished_is_not_made_again(clip: MakeClip, encode: MakeEncode) 
 
 @pytest.mark.slow
 def test_a_killed_encode_leaves_whole_segments_and_resumes(
-    clip: MakeClip, encode: MakeEncode, tmp_path: Path
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
     source = clip("long.mp4", seconds=30)
-    first = encode(source, poster=False)
+    pace = tmp_path / "pace"
+    pace.write_text("6")
+    paced = locate(str(paced_ffmpeg(tmp_path / "ffmpeg", ffmpeg.path, pace)))
+    first = encode(source, poster=False, ffmpeg=paced)
     run_to_end(first, until=lambda: all(state.segments_done >= 2 for state in video_of(first)))
     pids = pids_of(first)
     before = [state.fraction for state in video_of(first)]

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from pacing import paced_ffmpeg
 from tqstudio import paths
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
@@ -182,6 +183,14 @@ class RecordingReport(Report):
 @pytest.fixture
 def bench(ffmpeg: FFmpeg) -> WorkerConfig:
     return WorkerConfig(ffmpeg=ffmpeg)
+
+
+@pytest.fixture
+def paced(ffmpeg: FFmpeg, tmp_path: Path) -> FFmpeg:
+    """Encodes at ten times real time, so that the long clip takes six seconds."""
+    pace = tmp_path / "pace"
+    pace.write_text("10")
+    return replace(ffmpeg, path=str(paced_ffmpeg(tmp_path / "paced-ffmpeg", ffmpeg.path, pace)))
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_resumes(
 
 
 def test_a_paused_job_resumes_at_the_segment(
-    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, work_dir: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, paced: FFmpeg, work_dir: Path
 ) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
@@ -161,7 +161,7 @@ def test_a_paused_job_resumes_at_the_segment(
             lease.control("pause")
 
     paused = RecordingReport(pause)
-    assert run(job, bench, paused, lease) == Stopped("pause")
+    assert run(job, dataclasses.replace(bench, ffmpeg=paced), paused, lease) == Stopped("pause")
     stored = {path: path.stat().st_ino for path in work_dir.glob("segments/3/*/*/*.m4s")}
     kept = {name: len(list(work_dir.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
     assert max(kept.values()) > 1
@@ -200,7 +200,7 @@ def test_a_paused_job_resumes_at_the_segment(
     "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
 )
 def test_a_seek_that_missed_is_known_to_the_next_attempt(
-    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, ffmpeg: FFmpeg, tmp_path: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, paced: FFmpeg, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
@@ -209,7 +209,8 @@ def test_a_seek_that_missed_is_known_to_the_next_attempt(
         if any(r.segments_done > 9 for r in report.seen[-1].renditions or []):
             lease.control("pause")
 
-    run(job, bench, RecordingReport(stop), lease)
+    first = dataclasses.replace(bench, ffmpeg=paced)
+    assert run(job, first, RecordingReport(stop), lease) == Stopped("pause")
     astray = tmp_path / "ffmpeg"
     astray.write_text(
         f"""#!/bin/sh

@@ -9,4 +9,5 @@ down_revision = "0015"
 
 def upgrade() -> None:
     """Adds the column; tokens from before have no limit."""
-    op.add_column("token", sa.Column("max_workers", sa.Integer(), nullable=True))
+    number = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
+    op.add_column("token", sa.Column("max_workers", number, nullable=True))
