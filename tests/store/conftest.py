@@ -31,7 +31,14 @@ SECOND = 1_000_000
 DATABASES = ["sqlite", "postgresql"]
 """What the store is tested on. A test that needs `database`, the file, runs on SQLite alone."""
 OLDEST = f"postgresql {postgres.OLDEST}"
-_ON_OLDEST_TOO = ("test_claims", "test_operations", "test_outcomes")
+_ON_POSTGRESQL = {
+    "test_claims": OLDEST,
+    "test_operations": OLDEST,
+    "test_outcomes": OLDEST,
+    "test_database": "postgresql",
+    "test_schema": "postgresql",
+}
+"""What runs on PostgreSQL again, and on which; `test_differential` compares all functions on both databases."""
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 
@@ -195,13 +202,12 @@ def empty(program: str, file: Path) -> Address:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what uses a database on each program; on PostgreSQL in the slow tests."""
+    """Run what uses a database on SQLite, and the core of the store on PostgreSQL in the slow tests."""
     chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "program" not in metafunc.fixturenames or "program" in chosen:
         return
-    on_oldest = [OLDEST] if metafunc.module.__name__.endswith(_ON_OLDEST_TOO) else []
-    # `test_differential.py` compares all in the quick tests too.
-    slow = (pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", *on_oldest))
+    again = _ON_POSTGRESQL.get(metafunc.module.__name__.rpartition(".")[2])
+    slow = [pytest.param(again, marks=pytest.mark.slow)] if again else []
     metafunc.parametrize("program", ["sqlite", *slow], indirect=True, scope="session")
 
 
