@@ -60,7 +60,9 @@ def _start(work: Path, files: int) -> float:
     work.mkdir(parents=True)
     with _quiet(work / "home", keep=True) as running:
         _burst(running, work, files)
-        until(lambda: not _ask(running, "SELECT count(*) FROM job WHERE unprobed")[0], "all are looked at")
+        until(
+            lambda: not _ask(running, "SELECT count(*) FROM job WHERE unprobed")[0], "all are looked at", 3600
+        )
     with studio(work / "home") as running:
         used = 0.0
         while (now := cpu_s(running.pid)[0]) - used > _AT_REST * _REST_S:
