@@ -15,7 +15,7 @@ import pytest
 from harness import LiveSupervisor
 from tqstudio.engine.http import server as serving
 from tqstudio.engine.http.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, SocketServer
-from tqstudio.engine.worker.calls import ASKED_AGAIN
+from tqstudio.engine.worker.reporting.calls import ASKED_AGAIN
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import decode

@@ -38,7 +38,7 @@ _ON_POSTGRESQL = {
     "test_database": "postgresql",
     "test_schema": "postgresql",
 }
-"""What runs on PostgreSQL again, and on which; `test_differential` compares all functions on both databases."""
+"""What runs on PostgreSQL again, and on which; `test_differential` compares all of the store on both."""
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 

@@ -21,9 +21,9 @@ from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
-from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Failed, Outcome
-from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.reporting.lease import Lease
+from tqstudio.engine.worker.reporting.outcome import Failed, Outcome
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.calls import Call

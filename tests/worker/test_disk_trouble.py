@@ -14,7 +14,7 @@ from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
 from tqstudio import paths
 from tqstudio.engine.worker.job.attempt import WorkerConfig
-from tqstudio.engine.worker.outcome import Done, Failed, Outcome
+from tqstudio.engine.worker.reporting.outcome import Done, Failed, Outcome
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 
 from .conftest import MakeJob, RecordingReport, run

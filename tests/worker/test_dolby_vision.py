@@ -10,7 +10,7 @@ import pytest
 from media.dolby_vision import FPS, ipt_source, without_vulkan
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.worker.job.attempt import WorkerConfig
-from tqstudio.engine.worker.outcome import Done, Failed
+from tqstudio.engine.worker.reporting.outcome import Done, Failed
 from tqstudio.errors import ErrorCode
 
 from .conftest import MakeJob, RecordingReport, run

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from tqstudio.engine.worker.heartbeat import HeartbeatThread
-from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Lost, Stopped
-from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.reporting.lease import Lease
+from tqstudio.engine.worker.reporting.outcome import Lost, Stopped
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 from waiting import until

@@ -17,7 +17,7 @@ from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.source import examine
-from tqstudio.engine.worker.outcome import Done, Failed
+from tqstudio.engine.worker.reporting.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 
 from .conftest import MakeJob, RecordingReport, run

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Lost, Stopped
+from tqstudio.engine.worker.reporting.lease import Lease, StopWork
+from tqstudio.engine.worker.reporting.outcome import Lost, Stopped
 
 
 class Clock:

@@ -16,7 +16,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.attempt import WorkerConfig
-from tqstudio.engine.worker.outcome import Done, Lost, Stopped
+from tqstudio.engine.worker.reporting.outcome import Done, Lost, Stopped
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.requests import CompleteRequest
 

@@ -19,7 +19,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan.profiles import Profile, override
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.limits import Deadline, TimeLimit
-from tqstudio.engine.worker.outcome import Done, Failed
+from tqstudio.engine.worker.reporting.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, WarningCode
 
 from .conftest import MakeJob, RecordingReport, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.worker.progress_report import Pace, Report
+from tqstudio.engine.worker.reporting.progress_report import Pace, Report
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.requests import ProgressRequest
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.worker.outcome import Failed
 from tqstudio.engine.worker.remote.jobs import RemoteJobs
+from tqstudio.engine.worker.reporting.outcome import Failed
 from tqstudio.errors import ErrorCode
 from tqstudio.protocol.remote import Remote
 

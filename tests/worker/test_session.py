@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import locate
-from tqstudio.engine.worker import retry_delay
 from tqstudio.engine.worker import session as session_module
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.program import main, take_identity
+from tqstudio.engine.worker.reporting import retry_delay
+from tqstudio.engine.worker.reporting.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind

@@ -12,7 +12,7 @@ from tqstudio.engine.media.source.fingerprint import Original
 from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.source_hash import SourceHash
-from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.reporting.lease import Lease
 from tqstudio.errors import ErrorCode, TqError
 
 

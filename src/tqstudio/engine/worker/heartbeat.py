@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 import structlog
 
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.worker import calls, retry_delay
-from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.reporting import calls, retry_delay
+from tqstudio.engine.worker.reporting.lease import Lease
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.calls import Call
 

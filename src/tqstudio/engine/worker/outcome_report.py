@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tqstudio import paths
-from tqstudio.engine.worker import calls, retry_delay
 from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
 from tqstudio.engine.worker.job.failure import describe
-from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, RangeMade, Stopped, problem_of
+from tqstudio.engine.worker.reporting import calls, retry_delay
+from tqstudio.engine.worker.reporting.lease import Lease
+from tqstudio.engine.worker.reporting.outcome import (
+    Done,
+    Failed,
+    Lost,
+    Outcome,
+    RangeMade,
+    Stopped,
+    problem_of,
+)
 from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:

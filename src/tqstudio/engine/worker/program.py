@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.host.parent_death import die_with_parent
-from tqstudio.engine.worker import logging_setup
+from tqstudio.engine.worker.reporting import logging_setup
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import current_home

@@ -23,18 +23,18 @@ from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities
 from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.worker import calls, logging_setup, retry_delay
 from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe, printable
 from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit
-from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.outcome_report import OutcomeReport
-from tqstudio.engine.worker.progress_report import Report
-from tqstudio.engine.worker.resource_usage import Usage
+from tqstudio.engine.worker.reporting import calls, logging_setup, retry_delay
+from tqstudio.engine.worker.reporting.lease import Lease
+from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Outcome
+from tqstudio.engine.worker.reporting.progress_report import Report
+from tqstudio.engine.worker.reporting.resource_usage import Usage
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.client import Client

@@ -31,9 +31,9 @@ from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit, memory_limit, require_length
 from tqstudio.engine.worker.job.rendition_choice import Choice, choose
 from tqstudio.engine.worker.job.source import ExaminedSource, examine
-from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
-from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.reporting.lease import Lease, StopWork
+from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Outcome
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.lifecycle import Step
 

@@ -7,7 +7,7 @@ import os
 from tqstudio import paths
 from tqstudio.engine.media.ffmpeg.errors import from_os_error
 from tqstudio.engine.media.source import source_file
-from tqstudio.engine.worker.outcome import Failed
+from tqstudio.engine.worker.reporting.outcome import Failed
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, TqError, class_of
 
 _MAX_NAME = 100

@@ -21,7 +21,6 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import Duplicate, OwnershipLostError
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.video_codecs import uses_gpu
-from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.job import manifest
 from tqstudio.engine.worker.job.attempt import Attempt, WorkerConfig, output_of
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
@@ -30,9 +29,10 @@ from tqstudio.engine.worker.job.range_work import RangeWork
 from tqstudio.engine.worker.job.rendition_choice import rows
 from tqstudio.engine.worker.job.source_hash import SourceHash
 from tqstudio.engine.worker.job.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
-from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped, problem_of
-from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.reporting import logging_setup
+from tqstudio.engine.worker.reporting.lease import Lease, StopWork
+from tqstudio.engine.worker.reporting.outcome import Done, Failed, Lost, Outcome, Stopped, problem_of
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tqstudio.engine.media.encode.values import OwnershipLostError
 from tqstudio.engine.media.segments.collector import InitDiffersError, SeamError
 from tqstudio.engine.worker.job.attempt import Attempt
 from tqstudio.engine.worker.job.limits import Deadline
-from tqstudio.engine.worker.lease import StopWork
-from tqstudio.engine.worker.outcome import Lost, Outcome, RangeMade, problem_of
+from tqstudio.engine.worker.reporting.lease import StopWork
+from tqstudio.engine.worker.reporting.outcome import Lost, Outcome, RangeMade, problem_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.worker_answers import AssignedRange

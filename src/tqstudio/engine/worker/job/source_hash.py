@@ -11,7 +11,7 @@ import time
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Original
 from tqstudio.engine.worker.job.limits import Deadline
-from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.reporting.lease import Lease
 from tqstudio.errors import ErrorCode, TqError
 
 _NICENESS = 10

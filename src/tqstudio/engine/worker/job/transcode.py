@@ -21,9 +21,9 @@ from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
 from tqstudio.engine.worker.job.rendition_choice import Choice, rows
 from tqstudio.engine.worker.job.source import ExaminedSource
-from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Lost
-from tqstudio.engine.worker.progress_report import Pace, Report
+from tqstudio.engine.worker.reporting.lease import Lease, StopWork
+from tqstudio.engine.worker.reporting.outcome import Lost
+from tqstudio.engine.worker.reporting.progress_report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.units import size

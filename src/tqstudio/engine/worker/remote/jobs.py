@@ -23,16 +23,16 @@ from tqstudio import paths
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.source.fingerprint import quick_hash_of
-from tqstudio.engine.worker import calls
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
-from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Done, Failed, Outcome, RangeMade, Stopped
-from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.remote import shared
 from tqstudio.engine.worker.remote.link import Link
 from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held, state_of
+from tqstudio.engine.worker.reporting import calls
+from tqstudio.engine.worker.reporting.lease import Lease, StopWork
+from tqstudio.engine.worker.reporting.outcome import Done, Failed, Outcome, RangeMade, Stopped
+from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.paths import encode

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.worker import retry_delay
-from tqstudio.engine.worker.calls import ASKED_AGAIN
+from tqstudio.engine.worker.reporting import retry_delay
+from tqstudio.engine.worker.reporting.calls import ASKED_AGAIN
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol import calls

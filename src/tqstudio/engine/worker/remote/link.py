@@ -9,9 +9,9 @@ from http.client import HTTPMessage
 from typing import IO, Any
 from urllib.parse import urlencode
 
-from tqstudio.engine.worker import retry_delay
-from tqstudio.engine.worker.calls import ASKED_AGAIN
-from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.reporting import retry_delay
+from tqstudio.engine.worker.reporting.calls import ASKED_AGAIN
+from tqstudio.engine.worker.reporting.lease import Lease
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import content_digest
 from tqstudio.protocol.client import decode

@@ -13,9 +13,9 @@ from pathlib import Path
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.host.parent_death import PARENT, die_with_parent
 from tqstudio.engine.media.ffmpeg import binary, hardware
-from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.remote import joining, slots
 from tqstudio.engine.worker.remote.jobs import RemoteJobs
+from tqstudio.engine.worker.reporting import logging_setup
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.errors import ErrorCode, TqError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.worker.outcome import Failed, Lost, Stopped, StopReason
+from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Stopped, StopReason
 from tqstudio.lifecycle import Control
 
 
