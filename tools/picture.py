@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tqstudio.cli.sample_clips import Clip, create
+from tqstudio.cli.session.sample_clips import Clip, create
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.home import Home
 from tqstudio.paths import encode

@@ -16,7 +16,7 @@ from databases import committed
 from engine.users import OTHER_UID, needs_root
 from harness import QUICK, Answer, Program
 from tqstudio import path_checks
-from tqstudio.cli import service_unit
+from tqstudio.cli.session import service_unit
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode

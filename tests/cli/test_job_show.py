@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tqstudio.cli import printing
 from tqstudio.cli.commands.jobs import show
 from tqstudio.cli.follow.follower import Video
 from tqstudio.cli.follow.progress_lines import ProgressLines, ending_text
+from tqstudio.cli.terminal import printing
 from tqstudio.paths import encode
 from ui.samples import error, job_detail, job_row, rendition
 

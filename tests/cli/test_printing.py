@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import parse_since
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import parse_since
 from tqstudio.errors import ErrorCode, TqError
 
 

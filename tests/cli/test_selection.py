@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.cli.selection import Rules, rules, select
+from tqstudio.cli.terminal.selection import Rules, rules, select
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness import LiveSupervisor, Program
-from tqstudio.cli import service_unit
 from tqstudio.cli.commands.studio import service
+from tqstudio.cli.session import service_unit
 from tqstudio.config import STOP_MARGIN_S
 from tqstudio.errors import TqError
 

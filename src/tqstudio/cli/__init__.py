@@ -28,14 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused, 5 unusable database.
     """
-    from tqstudio.cli import std_streams
+    from tqstudio.cli.terminal import std_streams
 
     # First of all, as any file opened before could get the descriptor of a closed standard stream.
     std_streams.repair_streams()
     from tqstudio import gc_tuning
 
     gc_tuning.raise_threshold()
-    from tqstudio.cli import printing
+    from tqstudio.cli.terminal import printing
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     printing.prepare(given)
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     import typer
 
-    from tqstudio.cli import printing
     from tqstudio.cli.command_tree import root_command, usage_message
+    from tqstudio.cli.terminal import printing
     from tqstudio.errors import TqError
 
     try:

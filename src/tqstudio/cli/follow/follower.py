@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.cli import printing
+from tqstudio.cli.terminal import printing
 from tqstudio.events import EventKind
 from tqstudio.protocol import calls
 

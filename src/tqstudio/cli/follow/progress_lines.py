@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import Display, Video
+from tqstudio.cli.terminal import printing
 from tqstudio.paths import readable
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import worker_words

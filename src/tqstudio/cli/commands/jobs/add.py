@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor_session import session
+from tqstudio.cli.session.supervisor_session import session
+from tqstudio.cli.terminal import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, is_bucket, readable
 from tqstudio.protocol import calls, remote
@@ -86,11 +86,11 @@ def add(
         "max_crashes": max_crashes,
     }
     if at is not None:
-        from tqstudio.cli.uploading import upload
+        from tqstudio.cli.session.uploading import upload
 
         batch, results = upload(at, files, fields)
     elif urls:
-        from tqstudio.cli.uploading import fetch
+        from tqstudio.cli.session.uploading import fetch
 
         client = session().client
         batch, results = fetch(client, urls, {k: v for k, v in fields.items() if k != "verify_full"})
@@ -106,7 +106,7 @@ def add(
 
 def chosen(paths: Sequence[str], output: str | None, ext: list[str] | None, **more: Any) -> list[bytes]:
     """The videos at these paths, without those in the output. Args: `more` as of `selection.rules`."""
-    from tqstudio.cli.selection import report_skipped, rules, select
+    from tqstudio.cli.terminal.selection import report_skipped, rules, select
     from tqstudio.home import current_home
 
     home = current_home()

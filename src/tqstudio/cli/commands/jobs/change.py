@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
-from tqstudio.cli.supervisor_session import SupervisorSession, session_for
+from tqstudio.cli.session.supervisor_session import SupervisorSession, session_for
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import units
-from tqstudio.cli import options, printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.config import Settings, load_settings
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, display, encode

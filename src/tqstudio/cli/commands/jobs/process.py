@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import options, printing
 from tqstudio.cli.commands.jobs.add import chosen, describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.supervisor_session import SupervisorSession, home_command, session
+from tqstudio.cli.session.supervisor_session import SupervisorSession, home_command, session
+from tqstudio.cli.terminal import options, printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.lifecycle import PROCESS_BATCH

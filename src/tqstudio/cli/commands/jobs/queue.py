@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio.cli import options, printing
-from tqstudio.cli.options import JsonFlag, Workers
-from tqstudio.cli.supervisor_session import client, every_job, listening, runs_or_has, session
+from tqstudio.cli.session.supervisor_session import client, every_job, listening, runs_or_has, session
+from tqstudio.cli.terminal import options, printing
+from tqstudio.cli.terminal.options import JsonFlag, Workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt

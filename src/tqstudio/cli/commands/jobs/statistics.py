@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag, parse_since
-from tqstudio.cli.supervisor_session import client
+from tqstudio.cli.session.supervisor_session import client
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag, parse_since
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 from tqstudio.words.statistics import FIGURES, series, values, videos_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import path_checks, units
-from tqstudio.cli import options, printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.ladder_files import MASTER_NAME

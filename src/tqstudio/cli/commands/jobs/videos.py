@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import shell_quoting
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import SupervisorSession, client, session_for
+from tqstudio.cli.session.supervisor_session import SupervisorSession, client, session_for
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, decode, display, encode, is_bucket, normal, readable
 from tqstudio.protocol import calls, remote

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import __version__, path_checks
-from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import POLL_S, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.sample_clips import CLIPS, create, drop
-from tqstudio.cli.supervisor_session import SupervisorSession, session
+from tqstudio.cli.session.sample_clips import CLIPS, create, drop
+from tqstudio.cli.session.supervisor_session import SupervisorSession, session
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 from tqstudio.protocol import calls

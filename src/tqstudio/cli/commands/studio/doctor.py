@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import path_checks, units
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import client
+from tqstudio.cli.session.supervisor_session import client
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import is_bucket

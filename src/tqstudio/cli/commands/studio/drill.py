@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:

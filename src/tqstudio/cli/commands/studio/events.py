@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag, parse_since
-from tqstudio.cli.supervisor_session import client
+from tqstudio.cli.session.supervisor_session import client
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag, parse_since
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.words.sentences import status_word

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import path_checks
-from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor_session import SupervisorSession, client, session, session_for
+from tqstudio.cli.session.supervisor_session import SupervisorSession, client, session, session_for
+from tqstudio.cli.terminal import options, printing
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls

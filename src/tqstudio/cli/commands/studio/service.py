@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from tqstudio.cli import printing, service_unit
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.service_unit import NAME, WORKER
-from tqstudio.cli.supervisor_session import home_command
+from tqstudio.cli.session import service_unit
+from tqstudio.cli.session.service_unit import NAME, WORKER
+from tqstudio.cli.session.supervisor_session import home_command
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute

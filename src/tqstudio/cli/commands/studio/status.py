@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import units
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import client
+from tqstudio.cli.session.supervisor_session import client
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import client, session
+from tqstudio.cli.session.supervisor_session import client, session
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.roles import GRANTABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tqstudio.cli.supervisor_session import home_command
+from tqstudio.cli.session.supervisor_session import home_command
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 

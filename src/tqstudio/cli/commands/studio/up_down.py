@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import client, home_command, session, stop
+from tqstudio.cli.session.supervisor_session import client, home_command, session, stop
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.lifecycle import LogLevel

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.cli import printing
+from tqstudio.cli.terminal import printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.paths import data, display, encode
 from tqstudio.protocol import calls

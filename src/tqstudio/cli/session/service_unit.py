@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tqstudio.cli import printing
+from tqstudio.cli.terminal import printing
 from tqstudio.config import STOP_MARGIN_S
 from tqstudio.errors import ErrorCode, TqError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from tqstudio.cli import printing
+from tqstudio.cli.terminal import printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls, remote

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tqstudio.cli import printing
+from tqstudio.cli.terminal import printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, display
 from tqstudio.source_files import VIDEO_EXTENSIONS, walk

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.cli import std_streams
+from tqstudio.cli.terminal import std_streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.lifecycle import QUEUE_ORDER
 from tqstudio.words import format as fmt
