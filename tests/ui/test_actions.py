@@ -11,9 +11,9 @@ from tqstudio.ui.actions.registry import ACTIONS, SCROLLED, View, actions_of, bi
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
+from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.registry import VIEWS, view_class
-from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, messages, until

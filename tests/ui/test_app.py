@@ -16,8 +16,8 @@ from tqstudio.protocol.calls import Call
 from tqstudio.ui import run
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
+from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.widgets.document import Document
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import JobList

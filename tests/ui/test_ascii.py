@@ -6,7 +6,7 @@ import pytest
 from textual.geometry import Region
 from textual.widgets._toast import Toast
 
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until

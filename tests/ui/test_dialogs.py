@@ -14,10 +14,10 @@ from textual.widgets import Input, Label
 from tqstudio import paths
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, pasted
 from tqstudio.ui.screens.dialogs.dialogs import AskPriority, AskText, Caution, Confirm
+from tqstudio.ui.screens.frame.text import TextLines
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.job.source_facts import NAME_CELLS
-from tqstudio.ui.screens.text import TextLines
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor

@@ -17,9 +17,9 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.folders import FoldersScreen
+from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.statistics import StatisticsScreen
-from tqstudio.ui.screens.text import TextScreen
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until

@@ -23,13 +23,13 @@ from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
 from tqstudio.protocol.calls import ApiClient
 from tqstudio.ui.actions.registry import ACTIONS
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query
 from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
-from tqstudio.ui.screens.base import StudioScreen, too_small
+from tqstudio.ui.screens.frame.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals

@@ -10,9 +10,9 @@ from typing import Any
 from textual.app import App
 
 from tqstudio.home import Home
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 
 PAINT_S = 0.25
 """Changes within this time are painted together."""

@@ -10,8 +10,8 @@ from textual.app import App
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from tqstudio.ui.actions.registry import actions_of, key_sign
-from tqstudio.ui.context import Shell
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.data.context import Shell
+from tqstudio.ui.screens.frame.base import StudioScreen
 
 
 class Actions(Provider):

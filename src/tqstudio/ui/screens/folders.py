@@ -15,7 +15,7 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
 from tqstudio.ui.screens.dialogs.dialogs import AskText, Confirm
-from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
+from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import folder_rules
 

@@ -14,7 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Label
 
 from tqstudio.ui.actions.registry import Action, View, actions_of, key_sign
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.dialogs.dialogs import Dialog
 

@@ -9,8 +9,8 @@ from textual.strip import Strip
 
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit, fit_name
+from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 
 VIEWS: dict[str, str] = {
     "queue": "queue.screen.QueueScreen",

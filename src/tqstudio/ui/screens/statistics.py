@@ -12,7 +12,7 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words import format as fmt
 from tqstudio.words import statistics as figures

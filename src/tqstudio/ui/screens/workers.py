@@ -11,8 +11,8 @@ from tqstudio import units
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit
+from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import state_of
 

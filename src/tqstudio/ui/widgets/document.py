@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual import events
 from textual.strip import Strip
 
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import width_of
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import ScrolledLines

@@ -8,7 +8,7 @@ from textual.strip import Strip
 
 from tqstudio.lifecycle import JobStatus
 from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import Line, width_of

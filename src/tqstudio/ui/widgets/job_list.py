@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tqstudio.lifecycle import TERMINAL
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of

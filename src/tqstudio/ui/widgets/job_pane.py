@@ -12,7 +12,7 @@ from textual.strip import Strip
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import is_bucket, readable
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView

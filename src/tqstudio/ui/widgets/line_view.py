@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import Line, changed_spans, wrap
 from tqstudio.words.format import plain
 from tqstudio.words.symbols import ASCII

@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.widgets.line_view import LineView
 
 WHEEL_LINES = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.strip import Strip
 
 from tqstudio.ui.actions.registry import View
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 

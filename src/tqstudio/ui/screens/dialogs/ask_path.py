@@ -24,7 +24,7 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.paths import absolute, readable
 from tqstudio.protocol import calls
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem, Tick
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
 from tqstudio.ui.data.target import Target, refusal
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.screens.job.confirmations import (
     delete_question,
     has_work,
@@ -156,7 +156,7 @@ class JobActions(StudioScreen):
 
     def _open_text(self, title: str, read: Callable[[int], Awaitable[tuple[str, str]]], **look: Any) -> None:
         """Open a text about the current job; `read` and `look` as of `TextScreen`."""
-        from tqstudio.ui.screens.text import TextScreen
+        from tqstudio.ui.screens.frame.text import TextScreen
 
         row = self.current()
         if row is None:

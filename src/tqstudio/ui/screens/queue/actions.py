@@ -12,8 +12,8 @@ from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.ui.data.target import Target
+from tqstudio.ui.screens.frame.list_screen import RowsScreen
 from tqstudio.ui.screens.job.actions import JobActions
-from tqstudio.ui.screens.list_screen import RowsScreen
 from tqstudio.words.added import KEYS, sentence, summary
 from tqstudio.words.format import copied, counted, number
 

@@ -20,7 +20,7 @@ from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
-from tqstudio.ui.screens.list_screen import pane_height
+from tqstudio.ui.screens.frame.list_screen import pane_height
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList

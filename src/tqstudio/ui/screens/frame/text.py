@@ -10,9 +10,9 @@ from textual.strip import Strip
 
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui.actions.registry import View, bindings_of
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import fit, width_of, wrap
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.widgets.row_list import ScrolledLines
 from tqstudio.words import format as fmt
 

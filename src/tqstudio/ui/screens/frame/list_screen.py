@@ -9,9 +9,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.strip import Strip
 
-from tqstudio.ui.context import Context
+from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import Line
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.line_view import LineView

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tqstudio.errors import TqError
 from tqstudio.ui.actions.registry import View
-from tqstudio.ui.context import Context, Shell
+from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.header import Header
