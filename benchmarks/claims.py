@@ -26,10 +26,10 @@ from benchmarks.studio import Studio, studio
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.ffmpeg import binary
-from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, LeaseToken
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.machine import supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home

@@ -34,7 +34,6 @@ from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -42,6 +41,7 @@ from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progr
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import workers

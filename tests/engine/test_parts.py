@@ -21,9 +21,15 @@ from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob, RunningJobs
 from tqstudio.engine.queue import worker_pool
-from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.jobs.retry_rules import (
+    RESOURCE_WAIT_S,
+    RetryRules,
+    judge_failure,
+    judge_loss,
+    longest_wait_s,
+)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home

@@ -21,12 +21,12 @@ from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease
 from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import workers

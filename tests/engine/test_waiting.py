@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tqstudio.engine.waiting import WakeableLoop
+from tqstudio.engine.host.waiting import WakeableLoop
 from waiting import until_true
 
 
@@ -40,7 +40,7 @@ def test_a_cancellation_that_comes_with_a_wake_up_is_not_lost(turns: int) -> Non
 
 
 def test_it_looks_again_when_woken_or_due_and_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tqstudio.engine.waiting._PAUSE_S", 0.01)
+    monkeypatch.setattr("tqstudio.engine.host.waiting._PAUSE_S", 0.01)
     looks: list[float | None] = [None, 0.0, 0.01, math.inf, math.inf]
 
     async def once() -> float:

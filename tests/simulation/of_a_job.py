@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
-from tqstudio.engine.retry import RESOURCE_WAIT_S, longest_wait_s
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.jobs.retry_rules import RESOURCE_WAIT_S, longest_wait_s
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger

@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import ClauseElement
 
 import postgres
-from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Address, Connection, connect
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import migrate
@@ -20,6 +19,7 @@ from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.jobs import NewJob
 from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.engine.store.machine import supervisors, workers

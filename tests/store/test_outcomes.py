@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.retry import DETERMINISTIC
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.jobs.retry_rules import DETERMINISTIC
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation, Step
 

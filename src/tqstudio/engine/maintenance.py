@@ -17,13 +17,13 @@ from tqstudio.engine.gates.monitor import TICK_S
 from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.retry import longest_wait_s
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
+from tqstudio.engine.store.jobs.retry_rules import longest_wait_s
 from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.machine import outbox, standbys, supervisors
 from tqstudio.errors import UNWRITTEN, TqError

@@ -8,12 +8,12 @@ from enum import Enum
 
 import psutil
 
+from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.live.event_stream import EventStream
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deliveries
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.answers import KeepAliveReason

@@ -30,17 +30,17 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.waiting import WakeableLoop
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.retry import RetryRules, longest_wait_s
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.jobs.retry_rules import RetryRules, longest_wait_s
 from tqstudio.engine.store.library import deliveries, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.waiting import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home

@@ -24,11 +24,11 @@ from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use,
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.retention import Retention
-from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
+from tqstudio.engine.store.jobs.retry_rules import RESOURCE_WAIT_S
 from tqstudio.engine.store.jobs.volume_waits import Waiting
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow, JobVolumes

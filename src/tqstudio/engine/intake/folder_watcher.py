@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import structlog
 
 from tqstudio.engine.files.mounts import misses_inotify
+from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.intake import problems
 from tqstudio.engine.intake.file_states import FileStates
 from tqstudio.engine.intake.hints import Hints
@@ -27,7 +28,6 @@ from tqstudio.engine.intake.settling import FileKey, FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import Problem, TqError
 from tqstudio.paths import display
 

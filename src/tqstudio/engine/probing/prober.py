@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.probing.probe_client import (
     PROGRAM,
     Answer,
@@ -24,7 +25,6 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
-from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus

@@ -13,9 +13,9 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.intake.settling import FileStat, Settling
-from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import volume_waits
+from tqstudio.engine.store.jobs.retry_rules import RESOURCE_WAIT_S
 from tqstudio.engine.store.jobs.volume_waits import Changed
 
 _SOON_S = 5.0

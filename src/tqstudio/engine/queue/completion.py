@@ -17,11 +17,11 @@ from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.reports import lost_lease
-from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import LeaseToken
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of

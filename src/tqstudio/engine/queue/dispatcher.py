@@ -26,7 +26,6 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs import is_intact
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -34,6 +33,7 @@ from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
+from tqstudio.engine.store.jobs.retry_rules import RESOURCE_WAIT_S
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import DuplicateRow, GenerationRow

@@ -18,10 +18,10 @@ from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.host.restart_delay import MAX_RESTART_WAIT_S, RestartDelay
+from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers
-from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import UNWRITTEN, TqError
 from tqstudio.home import Home
 

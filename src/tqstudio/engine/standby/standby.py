@@ -29,6 +29,7 @@ from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.home_lock import HomeLock
 from tqstudio.engine.host.service_manager import ServiceManager
+from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.http.server import SocketServer
 from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.standby.lent_workers import LentWorkers
@@ -38,7 +39,6 @@ from tqstudio.engine.store.dialects import postgresql
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.store.machine.standbys import SEEN_S, Leader
-from tqstudio.engine.waiting import wait_until_set
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote

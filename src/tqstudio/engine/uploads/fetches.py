@@ -17,13 +17,13 @@ from collections.abc import AsyncIterator
 import structlog
 
 from tqstudio.engine.delivery.bucket import Bucket
-from tqstudio.engine.retry import RetryRules
+from tqstudio.engine.host.waiting import WakeableLoop
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.library.uploads import UploadRow
 from tqstudio.engine.uploads.metadata import safe_name
 from tqstudio.engine.uploads.uploads import Uploads
-from tqstudio.engine.waiting import WakeableLoop
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol.requests import AddOptions

@@ -14,12 +14,12 @@ from typing import Any, Literal
 from sqlalchemy import bindparam, case, func, select
 
 from tqstudio.engine.host.clock import MICROSECOND
-from tqstudio.engine.retry import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.tables import attempt, const, job, rendition
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import HeldLease, LeaseToken
+from tqstudio.engine.store.jobs.retry_rules import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store.jobs.transitions import (
     AUTORESTART_AGAIN,
     NO_ERROR,

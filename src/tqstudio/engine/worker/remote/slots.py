@@ -13,7 +13,7 @@ import structlog
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
-from tqstudio.engine.waiting import wait_until_set
+from tqstudio.engine.host.waiting import wait_until_set
 
 REFUSED = 4
 """Exit status of a worker whose token is refused."""
