@@ -15,8 +15,8 @@ import pytest
 from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.config import Settings
-from tqstudio.engine.doctor import examine
 from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, FILES_ROOM
+from tqstudio.engine.monitoring.doctor import examine
 from tqstudio.protocol import calls
 from waiting import until
 

@@ -15,9 +15,9 @@ import pytest
 
 from databases import committed
 from tqstudio.config import Settings
-from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.monitoring.doctor import examine
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.library import videos

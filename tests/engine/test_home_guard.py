@@ -13,8 +13,8 @@ import pytest
 
 from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.config import Settings
-from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import home_lock
+from tqstudio.engine.monitoring.doctor import examine
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch

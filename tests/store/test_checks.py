@@ -19,7 +19,7 @@ import postgres
 from damage import empty_root, forget_rows
 from databases import committed
 from tqstudio.config import Settings
-from tqstudio.engine.doctor import examine
+from tqstudio.engine.monitoring.doctor import examine
 from tqstudio.engine.store.db import backup, copying, integrity, opening, schema
 from tqstudio.engine.store.db.connection import connect
 from tqstudio.engine.store.db.database import Database

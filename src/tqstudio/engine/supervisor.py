@@ -19,7 +19,6 @@ from functools import partial
 import structlog
 
 from tqstudio.config import STOP_MARGIN_S, Settings
-from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.views import event_view
 from tqstudio.engine.host import (
@@ -33,6 +32,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.http import tcp
+from tqstudio.engine.http.app import make_app
 from tqstudio.engine.http.callers import SocketCallers, TcpCallers
 from tqstudio.engine.http.server import Server, SocketServer
 from tqstudio.engine.http.tcp import TcpServer

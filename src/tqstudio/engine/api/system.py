@@ -18,12 +18,12 @@ from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.doctor import line
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
+from tqstudio.engine.monitoring.doctor import line
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup

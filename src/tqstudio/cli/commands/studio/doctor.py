@@ -106,7 +106,7 @@ def _failed(name: str, error: TqError) -> CheckView:
 def _local(home: Home) -> Iterator[CheckView]:
     from tqstudio import __version__
     from tqstudio.config import load_settings
-    from tqstudio.engine import doctor
+    from tqstudio.engine.monitoring import doctor
 
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield _check("version", True, f"tqstudio {__version__} on Python {version}")
