@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from tqstudio.engine import maintenance, services, supervisor
+from tqstudio.engine import supervisor
 from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import measure
 from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.host import children, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.parts import maintenance, services
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
@@ -29,7 +30,7 @@ from tqstudio.errors import ErrorCode, TqError
 from .timekeeping import patched
 
 if TYPE_CHECKING:
-    from tqstudio.engine.maintenance import Every
+    from tqstudio.engine.parts.maintenance import Every
 
     from .world import World
 

@@ -37,17 +37,17 @@ from tqstudio.engine.http.callers import SocketCallers, TcpCallers
 from tqstudio.engine.http.server import Server, SocketServer
 from tqstudio.engine.http.tcp import TcpServer
 from tqstudio.engine.live.event_stream import EventStream
-from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.hardware import Device
 from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.parts.maintenance import Maintenance
+from tqstudio.engine.parts.services import Services
+from tqstudio.engine.parts.shutdown import ShutdownMode
 from tqstudio.engine.probing.prober import Prober
 from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
-from tqstudio.engine.services import Services
-from tqstudio.engine.shutdown import ShutdownMode
 from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow

@@ -22,8 +22,8 @@ from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import event_stream
 from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, EventStream
+from tqstudio.engine.parts.services import Services
 from tqstudio.engine.probing.prober import ProbeResult
-from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow

@@ -25,7 +25,7 @@ from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.doctor import line
 from tqstudio.engine.monitoring.readiness import readiness
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.lists import pages

@@ -15,8 +15,8 @@ from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs import output_check
+from tqstudio.engine.parts.services import Services
 from tqstudio.engine.queue import moved_output
-from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import deliveries, folders, generations, videos

@@ -9,7 +9,7 @@ from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, iso
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.monitoring.workers import is_gone, status_of
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable

@@ -24,7 +24,7 @@ from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, requi
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.network import tokens, uploads, worker_files
 from tqstudio.engine.monitoring.monitor import Monitor
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import ErrorAnswer
 

@@ -26,7 +26,7 @@ from tqstudio.engine.live.metrics import Histogram, Metrics
 from tqstudio.engine.monitoring.disks import Disk
 from tqstudio.engine.monitoring.stored import Stored
 from tqstudio.engine.monitoring.workers import statuses
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.lifecycle import GateKind, WorkerStatus
 from tqstudio.paths import display
 

@@ -16,7 +16,7 @@ from tqstudio.engine.monitoring.latest import Latest
 from tqstudio.engine.monitoring.readiness import SILENT, readiness
 from tqstudio.engine.monitoring.stored import Stored
 from tqstudio.engine.monitoring.workers import statuses
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.protocol.answers import HealthView, ReadyView
 
 DATABASE_S = 1.0

@@ -29,6 +29,7 @@ from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.queue.bulk_operations import BulkOperations
 from tqstudio.engine.queue.changed_sources import ChangedSources
 from tqstudio.engine.queue.completion import Completion
@@ -39,7 +40,6 @@ from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
-from tqstudio.engine.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.machine import supervisors

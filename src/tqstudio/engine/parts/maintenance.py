@@ -17,7 +17,7 @@ from tqstudio.engine.gates.monitor import TICK_S
 from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.services import Services
+from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
