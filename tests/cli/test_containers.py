@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import LiveSupervisor, Program
-from tqstudio.protocol import launch
+from tqstudio.protocol import launch, running
 from waiting import until
 
 _APART = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -30,14 +30,14 @@ def test_down_waits_for_a_supervisor_whose_pid_is_another_process_here(tmp_path:
         stderr=subprocess.DEVNULL,
     ) as up:
         try:
-            until(lambda: up.poll() is not None or launch.running(shell.home), "it answers")
-            view = launch.running(shell.home)
+            until(lambda: up.poll() is not None or launch.supervisor_of(shell.home), "it answers")
+            view = launch.supervisor_of(shell.home)
             assert view is not None
             assert view["pid"] == 1
             down = shell("down", "--json")
             assert (down.code, down.json()["stopped"]) == (0, True)
             assert down.json()["pid"] != 1
-            assert launch.holder(shell.home) is None
+            assert running.holder(shell.home) is None
         finally:
             up.kill()
 
@@ -49,6 +49,6 @@ def test_down_in_a_container_waits_for_a_supervisor_outside(tmp_path: Path) -> N
         inside = Program(live.home.root, before=_APART)
         down = inside("down", "--json")
         assert (down.code, down.json()["pid"]) == (0, live.process.pid)
-        assert launch.holder(live.home) is None
+        assert running.holder(live.home) is None
     finally:
         live.clear_away()

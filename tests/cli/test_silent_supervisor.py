@@ -19,7 +19,7 @@ from harness import COMMAND_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Program, 
 from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.protocol import calls, client, launch
+from tqstudio.protocol import calls, client, launch, running
 from tqstudio.protocol.client import AsyncClient, Client
 from waiting import until
 
@@ -79,7 +79,7 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
         with pytest.raises(TqError) as caught:
             Client(home.socket).send(calls.status())
         assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
-        assert launch.listening(home)
+        assert running.listening(home)
 
 
 @pytest.mark.fault(
@@ -163,13 +163,13 @@ def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> No
     held = home_lock.HomeLock(home)
     assert launch.join(home) is None
     held.acquire()
-    assert launch.holder(home) == os.getpid()
+    assert running.holder(home) == os.getpid()
     with pytest.raises(TqError) as caught:
         launch.join(home, timeout_s=0)
     assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
     assert f"(pid {os.getpid()})" in caught.value.message
     held.release()
-    assert launch.holder(home) is None
+    assert running.holder(home) is None
     assert launch.join(home) is None, "its pid is still written there"
 
 
@@ -182,5 +182,5 @@ def test_looking_who_holds_a_home_does_not_stop_one_that_starts(
     monkeypatch.setattr(home_lock.time, "sleep", lambda _seconds: os.close(look))
     held = home_lock.HomeLock(home)
     held.acquire()
-    assert launch.holder(home) == os.getpid()
+    assert running.holder(home) == os.getpid()
     held.release()

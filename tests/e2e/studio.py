@@ -19,7 +19,7 @@ from pacing import paced_ffmpeg
 from tqstudio.engine.host import failpoints
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
-from tqstudio.protocol import calls, launch
+from tqstudio.protocol import calls, running
 from tqstudio.protocol.calls import StreamEvent
 from tqstudio.protocol.client import Client
 from waiting import until
@@ -300,7 +300,7 @@ class Studio(LiveSupervisor):
 
     def has_locked_output(self) -> bool:
         """Whether its output is locked, which it is some seconds after the first work there."""
-        return any(launch._is_locked(lock) for lock in self.out.glob(".tqstudio/*/lock"))
+        return any(running.is_locked(lock) for lock in self.out.glob(".tqstudio/*/lock"))
 
     def stored_segments(self, video: int) -> list[Path]:
         """Segments of unfinished work of a video."""

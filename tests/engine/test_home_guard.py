@@ -17,7 +17,7 @@ from tqstudio.engine.host import home_lock
 from tqstudio.engine.monitoring.doctor import examine
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.protocol import calls, launch
+from tqstudio.protocol import calls, launch, running
 from tqstudio.protocol.answers import CheckView
 from waiting import until
 
@@ -40,15 +40,15 @@ def test_a_lock_that_is_removed_is_still_held_and_created_again(tmp_path: Path) 
     mine.acquire()
     for trouble in (home.lock.unlink, lambda: home.lock.rename(tmp_path / "aside")):
         trouble()
-        assert launch.holder(home) == 0
+        assert running.holder(home) == 0
         assert mine.keep()
-        assert launch.holder(home) is not None
+        assert running.holder(home) is not None
         second = home_lock.HomeLock(home)
         with pytest.raises(TqError) as caught:
             second.acquire()
         assert caught.value.code is ErrorCode.ALREADY_RUNNING
     mine.release()
-    assert launch.holder(home) is None
+    assert running.holder(home) is None
 
 
 def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     view = launch.join(live.home)
     assert view is not None
     assert view["pid"] == pid
-    assert launch.holder(live.home) == pid
+    assert running.holder(live.home) == pid
     # What was created again is as good as what was there: it is removed again and serves to the end.
     live.home.socket.unlink()
     until(live.home.socket.exists, "the socket is there again")

@@ -23,7 +23,7 @@ from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
 from tqstudio.engine.standby.standby import Standby
-from tqstudio.engine.store.db import opening, schema
+from tqstudio.engine.store.db import backup, opening, schema
 from tqstudio.engine.store.db.connection import Address, address_of, shown
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import standbys
@@ -186,6 +186,7 @@ def _migrate_apart(home: Home) -> None:
     """Upgrade an old schema in a separate process: alembic would keep 20 MB of memory."""
     if not schema.is_old(home.database):
         return
+    backup.before_migration(home.database, schema.SCHEMA_VERSION)
     # An error there happens again, and is reported, when the database is opened.
     argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
     subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)

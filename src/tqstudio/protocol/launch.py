@@ -17,6 +17,7 @@ from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import absolute
+from tqstudio.protocol import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ _POLL_S = 0.03
 _PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT", "TQSTUDIO_TLS_CERT", "TQSTUDIO_TLS_KEY")
 
 
-def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | StandbyAnswer | None:
+def supervisor_of(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | StandbyAnswer | None:
     """Return the supervisor that answers in this home; None when no process listens there.
 
     Raises:
@@ -46,7 +47,7 @@ def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView |
         if error.code is ErrorCode.NO_SUPERVISOR:
             return None
         if error.code is ErrorCode.REFUSED:
-            return {"pid": holder(home) or 0, "standby": error.message}
+            return {"pid": running.holder(home) or 0, "standby": error.message}
         raise
 
 
@@ -74,59 +75,11 @@ def join(home: Home, *, stay: bool = False, timeout_s: float = START_TIMEOUT_S) 
         except TqError as error:
             if error.code is not ErrorCode.NO_SUPERVISOR:
                 raise
-        if (pid := holder(home)) is None:
+        if (pid := running.holder(home)) is None:
             return None
         if time.monotonic() > deadline:
             raise not_responding(pid)
         time.sleep(_POLL_S)
-
-
-def holder(home: Home) -> int | None:
-    """Return the pid of the home's supervisor, listening or not; 0 if its pid is unknown, None without one.
-
-    Checks the kernel's lock rather than the pid, so a stale pid or a reused one is no problem.
-    """
-    if not (_is_locked(home.root) or _is_locked(home.lock)):
-        return None
-    try:
-        pid = home.lock.read_text(errors="replace").strip()
-    except OSError:
-        return 0  # the file was removed; the supervisor creates it again shortly
-    return int(pid) if pid.isdigit() else 0
-
-
-def _is_locked(path: Path) -> bool:
-    import fcntl
-
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # the file system does not lock folders
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def listening(home: Home) -> bool:
-    """Whether a supervisor listens; returns at once, even when it is busy."""
-    import socket
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0.2)
-        try:
-            probe.connect(str(home.socket))
-        except BlockingIOError:
-            # The listen queue is full.
-            return True
-        except OSError:
-            return False
-        return True
 
 
 def listener(home: Home) -> int:
@@ -152,7 +105,7 @@ def listener(home: Home) -> int:
 def wait_until_released(home: Home, timeout_s: float | None) -> bool:
     """Wait until no supervisor locks the home; False if one still does."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while holder(home) is not None:
+    while running.holder(home) is not None:
         if deadline is not None and time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
@@ -198,15 +151,15 @@ def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         ended = process.poll() is not None
-        if running(home, START_TIMEOUT_S):
+        if supervisor_of(home, START_TIMEOUT_S):
             return
         if ended:
             error = exit_error(home, process)
             # Without a holder it is another home's supervisor, which has the database of PostgreSQL.
-            if error.code is not ErrorCode.ALREADY_RUNNING or holder(home) is None:
+            if error.code is not ErrorCode.ALREADY_RUNNING or running.holder(home) is None:
                 raise error
         if time.monotonic() > deadline:
-            if ended and (pid := holder(home)) is not None:
+            if ended and (pid := running.holder(home)) is not None:
                 raise not_responding(pid)
             raise TqError(
                 ErrorCode.NO_SUPERVISOR,

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
+from tqstudio.protocol import running
 
 CONNECT, TOKEN_FILE, CA = "TQSTUDIO_CONNECT", "TQSTUDIO_TOKEN_FILE", "TQSTUDIO_CA"
 """Environment variables that the options `--connect`, `--token-file` and `--ca` set."""
@@ -274,9 +275,7 @@ def _stands_by(home: Home) -> bool:
         return False
     if os.geteuid() not in (0, owner) and owner != 0:
         return False  # another user would choose where our files go
-    from tqstudio.protocol import launch
-
-    return launch.holder(home) is not None
+    return running.holder(home) is not None
 
 
 def _entry(name: str) -> dict[str, object]:

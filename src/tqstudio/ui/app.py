@@ -20,7 +20,7 @@ from textual.widgets import Input
 from tqstudio import hours
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
-from tqstudio.protocol import calls, launch
+from tqstudio.protocol import calls, launch, running
 from tqstudio.protocol.calls import ApiClient
 from tqstudio.ui.actions.registry import ACTIONS
 from tqstudio.ui.data.context import Context
@@ -285,7 +285,7 @@ class StudioApp(App[None]):
         self.context.feed.refresh_soon()
 
     def _listening(self) -> bool:
-        return not self.context.model.remote and launch.listening(self.context.home)
+        return not self.context.model.remote and running.listening(self.context.home)
 
     async def do_start(self, _: str) -> None:
         """Start a supervisor; if another one is already running, the UI connects to that."""

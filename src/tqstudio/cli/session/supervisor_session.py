@@ -117,9 +117,9 @@ def client() -> Client:
 
 def listening() -> bool:
     """Whether a supervisor runs in the current home, or one of another machine is used."""
-    from tqstudio.protocol import launch
+    from tqstudio.protocol import running
 
-    return remote.is_chosen() or launch.listening(current_home())
+    return remote.is_chosen() or running.listening(current_home())
 
 
 def session(
@@ -184,10 +184,10 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
 
     from tqstudio.config import load_settings
     from tqstudio.engine.store.db.connection import address_of, connect, is_there
-    from tqstudio.protocol import launch
+    from tqstudio.protocol import running
 
     home = current_home()
-    if remote.is_chosen() or launch.holder(home) is not None:
+    if remote.is_chosen() or running.holder(home) is not None:
         return True
     address = address_of(home, load_settings(home))
     if not is_there(address):

@@ -30,7 +30,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder_files import OWNER_NAME
 from tqstudio.paths import display
-from tqstudio.protocol import launch
+from tqstudio.protocol import running
 from tqstudio.protocol.answers import CheckLevel, CheckView
 from tqstudio.units import size
 
@@ -124,8 +124,8 @@ def permissions(home: Home) -> CheckView:
 
 def _processes(home: Home) -> CheckView:
     """Finds processes that outlived their supervisor, and supervisors whose home was removed."""
-    holder = launch.holder(home)
-    if holder is None and launch.listening(home):
+    holder = running.holder(home)
+    if holder is None and running.listening(home):
         holder = 0
     left, ghosts = [], set()
     for process in psutil.process_iter():

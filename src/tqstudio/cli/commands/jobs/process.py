@@ -94,7 +94,7 @@ def working_session(workers: int | None) -> SupervisorSession:
     from tqstudio.protocol import launch
 
     at = None
-    if launch.running(current_home()) is None:
+    if launch.supervisor_of(current_home()) is None:
         at = session(["--workers", str(workers)], for_this_run=True)
     if at is None or not at.started:
         raise TqError(

@@ -41,7 +41,7 @@ def backup(
 
     home = current_home()
     target = _target(home, path)
-    if launch.running(home) is not None:
+    if launch.supervisor_of(home) is not None:
         size = client().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
     else:
         from tqstudio.config import load_settings

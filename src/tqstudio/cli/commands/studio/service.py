@@ -121,7 +121,7 @@ def status(system: System = False, worker: OfWorkers = False, as_json: JsonFlag 
     unit = _shown(system, name)
     supervisor, problem = None, None
     try:
-        supervisor = None if worker else launch.running(Home(root))
+        supervisor = None if worker else launch.supervisor_of(Home(root))
     except TqError as error:
         problem = f"{error.code}: {error.message}"
     view = {"installed": True, "path": str(path), "home": str(root), "unit": unit, "supervisor": supervisor}
@@ -275,9 +275,9 @@ def _require_ours(path: Path, home: Home, *options: str) -> None:
 
 def _require_stopped(home: Home) -> None:
     """Raises TqError: ALREADY_RUNNING."""
-    from tqstudio.protocol import launch
+    from tqstudio.protocol import running
 
-    if (pid := launch.holder(home)) is not None:
+    if (pid := running.holder(home)) is not None:
         raise TqError(
             ErrorCode.ALREADY_RUNNING,
             f"a supervisor is already running (pid {pid}, home {home.root})",

@@ -69,12 +69,12 @@ def up(
 
     home = current_home()
     flags = _flags(workers, gpu, profile, output, listen, standby, level)
-    if launch.running(home) and (running := launch.join(home, stay=not until_idle)):
+    if launch.supervisor_of(home) and (running := launch.join(home, stay=not until_idle)):
         _report_running(running["pid"], flags, as_json=as_json)
         return 0
     if detach:
         started = session([word for words in flags.values() for word in words], quiet=True, stay=True)
-        up_now = launch.running(home)
+        up_now = launch.supervisor_of(home)
         pid = up_now["pid"] if up_now else 0
         if not started.started:
             # Another command was faster.

@@ -19,11 +19,10 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.store.db import errors, opening
+from tqstudio.engine.store.db import backup, errors, opening, schema
 from tqstudio.engine.store.db.connection import Address, CommitUnknown, Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.db.schema import migrate
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 
 P = ParamSpec("P")
@@ -82,7 +81,9 @@ class Database:
 
     def open(self) -> None:
         """Opens and, if needed, migrates the database, before the first `read` or `write`."""
-        migrate(self.address)
+        if isinstance(self.address, Path) and schema.is_old(self.address):
+            backup.before_migration(self.address, schema.SCHEMA_VERSION)
+        schema.migrate(self.address)
         if not isinstance(self.address, Path):
             opening.require_counted(self.address)
         try:

@@ -21,7 +21,7 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def migrate(address: Address) -> None:
-    """Migrates the schema to `SCHEMA_VERSION`.
+    """Migrates the schema to `SCHEMA_VERSION`; an old file is copied before, by the caller.
 
     Raises:
         TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED if the migration fails, or
@@ -34,11 +34,6 @@ def migrate(address: Address) -> None:
         elif version > SCHEMA_VERSION:
             raise newer(address, version)
         elif version < SCHEMA_VERSION:
-            if isinstance(address, Path):
-                # Its checks of the copy need this module.
-                from tqstudio.engine.store.db import backup
-
-                backup.before_migration(address, SCHEMA_VERSION)
             _upgrade(address, version)
         else:
             with closing(connect(address, read_only=True)) as db:
