@@ -129,7 +129,7 @@ def test_a_home_that_others_may_look_into(house: House) -> None:
 
 def test_a_process_that_outlived_its_supervisor(house: House) -> None:
     left = subprocess.Popen(
-        [sys.executable, "-c", "input()", "tqstudio.engine.worker"],
+        [sys.executable, "-c", "input()"],
         env=os.environ | {orphan_processes.MARK: f"{house.uuid}:1:1:{house.home.root}"},
         stdin=subprocess.PIPE,
     )
@@ -142,3 +142,16 @@ def test_a_process_that_outlived_its_supervisor(house: House) -> None:
         assert left.stdin is not None
         left.stdin.close()
     assert house.levels() == {}
+
+
+def test_doctor_is_not_left_over_where_a_script_of_a_dead_supervisor_runs_it(house: House) -> None:
+    code = (
+        "from tqstudio.engine import doctor; from tqstudio.home import current_home;"
+        "print(doctor._processes(current_home()))"
+    )
+    mark = f"{house.uuid}:1:1:{house.home.root}"
+    environment = os.environ | {orphan_processes.MARK: mark, "TQSTUDIO_HOME": str(house.home.root)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "none left over" in done.stdout

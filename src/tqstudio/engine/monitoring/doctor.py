@@ -5,7 +5,6 @@ Read-only; works with and without a running supervisor.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sqlite3
@@ -128,16 +127,15 @@ def _processes(home: Home) -> CheckView:
     if holder is None and running.listening(home):
         holder = 0
     left, ghosts = [], set()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            ours = orphan_processes.home_of(process.pid) == str(home.root)
-            words = process.cmdline() if ours else []
-            if any("tqstudio.engine" in word or os.path.basename(word) == "ffmpeg" for word in words):
-                supervisor = orphan_processes.root_of(process.pid)
-                if supervisor is None or not supervisor.lives:
-                    left.append(process.pid)
-                elif supervisor.pid != holder:
-                    ghosts.add(supervisor.pid)
+    for pid in psutil.pids():
+        supervisor = orphan_processes.root_of(pid)
+        # This process has the mark if a script that the supervisor started runs `doctor`.
+        if supervisor is None or orphan_processes.home_of(pid) != str(home.root) or pid == os.getpid():
+            continue
+        if not supervisor.lives:
+            left.append(pid)
+        elif supervisor.pid != holder:
+            ghosts.add(supervisor.pid)
     if ghosts and holder != 0:
         pids = " ".join(map(str, sorted(ghosts)))
         detail = f"a supervisor (pid {pids}) still runs for an earlier {home.root}, which was removed"
