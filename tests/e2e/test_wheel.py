@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+import module_names
+
+ROOT = module_names.ROOT
 
 _LIST = """
 import json
@@ -58,8 +60,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as `_try` does, without an error."""
+    done = _try(installed, home, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _try(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python outside the checkout, with the installed package before everything else."""
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *arguments],
         cwd=home,
         env={**os.environ, "PYTHONPATH": str(installed), "TQSTUDIO_HOME": str(home / "home")},
@@ -69,8 +78,6 @@ def _run(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedPr
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 def test_themes_and_profiles_are_in_it(installed: Path, tmp_path: Path) -> None:
@@ -97,6 +104,13 @@ def test_the_command_runs(installed: Path, tmp_path: Path) -> None:
     names = _run(installed, tmp_path, "-m", "tqstudio", "profile", "list").stdout
     assert "web" in names
     assert "fast" in names
+
+
+def test_every_program_that_is_started_by_its_name_is_in_it(installed: Path, tmp_path: Path) -> None:
+    for program in module_names.programs(ROOT / "src"):
+        done = _try(installed, tmp_path, "-P", "-m", program)
+        assert not re.search("No module named|ImportError", done.stderr), done.stderr
+        assert done.returncode > 0, f"{program} refuses to run without arguments and input"
 
 
 def test_nothing_else_is_in_it(wheel: Path) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
+from tqstudio.engine import store
+
 from .clauses import Change
-from .gate import Equivalent, Mutant, Tried, equivalents, wrong_equivalents
+from .gate import SHOWS, UNRECORDED, Equivalent, Mutant, Tried, equivalents, wrong_equivalents
 from .lanes import Ending, Trial
+from .recording import _NO_STATEMENTS, _STORE
 
 _ROOT = Path(__file__).parents[2]
 _WORKERS = "tests/store/test_workers.py"
@@ -62,3 +66,16 @@ def test_an_equivalent_has_to_be_one() -> None:
 
 def test_every_equivalent_says_why() -> None:
     assert all(len(entry.reason) > 20 for entry in equivalents())
+
+
+def test_the_lists_name_modules_and_functions_of_the_store() -> None:
+    root = Path(_STORE)
+    modules = {
+        path.stem: ".".join([store.__name__, *path.relative_to(root).with_suffix("").parts])
+        for path in root.rglob("*.py")
+    }
+    listed = {*SHOWS, *UNRECORDED, *(Path(name).stem for name in _NO_STATEMENTS)}
+    assert listed - modules.keys() == set()
+    for entry in equivalents():
+        module, _, function = entry.function.partition(".")
+        assert resolve_name(f"{modules[module]}:{function}")
