@@ -1,15 +1,13 @@
-"""Prints packages with their files and lines; fails on an import cycle, a crowded package or a long file.
+"""Prints each folder with its files and lines; fails on a circle of imports, a crowded folder or a long file.
 
-It is part of `make check`.
-
-A package is a folder of modules. Modules that lie beside sub-packages (`engine/supervisor`) wire those
-together, so each of them counts as a package of its own.
+It is part of `make check`. Every folder is a package and a layer, never both above and below another one.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -17,6 +15,8 @@ import grimp
 
 _ROOT = "tqstudio"
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
+_PROGRAM = f"{_ROOT}.__main__"
+"""Starts the command line, from beneath everything."""
 MAX_FILES = 14
 MAX_LINES = 400
 TABLES = {
@@ -27,46 +27,49 @@ TABLES = {
 
 
 def main() -> int:
-    """Print one line per package, bottom first; exit status 1 if a limit is exceeded."""
+    """Print one line per folder, bottom first; exit status 1 if a limit is exceeded."""
     graph = grimp.build_graph(_ROOT)
-    holders = {
-        module for module in graph.modules if any(graph.find_children(c) for c in graph.find_children(module))
-    }
-    imports: dict[str, set[str]] = defaultdict(set)
+    files = {module: graph.find_modules_directly_imported_by(module) for module in sorted(graph.modules)}
+
+    def folder_of(module: str) -> str:
+        return module if graph.find_children(module) else module.rpartition(".")[0]
+
+    folders: dict[str, set[str]] = defaultdict(set)
     members: dict[str, list[str]] = defaultdict(list)
-
-    def package_of(module: str) -> str:
-        parent = module.rpartition(".")[0]
-        return module if parent in holders or graph.find_children(module) or not parent else parent
-
-    for module in sorted(graph.modules):
-        package = package_of(module)
-        members[package].append(module)
-        imports[package] |= {package_of(used) for used in graph.find_modules_directly_imported_by(module)} - {
-            package
-        }
-    try:
-        order = list(TopologicalSorter(imports).static_order())
-    except CycleError as error:
-        print("cycle:", " -> ".join(reversed(error.args[1])))
+    for module, imported in files.items():
+        folder = folder_of(module)
+        members[folder].append(module)
+        if module != _PROGRAM:
+            folders[folder] |= {folder_of(each) for each in imported} - {folder}
+    order = _ordered("folders", folders)
+    if order is None or _ordered("files", files) is None:
         return 1
-    folders: dict[str, list[str]] = defaultdict(list)
-    for package in order:
-        folder = (
-            package if members[package] != [package] or package in holders else package.rpartition(".")[0]
-        )
-        folders[folder or _ROOT] += [m for m in members[package] if not m.endswith("__")]
-    for folder, modules in folders.items():
-        print(f"{folder:<40} {len(modules):>3} files {sum(map(_lines, modules)):>6} lines")
-    total = sum(_lines(module) for module in graph.modules)
-    print(f"{len(folders)} packages, {total} lines, no cycle between packages")
-    crowded = [folder for folder, modules in folders.items() if len(modules) > MAX_FILES + 1]
+    for folder in order:
+        lines = sum(map(_lines, members[folder]))
+        print(f"{folder:<40} {len(_written(members[folder])):>3} files {lines:>6} lines")
+    arrows = sum(map(len, folders.values()))
+    print(f"{len(folders)} folders, {arrows} arrows between them, no circle; {sum(map(_lines, files))} lines")
+    crowded = [folder for folder in order if len(_written(members[folder])) > MAX_FILES]
     for folder in crowded:
         print(f"{folder} has more than {MAX_FILES} files")
     long = [module for module in sorted(graph.modules - TABLES) if _lines(module) > MAX_LINES]
     for module in long:
         print(f"{module} has more than {MAX_LINES} lines")
     return 1 if crowded or long else 0
+
+
+def _ordered(what: str, imports: Mapping[str, set[str]]) -> list[str] | None:
+    """Return them, imported ones first; None if they import one another in a circle, which is printed."""
+    try:
+        return list(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        print(f"circle of {what}:", " -> ".join(reversed(error.args[1])))
+        return None
+
+
+def _written(modules: list[str]) -> list[str]:
+    """The modules of a folder without its `__init__` and `__main__`."""
+    return [m for m in modules if not (_SOURCE / m.replace(".", "/")).is_dir() and m != _PROGRAM]
 
 
 def _lines(module: str) -> int:

@@ -72,6 +72,13 @@ def test_orphans_are_ended_and_no_other_process(sleepers: Sleepers, dead: Root) 
     assert orphan_processes.end_orphans(STORE) == []
 
 
+def test_a_supervisor_that_a_script_of_a_dead_one_starts_does_not_end_itself(dead: Root) -> None:
+    program = f"from {orphan_processes.__name__} import end_orphans; print(end_orphans({STORE!r}))"
+    environment = {**os.environ, MARK: f"{dead}:{HOME}"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert ended.stdout == b"[]\n"
+
+
 def test_a_reused_pid_is_another_process(sleepers: Sleepers) -> None:
     mine = orphan_processes.root(STORE)
     assert mine.lives

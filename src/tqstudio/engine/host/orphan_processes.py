@@ -52,11 +52,14 @@ def mark(store: str, home: Path) -> str:
 
 
 def end_orphans(store: str) -> list[int]:
-    """Kill every process of this database whose supervisor is dead, and wait for the end; return the pids."""
+    """Kill every process of this database whose supervisor is dead, and wait for the end; return the pids.
+
+    A script that a supervisor ran may have started this one, which then carries its mark.
+    """
     ended = []
     with contextlib.ExitStack() as open_ones:
         for pid in _pids():
-            if not _is_orphan(pid, store):
+            if pid == os.getpid() or not _is_orphan(pid, store):
                 continue
             with contextlib.suppress(OSError):
                 pidfd = os.pidfd_open(pid)
