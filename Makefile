@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow corpus players vulkan mutants check docs simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow corpus players vulkan mutants check trips docs simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -62,6 +62,11 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/structure.py
+
+# Record which files and functions run for a dropped file, the key p and a remote job: make trips ARGS=--files
+# With ARGS=--check it fails if an optional capability runs in a trip that does not use it.
+trips: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tools/trips.py $(ARGS)
 
 # More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 FAULTS=zombies
 # The model of a large fleet, docs/scale.md: make simulate FLEET=1 ARGS="--workers 200 --speed 0.15"
