@@ -335,15 +335,15 @@ def mark(path: Path) -> int:
 
 
 def marks(paths: Iterable[Path]) -> set[int]:
-    """The marks of segments, without sound, whose last piece may have joined the one before."""
-    return {mark(path) for path in paths if not any(part.startswith("audio") for part in path.parts[-3:-1])}
+    """The marks of stored segments, without sound, whose last piece may have joined the one before."""
+    return {mark(path) for path in paths if not path.parts[-3].startswith("audio")}
 
 
 def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[int]:
     """The marks of the segments that a job's current generation plays."""
     generation = job["video_view"]["generation"]
     folder = Path(generation["master"]).parent / f"v{generation['number']}"
-    return marks(folder.glob(f"{rendition}/*.m4s"))
+    return {mark(path) for path in folder.glob(f"{rendition}/*.m4s")}
 
 
 WORDS = """words=
