@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow corpus players vulkan mutants check trips docs simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-all corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -20,7 +20,11 @@ test: $(STAMP)
 # What takes seconds of CPU time each: kills, power cuts, whole encodes, a race for thousands of jobs, 100 000 steps of
 # simulated worlds.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m slow $(ARGS)
+
+# All that `make test` leaves out and that needs no browser: the slow ones, the corpus, the tests of other tests.
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "slow or corpus or gate" $(ARGS)
 
 # Sources of more than a hundred kinds, in one drop folder of a real supervisor; with MEDIA, those of that folder.
 corpus: $(STAMP)
@@ -41,19 +45,24 @@ $(PLAYERS): tests/players/package-lock.json
 	command -v npm >/dev/null || { echo "install npm (Node.js 20 or newer) and try again" >&2; exit 2; }
 	cd tests/players && npm ci --ignore-scripts --no-audit --no-fund
 
-# Publish Dolby Vision without a base layer. Debian's driver for the CPU is installed if there is none, for which it
-# needs root; without one the tests are skipped.
-vulkan: $(STAMP)
+# Publish Dolby Vision without a base layer; without a driver these tests are skipped.
+vulkan: $(STAMP) vulkan-driver
+	$(BIN)/python -m pytest -n 2 -rs -m "slow or not slow" $(ARGS) \
+	  tests/media/test_dolby_vision.py tests/worker/test_dolby_vision.py
+
+# Install Debian's driver of Vulkan for the CPU if there is none, for which it needs root.
+vulkan-driver:
 	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 \
 	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers >/dev/null; } \
 	  || echo "install the package mesa-vulkan-drivers and try again" >&2
-	$(BIN)/python -m pytest -n 2 -rs -m "slow or not slow" $(ARGS) \
-	  tests/media/test_dolby_vision.py tests/worker/test_dolby_vision.py
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 # Break the engine in other ways too, so that each invariant of the simulated worlds has to notice its own.
 mutants: $(STAMP)
 	$(if $(ONLY),,$(BIN)/python -m pytest -n 2 --dist load -m gate tests/simulation tests/mutants)
+	$(MAKE) mutants-of-statements
+
+mutants-of-statements: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 check: $(STAMP)

@@ -27,6 +27,10 @@ from . import chart
 from .cases import CASES, CUES, Case
 
 
+pytestmark = pytest.mark.xdist_group("corpus")
+"""One supervisor makes all of them."""
+
+
 class Corpus:
     """A supervisor and its drop folder."""
 
