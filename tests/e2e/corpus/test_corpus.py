@@ -26,7 +26,6 @@ from ..studio import Studio
 from . import chart
 from .cases import CASES, CUES, Case
 
-
 pytestmark = pytest.mark.xdist_group("corpus")
 """One supervisor makes all of them."""
 
