@@ -102,10 +102,6 @@ class Settings(BaseSettings):
         examples=["mon-fri 22:00-06:00; sat,sun"],
         description="when jobs may run, by the local clock; empty: always",
     )
-    yield_to: str = Field(
-        "", description="programs, separated by commas; while one runs, no further job starts"
-    )
-    run_on_battery: bool = Field(True, description="start jobs while the machine runs on battery")
     max_load: float = Field(
         0, ge=0, description="load per processor above which no further job starts; 0: no limit"
     )
@@ -255,6 +251,8 @@ class Settings(BaseSettings):
 
 
 _toml_file: Path | None = None
+_REMOVED = ("run_on_battery", "yield_to")
+"""Settings of earlier versions, which have no effect: a supervisor that finds one starts with a warning."""
 
 
 def load_settings(home: Home, **flags: Any) -> Settings:
@@ -319,9 +317,15 @@ def _require_lease_margin(settings: Settings) -> None:
             )
 
 
+def removed_settings(home: Home) -> list[str]:
+    """Returns the settings of earlier versions that a home's file or the environment still has."""
+    in_file = toml_files.read(home.config) if path_checks.is_file(home.config) else {}
+    return [key for key in _REMOVED if key in in_file or f"TQSTUDIO_{key.upper()}" in os.environ]
+
+
 def _refuse_unknown(path: Path) -> None:
     known = set(Settings.model_fields)
-    unknown = sorted(set(toml_files.read(path)) - known)
+    unknown = sorted(set(toml_files.read(path)) - known - set(_REMOVED))
     if unknown:
         close = get_close_matches(unknown[0].lower(), known, n=1)
         raise TqError(

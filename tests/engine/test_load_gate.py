@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_it_is_off_where_a_limit_is_nothing() -> None:
 
 
 def test_this_machine_can_be_read() -> None:
-    reading = load.measure(LIMITS)
+    reading = load.measure()
     assert reading.load >= 0
     assert reading.memory_bytes > 0
 
@@ -65,7 +66,7 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
             Reading(0, int(1.1 * GB)),
         ]
     )
-    gate = LoadGate(LIMITS, opened, lambda _: next(readings))
+    gate = LoadGate(LIMITS, opened, lambda: next(readings))
     shut = []
     for _ in range(6):
         asyncio.run(gate.tick())
@@ -76,9 +77,21 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
 
 
 def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
-    asyncio.run(LoadGate(LIMITS, opened, lambda _: Reading(9, GB)).tick())
-    asyncio.run(LoadGate(Settings(max_load=0), opened, lambda _: Reading(9, 4 * GB)).tick())
+    asyncio.run(LoadGate(LIMITS, opened, lambda: Reading(9, GB)).tick())
+    asyncio.run(LoadGate(Settings(max_load=0), opened, lambda: Reading(9, 4 * GB)).tick())
     assert opened.read_now(gates.listing) == []
+
+
+def test_settings_of_an_earlier_version_start_with_a_warning(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor(TQSTUDIO_YIELD_TO="a-game")
+    live.home.config.parent.mkdir(parents=True, exist_ok=True)
+    live.home.config.write_text("run_on_battery = false\n")
+    live.start()
+    log = live.home.supervisor_log.read_text()
+    found = re.findall(
+        r'level=warning event="a setting of an earlier version has no effect" setting=(\w+)', log
+    )
+    assert found == ["run_on_battery", "yield_to"]
 
 
 @pytest.mark.fault(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -189,29 +187,3 @@ def test_hours_that_cannot_be_read_are_refused(watched: tuple[Desk, Any], text: 
     assert "22:00-06:00" in caught.value.message
     [stored] = [each for each in desk.live.send(calls.folders())["folders"] if each["id"] == folder["id"]]
     assert stored["hours"] == now_closed()
-
-
-@pytest.mark.slow
-@pytest.mark.fault(
-    "A program of `yield_to` is started",
-    "No job starts until it has ended; running ones continue",
-    area="workers",
-)
-def test_no_job_starts_beside_a_program_that_comes_first(
-    make_supervisor: MakeSupervisor, tmp_path: Path
-) -> None:
-    game = tmp_path / "a-game"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", game)
-    live = make_supervisor(TQSTUDIO_YIELD_TO="some-other, a-game").start()
-    desk, playing = Desk(live, tmp_path), subprocess.Popen([game, "600"])
-    try:
-        until(lambda: live.send(calls.status())["gates"], "the gate is shut")
-        job = desk.job()
-        [gate] = live.send(calls.status())["gates"]
-        assert gate["kind"] == "backpressure"
-        assert gate["reason"].startswith("a-game is running")
-        assert desk.worker().claim(wait_s=0.5) is None
-    finally:
-        playing.kill()
-        playing.wait()
-    until(lambda: desk.show(job)["status"] != "pending", "its own worker takes the job")

@@ -413,7 +413,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "Scheduler", _Schedule),
-        (maintenance, "LoadGate", lambda *parts: LoadGate(*parts, lambda _: world.reading)),
+        (maintenance, "LoadGate", lambda *parts: LoadGate(*parts, lambda: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),

@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from tqstudio import path_checks
-from tqstudio.config import SECRETS, Settings
+from tqstudio.config import SECRETS, Settings, removed_settings
 from tqstudio.engine.host import failpoints, home_lock, logging_setup
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
@@ -81,6 +81,11 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
                 ErrorCode.BAD_CONFIG,
                 f"the setting profile names {settings.profile!r}, and there is no such profile",
                 f"set it to one of {', '.join(sorted(known))}",
+            )
+        for key in removed_settings(home):
+            hint = "remove it; hours and max_load hold the queue"
+            structlog.get_logger().warning(
+                "a setting of an earlier version has no effect", setting=key, hint=hint
             )
         address = address_of(home, settings)
         if isinstance(address, Path):
