@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-all corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -20,11 +20,15 @@ test: $(STAMP)
 # What takes seconds of CPU time each: kills, power cuts, whole encodes, a race for thousands of jobs, 100 000 steps of
 # simulated worlds.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "slow and not more" $(ARGS)
 
-# All that `make test` leaves out and that needs no browser: the slow ones, the corpus, the tests of other tests.
-test-all: $(STAMP)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "slow or corpus or gate" $(ARGS)
+# Variations of what other tests show, before a release: an hour.
+test-more: $(STAMP)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m more $(ARGS)
+
+# What continuous integration runs beside `make test`: the slow ones, the corpus, the tests of other tests.
+test-ci: $(STAMP)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "(slow or corpus or gate) and not more" $(ARGS)
 
 # Sources of more than a hundred kinds, in one drop folder of a real supervisor; with MEDIA, those of that folder.
 corpus: $(STAMP)
@@ -90,7 +94,7 @@ endif
 # Kill a sandboxed studio at random, KILLS times; with FLEET=1 hurt one of three supervisors of a database.
 chaos: $(STAMP)
 ifdef FLEET
-	FLEET_FAULTS=$(or $(KILLS),60) FLEET_SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_standby.py -m slow -k storm --timeout=7200
+	FLEET_FAULTS=$(or $(KILLS),60) FLEET_SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_standby.py -m more -k storm --timeout=7200
 else
 	$(BIN)/tqstudio drill --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 endif

@@ -58,7 +58,7 @@ def _listed(shell: Program) -> list[int]:
     return [row["id"] for row in shell("job", "list", "--json").json()["jobs"]]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "An index has lost waiting jobs",
     "The next start rebuilds it; `doctor` and `backup` report it",
@@ -85,7 +85,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     assert running.err.startswith("error: ALREADY_RUNNING: ")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The table has lost jobs",
     "The start stops with `DATABASE_DAMAGED`; `doctor --repair` accepts the loss",
@@ -107,7 +107,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Prog
     assert _listed(shell) == [1, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Program) -> None:
     with committed(home.database) as db:
         db.execute("DROP TABLE alembic_version")

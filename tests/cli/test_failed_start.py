@@ -70,7 +70,7 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
 # OSErrors
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @_BOTH
 def test_in_a_home_whose_disk_is_full(words: tuple[str, ...], tqstudio: Program) -> None:
     root = tqstudio.home.root
@@ -92,7 +92,7 @@ def test_in_a_home_on_a_disk_that_was_remounted_to_be_read_only(tqstudio: Progra
     _says(answer, "IO_ERROR", tqstudio.home.root, "Read-only file system")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["supervisor.lock", "leader.toml"])
 def test_with_a_folder_in_place_of_a_file(name: str, tqstudio: Program) -> None:
     (tqstudio.home.root / name).mkdir(parents=True)
@@ -209,7 +209,7 @@ def test_a_full_disk_is_tried_again(tqstudio: Program) -> None:
     assert answer.code not in _STAYS
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_server_that_does_not_answer_yet_is_tried_again(tqstudio: Program) -> None:
     answer = tqstudio("up", TQSTUDIO_DATABASE="postgresql://media@127.0.0.1:1/tqstudio")
     _says(answer, "DATABASE_UNREACHABLE")
@@ -226,7 +226,7 @@ def test_a_database_that_another_program_has_locked_is_tried_again(home: Home, t
     assert answer.code not in _STAYS
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_output_that_another_supervisor_uses_is_tried_again(
     home: Home, tqstudio: Program, tmp_path: Path
 ) -> None:

@@ -187,7 +187,7 @@ def test_a_running_supervisor_is_reported(supervisor: LiveSupervisor, system: Fa
     assert not system.unit.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_status_shows_unit_and_supervisor(supervisor: LiveSupervisor, system: FakeSystem) -> None:
     program = Program(supervisor.home.root, **system.environment)
     system.unit.parent.mkdir(parents=True)

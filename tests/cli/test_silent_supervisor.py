@@ -32,7 +32,7 @@ def stopped(make_supervisor: MakeSupervisor) -> Iterator[LiveSupervisor]:
     live.process.send_signal(signal.SIGCONT)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor lives and does not answer",
     "`SUPERVISOR_SILENT` with its pid; no second one is started",

@@ -91,7 +91,7 @@ def test_a_descriptor_that_is_only_read_from(tqstudio: Program) -> None:
     assert answer.err.startswith("error: PERMISSION: the output cannot be written: ")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("arguments", ["up", "up --detach"])
 def test_a_supervisor_without_streams(arguments: str, tmp_path: Path) -> None:
     """As a daemon is started: it works, and its streams and those of its workers lead somewhere."""

@@ -381,7 +381,7 @@ def with_rest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "clip"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("names", [("180p", "120p"), ("180p", "120p", "audio-und"), ("120p",)])
 def test_a_ladder_whose_end_is_short_is_not_damaged(
     verify: Verify, with_rest: Path, tmp_path: Path, names: tuple[str, ...]

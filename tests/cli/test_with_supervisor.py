@@ -169,7 +169,7 @@ def test_options_for_a_start_are_reported_as_without_effect_when_one_runs(
     assert several.json()["without_effect"] == ["--workers", "--no-gpu", "--profile", "--output"]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_two_starts_at_once_with_options_say_whose_hold(fresh: Program) -> None:
     starts = [fresh.spawn("up", "--detach", "--workers", number, "--json") for number in "12"]
     answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in starts]
@@ -292,7 +292,7 @@ def test_process_makes_a_ladder_once(fresh: Program, clips: Path, tmp_path: Path
     assert fresh(*arguments).last_line()["videos"] == [video], "it is the same when its job is off the list"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_process_continues_after_a_file_that_is_no_video(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -356,8 +356,8 @@ def test_a_signal_leaves_the_rest_queued(up: Program, clips: Path, tmp_path: Pat
     until(lambda: _status_of(up, job["id"]) == "cancelled")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", ["process", pytest.param("queue process", marks=pytest.mark.slow)])
+@pytest.mark.more
+@pytest.mark.parametrize("verb", ["process", pytest.param("queue process", marks=pytest.mark.more)])
 def test_a_run_whose_supervisor_is_stopped_sums_up(
     verb: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -398,8 +398,8 @@ def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
     return output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("head", marks=pytest.mark.slow)])
+@pytest.mark.more
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("head", marks=pytest.mark.more)])
 def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     how: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -413,7 +413,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     until(lambda: fresh("status").code == 3, "it ends when the other job has ended")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("how", ["ctrl-c", "head"])
 def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     how: str, fresh: Program, clips: Path, tmp_path: Path
@@ -427,7 +427,7 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     assert fresh("status").code == 3
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The command that started the supervisor ends while others need it",
     "It runs until they have ended",
@@ -452,7 +452,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
     until(lambda: fresh("status").code == 3, "the last one has stopped it")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The command that started the supervisor is killed",
     "The supervisor ends when no job is left that waits or runs",
@@ -467,7 +467,7 @@ def test_a_supervisor_ends_after_a_run_that_was_killed(fresh: Program, clips: Pa
     until(lambda: fresh("status").code == 3)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_supervisor_stays_if_it_is_asked_to_during_the_run(
     fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
@@ -864,7 +864,7 @@ def test_queue_process_stops_after_so_many_jobs(fresh: Program, clips: Path, tmp
     assert refused.err.startswith("error: REFUSED: ")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("verb", ["process", "queue process"])
 def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
     verb: str, fresh: Program, clips: Path, tmp_path: Path
@@ -983,7 +983,7 @@ def test_a_deleted_job_is_reported_as_deleted(up: Program, held: int) -> None:
     assert "deleted  " not in up("job", "show", str(held)).out.partition("EVENT")[0]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_supervisor_that_drains_says_that_what_is_added_waits(
     fresh: Program, clips: Path, tmp_path: Path
 ) -> None:

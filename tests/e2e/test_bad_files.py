@@ -54,7 +54,7 @@ def test_bad_files_in_a_row_stop_no_worker(
     assert "worker_quarantined" not in triggers
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A worker fails three different jobs in a row",
     "It must pass a test encode; if that fails too it takes no more jobs",

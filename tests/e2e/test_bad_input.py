@@ -91,10 +91,10 @@ def _noise(folder: Path, _: Path) -> Path:
     ("make", "code"),
     [
         (_text, "NO_MEDIA"),
-        pytest.param(_playlist, "NO_MEDIA", marks=pytest.mark.slow),
-        pytest.param(_concat, "NO_MEDIA", marks=pytest.mark.slow),
+        pytest.param(_playlist, "NO_MEDIA", marks=pytest.mark.more),
+        pytest.param(_concat, "NO_MEDIA", marks=pytest.mark.more),
         (_halved, "SOURCE_TRUNCATED"),
-        pytest.param(_headless, "SOURCE_UNREADABLE", marks=pytest.mark.slow),
+        pytest.param(_headless, "SOURCE_UNREADABLE", marks=pytest.mark.more),
         pytest.param(_noise, "NO_MEDIA", marks=pytest.mark.slow),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_folder_with_an_unknown_profile_or_no_folder(shared: Studio, tmp_path:
 # What the machine lacks
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_without_ffmpeg_nothing_starts(make_studio: MakeStudio) -> None:
     studio = make_studio(ffmpeg="/nonexistent/ffmpeg")
     for more in ((), ("--detach",)):
@@ -210,7 +210,7 @@ def test_without_ffmpeg_nothing_starts(make_studio: MakeStudio) -> None:
     assert studio("status").code == 3
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.skipif(
     os.geteuid() == 0 and shutil.which("setpriv") is None,
     reason="root reads everything, and setpriv is not there to forbid it",
@@ -311,7 +311,7 @@ def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     check_ladder(master, frames=300, fps=Fraction(25), names=("180p", "120p", "90p"))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_disk_below_its_reserve_is_not_begun_to_fill(
     make_studio: MakeStudio, clip: MakeClip, copy, tmp_path: Path
 ) -> None:

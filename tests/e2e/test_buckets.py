@@ -143,7 +143,13 @@ def test_a_retranscoded_ladder_is_whole_at_each_moment(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [*_STEPS, *_REMOVAL])
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step == "delivery.uploading" else pytest.param(step, marks=pytest.mark.more)
+        for step in (*_STEPS, *_REMOVAL)
+    ],
+)
 def test_a_killed_supervisor_continues(
     house: Studio, storage: ObjectStorage, clip: MakeClip, step: str
 ) -> None:
@@ -191,7 +197,7 @@ def test_trouble_of_the_server_is_waited_out(house: Studio, storage: ObjectStora
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_refused_ladder_says_why_until_it_is_taken(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -214,7 +220,7 @@ def test_a_refused_ladder_says_why_until_it_is_taken(
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_file_is_added_while_the_bucket_is_out_of_order(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -272,7 +278,7 @@ def _require_whole(storage: ObjectStorage) -> None:
         assert blake3(storage.get(f"{folder}/{number}/{name}")[0]).hexdigest() == digest, name
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_segments_that_are_in_the_bucket_need_no_room_here(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -292,7 +298,7 @@ def test_segments_that_are_in_the_bucket_need_no_room_here(
     _require_whole(storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_deleted_video_without_segments_here_returns(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -308,7 +314,7 @@ def test_a_deleted_video_without_segments_here_returns(
     _require_whole(storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_segments_that_the_bucket_has_lost_stay_here(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -364,7 +370,7 @@ def test_what_a_bucket_has_lost_is_found_and_uploaded_again(
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_ladder_that_is_not_here_or_of_no_bucket_is_not_uploaded_again(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -384,7 +390,7 @@ def test_a_ladder_that_is_not_here_or_of_no_bucket_is_not_uploaded_again(
     assert (found.code, "lacks v1/" in found.out) == (1, True)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_supervisor_killed_after_the_eviction_continues(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -398,7 +404,7 @@ def test_a_supervisor_killed_after_the_eviction_continues(
     _require_whole(storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -428,7 +434,7 @@ def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_supervisor_of_one_run_stays_until_its_ladder_is_copied(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -447,7 +453,7 @@ def test_a_supervisor_of_one_run_stays_until_its_ladder_is_copied(
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_ladder_that_cannot_be_removed_delays_no_other(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -464,7 +470,7 @@ def test_a_ladder_that_cannot_be_removed_delays_no_other(
     assert house.status()["deliveries"]["count"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_deleted_ladder_is_removed_while_another_is_uploaded(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:
@@ -491,7 +497,7 @@ def test_a_deleted_ladder_is_removed_while_another_is_uploaded(
     _require_same(house, storage)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStorage, clip: MakeClip) -> None:
     house.up()
     storage.disturb = lambda asked: "refuse" if "/v1/" in asked.key else None
@@ -636,7 +642,7 @@ def test_a_fetch_continues_after_trouble_and_a_kill(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_what_cannot_be_fetched_is_refused(
     house: Studio, storage: ObjectStorage, clip: MakeClip, tmp_path: Path
 ) -> None:

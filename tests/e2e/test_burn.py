@@ -57,7 +57,7 @@ def test_the_subtitles_of_a_language_are_in_every_quality(
         assert lit(master.parent / entry.uri) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_damaged_pictures_are_still_reported(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
     """ffmpeg is to ignore damaged subtitles, but not damaged pictures."""
     source = film(ffmpeg, tmp_path, "noise=alls=20:allf=t")

@@ -67,7 +67,7 @@ def test_a_ladder_of_three_codecs_plays_and_is_verified(make_studio: MakeStudio,
     }
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_hdr_is_kept_beside_sdr(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
     hlg = "setparams=color_primaries=bt2020:colorspace=bt2020nc:color_trc=arib-std-b67:range=tv"
     coded = ("-c:v", "libx265", "-x265-params", "log-level=error")

@@ -88,7 +88,7 @@ def test_idle_workers_help_and_one_that_is_killed_loses_nothing(
     assert not list(studio.out.glob(".tqstudio/*/scratch/*"))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_is_killed_at_once_stops_no_other(studio: Studio, clip: MakeClip, copy: Copy) -> None:
     """Its range goes to another one, which starts with the same segment."""
     with studio.paced(0.5):
@@ -105,7 +105,7 @@ def test_one_that_is_killed_at_once_stops_no_other(studio: Studio, clip: MakeCli
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["worker", "supervisor"])
+@pytest.mark.parametrize("victim", [pytest.param("worker", marks=pytest.mark.more), "supervisor"])
 def test_what_all_have_made_outlives_a_kill(studio: Studio, clip: MakeClip, copy: Copy, victim: str) -> None:
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=SECONDS), "film.mp4"))
@@ -123,7 +123,7 @@ def test_what_all_have_made_outlives_a_kill(studio: Studio, clip: MakeClip, copy
     is_published(ended, kept)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("operation", ["pause", "cancel"])
 def test_an_operation_reaches_all_workers_of_a_job(
     studio: Studio, clip: MakeClip, copy: Copy, operation: str
@@ -142,7 +142,7 @@ def test_an_operation_reaches_all_workers_of_a_job(
         is_published(ended, kept)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_killed_supervisor_costs_a_worker_of_another_machine_nothing(
     make_studio: MakeStudio, clip: MakeClip, copy: Copy, tmp_path: Path
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_killed_supervisor_costs_a_worker_of_another_machine_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("owner", ["local", "remote"])
+@pytest.mark.parametrize("owner", [pytest.param("local", marks=pytest.mark.more), "remote"])
 def test_another_machine_takes_part(
     make_studio: MakeStudio, clip: MakeClip, copy: Copy, tmp_path: Path, owner: str
 ) -> None:

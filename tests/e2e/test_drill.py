@@ -32,7 +32,7 @@ def root() -> Iterator[Path]:
 
 # On a busy machine its nine faults and the calm after them take long.
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.more), 2])
 def test_nothing_is_lost_whatever_is_killed(root: Path, ffmpeg: str, workers: int) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}")

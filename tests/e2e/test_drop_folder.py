@@ -93,7 +93,7 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
     assert drop.state()["checking"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_done_source_is_moved_and_its_copy_skipped(
     make_studio: MakeStudio, tmp_path: Path, clip: MakeClip, copy
 ) -> None:
@@ -146,7 +146,7 @@ BACK = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A source is missing when its job starts and returns later",
     "`SOURCE_MISSING`, then requeued when the file is back",
@@ -225,7 +225,7 @@ def _names(drop: Drop) -> list[str]:
     return [str(job["name"]) for job in drop.jobs()]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A waiting source is renamed within the drop folders", "The job follows the file", area="resume"
 )
@@ -265,7 +265,7 @@ def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
     assert details == [f"{drop.path}/cam0.mp4 is now {drop.path}/Käse.mp4"]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     drop: Drop, clip: MakeClip
 ) -> None:

@@ -123,7 +123,7 @@ def test_only_with_the_rule_and_the_same_bytes(drop: Drop, film: Path) -> None:
     assert not published_marks(copy) & (published_marks(first) | published_marks(other))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_other_settings_encode_what_differs(make_studio: MakeStudio, tmp_path: Path, film: Path) -> None:
     studio = make_studio().up()
     drop = Drop(studio, tmp_path / "in", duplicates="link")
@@ -148,7 +148,7 @@ def test_other_settings_encode_what_differs(make_studio: MakeStudio, tmp_path: P
     _whole(second)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The ladder that a duplicate is linked from is damaged or gone",
     "What is damaged is encoded; nothing incomplete is published",
@@ -226,7 +226,7 @@ def test_a_worker_that_is_killed_while_it_links(drop: Drop, film: Path) -> None:
     _whole(second)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The disk of the ladder that a duplicate is linked from hangs",
     "After two lost workers it is encoded",
@@ -249,7 +249,14 @@ def test_a_duplicate_on_a_disk_that_hangs_is_given_up(drop: Drop, film: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "point", ["publish.building", "publish.built", "publish.renamed", "publish.recording"]
+    "point",
+    [
+        "publish.built",
+        *(
+            pytest.param(f"publish.{point}", marks=pytest.mark.more)
+            for point in ("building", "renamed", "recording")
+        ),
+    ],
 )
 def test_a_supervisor_that_is_killed_while_it_publishes_what_was_linked(
     drop: Drop, film: Path, point: str

@@ -69,7 +69,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     assert before <= published_marks(done)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio(drain_s=50).up()
     with studio.paced(2):
@@ -84,7 +84,7 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault("The same signal twice", "It ends at once, in order", area="supervisor")
 def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=600).up()
@@ -98,7 +98,7 @@ def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -
     assert studio.stored_status(job) == "pending"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_ctrl_c_bounds_a_drain_without_a_limit(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
@@ -118,7 +118,7 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_heartbeats_continue_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     """The job outlasts its lease several times, and is no one's but its worker's to the end."""
     studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, scan_s=0.3).up()
@@ -154,7 +154,7 @@ def test_down_and_up_in_a_row_resume_everything(
     assert studio("down").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch()
@@ -238,7 +238,7 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     assert len(studio.client.send(calls.events(job_id=job, after=0))["events"]) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A UI does not read its event stream",
     "It is disconnected and reads again; others are not delayed",

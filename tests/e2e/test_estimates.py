@@ -54,7 +54,7 @@ def test_the_second_job_is_predicted_from_the_first(make_studio: MakeStudio, cli
     assert studio.job(third)["predicted_s"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_job_is_judged_by_what_was_predicted_at_its_start(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
@@ -82,7 +82,7 @@ def test_a_job_is_judged_by_what_was_predicted_at_its_start(
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_range_of_the_queue_holds_what_a_busy_machine_takes(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

@@ -138,7 +138,7 @@ def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar
     until_ended(pids)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")
     start(rack, slots=2)
@@ -155,7 +155,7 @@ def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) ->
     assert rack.process.wait(timeout=60) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_new_machine_takes_the_place_of_one_with_its_name(
     studio: Studio, machine: MakeFar, clip: MakeClip, copy: Any
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_new_machine_takes_the_place_of_one_with_its_name(
     assert end(new) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_it_joins_again_only_if_its_token_is_refused(studio: Studio, machine: MakeFar) -> None:
     pod = machine("pod")
     for started, joined in enumerate((1, 1, 2, 2), 1):
@@ -190,7 +190,7 @@ def test_it_joins_again_only_if_its_token_is_refused(studio: Studio, machine: Ma
         assert end(pod) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_machine_waits_for_the_studio_and_ends_meanwhile(machine: MakeFar) -> None:
     pod = machine("pod")
     pod.start("http://127.0.0.1:1", "--name", "pod")
@@ -202,7 +202,7 @@ def test_a_machine_waits_for_the_studio_and_ends_meanwhile(machine: MakeFar) -> 
     assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("options", [("--slots", "2"), ("--name", "other")])
 @pytest.mark.parametrize("role", ["worker", "view"])
 def test_other_tokens_run_one_worker_of_their_own_name(

@@ -96,7 +96,7 @@ def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
     assert "gpu-0" in {studio.done(job)["processed_by"] for job in jobs}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_stands_by_lends_its_gpu(
     fleet: MakeFleet, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
 ) -> None:
@@ -120,7 +120,7 @@ def test_one_that_stands_by_lends_its_gpu(
     check_ladder(Path(done["video_view"]["generation"]["master"]), frames=100, fps=Fraction(25), names=RUNGS)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_gpu_that_fails_its_probe_gets_none(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
 ) -> None:
@@ -227,7 +227,7 @@ exec "$@"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_gpu_without_an_encoder_decodes_for_the_cpu_workers(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, bt709: Path, copy
 ) -> None:

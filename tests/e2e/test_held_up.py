@@ -18,7 +18,7 @@ def _reasons(studio: Studio) -> dict[str, str]:
     return {gate["kind"]: gate["hint"] for gate in studio.status()["gates"]}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_no_worker_switched_on_is_reported_like_a_shut_gate(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

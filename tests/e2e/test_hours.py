@@ -49,7 +49,7 @@ def test_a_job_whose_hours_end_waits_for_the_next(studio: Studio, clip: MakeClip
     assert kept <= published_marks(done)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_hours_of_the_queue_end(tmp_path: Path, ffmpeg: str, clip: MakeClip) -> None:
     # At the full minute, at least 20 s from now.
     end = (datetime.now() + timedelta(seconds=80)).replace(second=0)

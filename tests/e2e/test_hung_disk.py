@@ -110,7 +110,7 @@ def test_a_source_whose_disk_hangs_holds_up_no_other_job(
     assert (done["attempts"], done["crashes"]) == (0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A job whose disk hangs is cancelled, paused or restarted",
     "Its worker is killed; the request takes effect",

@@ -140,7 +140,9 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
     "Each finished segment or fragment resets the count of crashes; the job ends",
     area="resume",
 )
-@pytest.mark.parametrize(("segment_s", "max_crashes", "crashes"), [(2, 2, 1), (20, 3, 2)])
+@pytest.mark.parametrize(
+    ("segment_s", "max_crashes", "crashes"), [(2, 2, 1), pytest.param(20, 3, 2, marks=pytest.mark.more)]
+)
 def test_a_job_that_gets_further_outlives_any_number_of_workers(
     make_studio: MakeStudio, clip: MakeClip, copy, segment_s: int, max_crashes: int, crashes: int
 ) -> None:

@@ -87,7 +87,7 @@ def _resumed_from(studio: Studio, job: int) -> list[int | None]:
     return [attempt["resumed_from"] for attempt in studio.job(job)["attempts_log"]]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The output is mounted after the supervisor started",
     "The queue waits; nothing is written beneath the mount point",
@@ -128,7 +128,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A person emptied an output",
     "The queue waits; the message names the command that confirms it",
@@ -234,7 +234,7 @@ def test_a_source_that_a_user_removed_is_missing_and_not_away(
     assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A drop folder is mounted after the supervisor started", "Its jobs wait for it", area="disks"
 )

@@ -32,7 +32,7 @@ def peak_of(index: Path) -> float:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_lowest_quality_of_apple_fits_with_its_sound(shared: Studio, ffmpeg: str, tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     run_ffmpeg(

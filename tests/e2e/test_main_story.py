@@ -223,7 +223,7 @@ def test_no_work_is_left_behind(story: Story) -> None:
     assert {p.name for p in (story.studio.out / "ntsc").iterdir()} <= {"master.m3u8", "v1", ".owner"}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_idle_worker_loads_what_its_first_job_needs(make_studio: MakeStudio) -> None:
     studio = make_studio().up()
 

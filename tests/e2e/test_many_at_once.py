@@ -44,7 +44,7 @@ def test_every_job_is_made_once_whatever_dies(make_studio: MakeStudio, clip: Mak
     assert len({studio.job(job)["video_view"]["slug"] for job in jobs}) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_name_from_two_folders_gets_two_ladders(shared: Studio, clip: MakeClip, tmp_path: Path) -> None:
     studio = shared
     jobs = []
@@ -59,7 +59,7 @@ def test_one_name_from_two_folders_gets_two_ladders(shared: Studio, clip: MakeCl
     assert all(master.is_file() for master in masters)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_file_offered_many_times_has_one_job(shared: Studio, clip: MakeClip, copy) -> None:
     studio = shared
     source = copy(clip(), "once.mp4")
@@ -74,7 +74,7 @@ def test_a_file_offered_many_times_has_one_job(shared: Studio, clip: MakeClip, c
     assert len(studio.client.send(calls.jobs(video=video))["jobs"]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_worker_that_is_drained_ends_its_job_and_takes_no_more(
     shared: Studio, clip: MakeClip, copy
 ) -> None:

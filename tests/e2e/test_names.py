@@ -71,7 +71,7 @@ def test_through_a_drop_folder(shared: Studio, odd: Path, tmp_path: Path) -> Non
     _all_there(odd)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_through_process(shared: Studio, odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "出力\u3000\n\x1b"
     answer = shared("process", "-i", odd, "-o", out, "--json")
@@ -91,7 +91,7 @@ def test_through_process(shared: Studio, odd: Path, tmp_path: Path) -> None:
     _all_there(odd)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_through_add_by_their_bare_names(shared: Studio, odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     answer = shared("add", "-o", out, "--json", "--", *NAMES, cwd=odd)

@@ -71,7 +71,7 @@ def test_a_running_job_is_paused_and_resumes(shared: Studio, long: Path) -> None
     _whole(shared, job)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_pausing_can_be_taken_back_and_asked_twice(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
@@ -119,7 +119,7 @@ def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) 
     _whole(shared, job)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
@@ -183,7 +183,7 @@ def test_a_running_job_cannot_be_deleted(shared: Studio, long: Path) -> None:
         shared.wait(job, "cancelled")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_priority_decides_what_is_next(shared: Studio, clip: MakeClip, copy) -> None:
     shared.client.send(calls.pause_queue("a test"))
     try:

@@ -171,7 +171,7 @@ def test_a_crash_of_the_server_costs_no_attempt(
     check_ladder(master_of(studio, job), frames=300, fps=Fraction(25), names=RUNGS)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "PostgreSQL is gone for longer than a lease while a worker encodes",
     "`DATABASE_UNREACHABLE` for every command; the encode ends, and the job is done in its first attempt",

@@ -124,7 +124,7 @@ def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     assert batch.encodes == 0, "nothing was encoded"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     deep = batch.sources / "deep"
     deep.mkdir()
@@ -149,7 +149,7 @@ def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     batch.studio.down()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_set_and_workers_hold_for_one_run(batch: Batch) -> None:
     batch.studio.down()
     done = batch("--set", "video.crf=41", "--set", "preset=superfast", "--workers", "2")
@@ -217,7 +217,7 @@ _EDITS: dict[str, tuple[str, Callable[[bytes], bytes], int]] = {
 @pytest.mark.parametrize(
     ("edit", "full"),
     [
-        pytest.param(edit, full, marks=[pytest.mark.slow] if full or number else [])
+        pytest.param(edit, full, marks=[pytest.mark.more] if full or number else [])
         for full in (False, True)
         for number, edit in enumerate(_EDITS)
     ],
@@ -264,7 +264,7 @@ def test_verify_full_reads_every_frame_of_a_ladder(beside: Batch) -> None:
     assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_force_makes_everything_again(beside: Batch) -> None:
     assert beside().code == 0
     before = _segments(beside, "180p")
@@ -274,7 +274,7 @@ def test_force_makes_everything_again(beside: Batch) -> None:
     assert not set(_segments(beside, "180p").values()) & set(before.values())
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> None:
     (beside.sources / "bad.mp4").write_text("no video")
     (beside.sources / "zero.mp4").touch()
@@ -288,7 +288,7 @@ def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> Non
     assert all(error["hint"] for error in errors.values())
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_verify_full_reads_what_lies_between_the_samples(beside: Batch) -> None:
     (beside.sources / "two.mp4").unlink()
     source = beside.sources / "one.mp4"

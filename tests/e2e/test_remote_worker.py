@@ -178,7 +178,7 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
     assert not studio.stored_segments(job["video"])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_short_end_is_joined_to_the_segment_before(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_short_end_is_joined_to_the_segment_before(
     check_ladder(master, frames=102, fps=Fraction(25), names=RUNGS)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_subtitles_beside_the_source_are_taken_along(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -227,7 +227,7 @@ def test_a_source_that_is_renamed_meanwhile_costs_no_attempt_and_no_subtitles(
     assert 'LANGUAGE="de"' in Path(done["video_view"]["generation"]["master"]).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_replaced_source_of_the_same_size_and_time_is_copied_again(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -291,7 +291,7 @@ def test_it_outlives_the_supervisor_idle_and_at_work(
     assert [(each["worker"], each["outcome"]) for each in done["attempts_log"]] == [(far.name, "done")]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_it_continues_what_another_worker_began(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     studio.client.send(calls.worker_action("cpu-0", "enable"))
     with studio.paced(2):
@@ -324,7 +324,7 @@ def test_a_pause_sends_what_is_finished(studio: Studio, far: Far, clip: MakeClip
     check(studio.done(job), 12)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.slow
 def test_a_proxy_without_its_studio_ends_nothing(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     gateway = Gateway(int(far.url.rpartition(":")[2]), seed=0)
@@ -346,7 +346,7 @@ def test_a_proxy_without_its_studio_ends_nothing(studio: Studio, far: Far, clip:
     assert "Traceback" not in far.end()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_output_that_is_away_is_waited_for(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     far.start()
     with studio.paced(1):
@@ -377,7 +377,7 @@ def test_files_that_cannot_be_stored_end_the_attempt_at_once(
         assert segments(studio, job) < 6, "it did not encode to the end"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_copy_that_a_power_cut_has_emptied_is_made_again(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -392,7 +392,7 @@ def test_a_copy_that_a_power_cut_has_emptied_is_made_again(
     check(studio.done(job), 12)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_broken_file_in_a_shared_folder_fails(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     source = copy(clip(seconds=4), "film.mp4")
     source.write_bytes(source.read_bytes()[:3000] + bytes(100_000))
@@ -458,7 +458,7 @@ def test_a_source_in_a_shared_folder_is_not_copied(
     assert (mount / "season 1/film.mp4").read_bytes() == source.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_copy_of_a_source_is_shown(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     far.start("", "--bandwidth", "0.5")
     job = studio.add(copy(clip(seconds=4), "film.mp4"))
@@ -467,7 +467,7 @@ def test_the_copy_of_a_source_is_shown(studio: Studio, far: Far, clip: MakeClip,
     check(studio.done(job), 4)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_another_file_in_a_shared_folder_is_not_used(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, tmp_path: Path
 ) -> None:
@@ -482,7 +482,7 @@ def test_another_file_in_a_shared_folder_is_not_used(
     assert "no shared folder has it" in far.end()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_shared_source_that_breaks_off_is_copied(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, tmp_path: Path
 ) -> None:
@@ -513,7 +513,7 @@ def test_it_is_offline_when_it_ends_and_for_good_when_its_token_is_revoked(studi
     assert far.process.wait(timeout=60) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_two_cannot_share_a_work_folder(studio: Studio, far: Far) -> None:
     far.start()
     until(lambda: studio.worker(far.name)["status"] == "idle")

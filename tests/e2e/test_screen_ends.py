@@ -24,7 +24,15 @@ DRAWN = {1049, 1000, 1003, 1006, 2004, 1004}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT], ids=lambda number: number.name
+    "number",
+    [
+        signal.SIGHUP,
+        *(
+            pytest.param(number, marks=pytest.mark.more)
+            for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
+        ),
+    ],
+    ids=lambda number: number.name,
 )
 def test_a_signal_leaves_the_terminal_as_it_was(
     studio: Studio, terminal: Terminal, number: signal.Signals
@@ -76,7 +84,7 @@ def shell(studio: Studio, tmp_path: Path) -> Iterator[Terminal]:
     ("keys", "opens", "back"),
     [
         ("", "clip-000.mp4", ""),
-        pytest.param("/clip", "/clip", "\r", marks=pytest.mark.slow),
+        pytest.param("/clip", "/clip", "\r", marks=pytest.mark.more),
         ("?", "Keys of the view", "q"),
         ("=", "Priority of", "\r"),
     ],

@@ -15,7 +15,7 @@ from .studio import Studio, done_to
 from .terminal import Terminal
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     studio: Studio, clip: MakeClip, copy: Callable[..., Path], terminal: Terminal
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_key_on_many_jobs_asks(studio: Studio, held: Held, terminal: Terminal)
     until(lambda: len(done_to(studio, jobs)) == 21, "all are changed")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: Terminal) -> None:
     jobs = held(21)
     terminal.shows("21 jobs", "clip-0")

@@ -35,7 +35,7 @@ WRONG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(("text", "what", "now"), WRONG.values(), ids=WRONG)
 def test_wrong_settings_are_shown_with_their_place_and_what_to_do(
     down: Studio, text: str, what: str, now: str
@@ -75,7 +75,7 @@ def test_leaving_says_once_more_what_is_wrong(down: Studio) -> None:
         assert terminal.ended() == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_any_other_reason_is_shown_too(down: Studio) -> None:
     down.home.database.write_bytes(b"this is no database" * 400)
     with Terminal(PROGRAM, down.environment) as terminal:

@@ -58,7 +58,7 @@ def test_files_are_taken_along_when_they_come(make_studio: MakeStudio, clip: Mak
     assert offered(processed(studio, source)) == [("French (forced)", "fr", "YES")]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_drop_folder_takes_them_for_no_videos(
     make_studio: MakeStudio, clip: MakeClip, tmp_path: Path
 ) -> None:

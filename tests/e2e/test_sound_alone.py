@@ -106,7 +106,7 @@ def test_a_podcast_outlives_its_worker(make_studio: MakeStudio, podcast: Path) -
     assert studio.offer(podcast)[0]["decision"] == "cached"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_qualities_of_sound_are_encoded_again_and_dropped(shared: Studio, podcast: Path, ffmpeg: str) -> None:
     job = shared.add(podcast)
     shared.done(job)
@@ -203,7 +203,7 @@ def test_a_book_in_two_languages_has_both_in_each_quality(
     assert not (master.parent / "v3" / f"audio-fr-{names[0]}").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_drop_folder_takes_sound_by_its_rule(
     make_studio: MakeStudio, podcast: Path, ffmpeg: str, tmp_path: Path
 ) -> None:

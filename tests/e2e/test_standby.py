@@ -131,7 +131,7 @@ def test_one_that_stands_by_lends_its_workers_and_sends_commands_to_the_one_that
     assert second("down").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor that leads is stopped for longer than its lease, then continued",
     "Another one leads; the first writes and publishes nothing more, and stands by",
@@ -213,7 +213,7 @@ def test_one_of_three_takes_over_and_the_others_stand_by(fleet: MakeFleet) -> No
     until(lambda: stands_by(last), "the other one stands by")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor that leads is killed, while a worker of one that stands by encodes",
     "The worker continues for the next one that leads, in the same attempt",
@@ -241,7 +241,7 @@ def test_lent_workers_stay_when_another_one_leads(
     assert attempt["worker"] == "third"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_leads_is_reached_by_its_certificate(fleet: MakeFleet, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     first, second = fleet("first", "second", tls_cert=str(cert), tls_key=str(key), hosts="localhost")
@@ -251,7 +251,7 @@ def test_one_that_leads_is_reached_by_its_certificate(fleet: MakeFleet, tmp_path
     assert f"pid {first.process.pid}" in second("status").out
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_without_a_listener_commands_say_where_to_run_them(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second", listen="")
     first.up()
@@ -260,7 +260,7 @@ def test_without_a_listener_commands_say_where_to_run_them(fleet: MakeFleet) -> 
     assert "first leads the queue, and cannot be reached from here" in second("status").err
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_name_is_given_once(fleet: MakeFleet) -> None:
     first, *others = fleet("first", "first", "second", "second")
     first.up()
@@ -273,7 +273,7 @@ def test_a_name_is_given_once(fleet: MakeFleet) -> None:
     assert stands_by(others[1])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A supervisor of a newer version stands by for one whose schema is older, and that one is stopped",
     "The newer one leads, and migrates the database then",
@@ -300,7 +300,7 @@ def test_a_file_of_sqlite_has_one_supervisor(make_studio: Callable[..., Studio])
     assert "BAD_CONFIG: standby needs a queue on PostgreSQL" in studio.output.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(1800)
 @pytest.mark.fault(
     "Supervisors of one database are killed, stopped and cut off at random, again and again",

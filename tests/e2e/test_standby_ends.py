@@ -24,7 +24,7 @@ from .test_standby import check_once, leads, log_of, stand_by, stands_by, status
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_after_it_was_killed_it_leads_and_its_commands_reach_it(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second")
     first.up()
@@ -38,7 +38,7 @@ def test_after_it_was_killed_it_leads_and_its_commands_reach_it(fleet: MakeFleet
     assert f"pid {second.process.pid}" in shown.out
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_it_ends_when_asked_to_while_its_workers_end_before_it_leads(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second")
     first.up()
@@ -51,7 +51,7 @@ def test_it_ends_when_asked_to_while_its_workers_end_before_it_leads(fleet: Make
     assert "supervisor started" not in log_of(second)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_is_cut_off_ends_when_asked_to(on_postgresql: Callable[..., Studio], database: URL) -> None:
     line = postgres.Line()
     studio = on_postgresql(line.url(database), standby="true", **LEASES)
@@ -62,7 +62,7 @@ def test_one_that_is_cut_off_ends_when_asked_to(on_postgresql: Callable[..., Stu
     assert studio.last_words().strip().startswith("→ start PostgreSQL")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_whose_database_hangs_ends_when_asked_to(fleet: MakeFleet, database: URL) -> None:
     first, second = fleet("first", "second", lease_s=120)
     first.up()
@@ -103,7 +103,7 @@ def test_while_it_waits_for_outputs_it_answers_and_touches_none(
     check_once(first, job, frames=300)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_is_cut_off_while_it_waits_for_outputs_stands_by(
     on_postgresql: Callable[..., Studio],
     database: URL,
@@ -173,7 +173,7 @@ def test_a_database_that_cannot_be_written_for_a_while_is_waited_for(fleet: Make
     until(lambda: stands_by(other), "the other one stands by")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_home_that_cannot_be_written_for_a_while_is_waited_for(fleet: MakeFleet) -> None:
     first, second = fleet("first", "second", lease_s=120)
     first.up()
@@ -187,7 +187,7 @@ def test_a_home_that_cannot_be_written_for_a_while_is_waited_for(fleet: MakeFlee
     assert log_of(second).count("the home cannot be written") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_that_waits_for_an_older_version_answers(fleet: MakeFleet, database: URL) -> None:
     first, second = fleet("first", "second", lease_s=120)
     first.up()

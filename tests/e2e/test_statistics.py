@@ -73,7 +73,7 @@ def test_attempts_and_sums(
         assert "write it as" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_attempt_whose_worker_is_killed_keeps_what_was_reported(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

@@ -45,7 +45,7 @@ def test_it_is_kept_dropped_and_made_again(shared: Studio, clip: MakeClip, copy:
     assert verified.code == 0, verified.out
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_verify_looks_at_it(shared: Studio, clip: MakeClip, copy: Copy) -> None:
     job = shared.add(copy(clip(seconds=2), "harmed.mp4"))
     shared.done(job)

@@ -92,7 +92,7 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
     assert not list(studio.out.glob(".tqstudio/*/scratch/*"))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor does not answer for the length of a lease",
     "The worker ends its ffmpeg; nothing is counted",
@@ -132,7 +132,7 @@ def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["failed", "done"]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The system has no more processes, threads or open files",
     "`SYSTEM_LIMIT`: requeued, nothing is counted",
@@ -161,7 +161,7 @@ def test_a_limit_of_the_system_costs_no_attempt(brittle: Studio, clip: MakeClip,
     assert (done["attempts"], done["crashes"], done["error"]) == (0, 0, None)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_encoder_that_fails_twice_alike_is_not_tried_again(brittle: Studio, clip: MakeClip, copy) -> None:
     studio = brittle
     job = studio.add(copy(clip(), "unlucky.mp4"))
@@ -188,7 +188,7 @@ def test_one_quality_that_fails_fails_the_job(brittle: Studio, clip: MakeClip, c
     assert runs == [4, 1], "together, then each alone; what came out well is not made again"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault("A quality with `required = false` fails", "The job is done with a warning", area="resume")
 def test_one_that_is_not_required_is_left_out(brittle: Studio, clip: MakeClip, copy) -> None:
     done = brittle.done(brittle.add(copy(clip(fps="24"), "one-fails.mp4"), profile="optional"))
@@ -271,7 +271,7 @@ def test_a_source_that_changes_while_it_is_encoded_is_encoded_again(
     assert shared.offer(long)[0]["decision"] == "cached"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_home_in_an_odd_place(ffmpeg: str, tmp_path: Path, clip: MakeClip, copy) -> None:
     """Too long for a socket, with spaces, quotes, markup and a percent sign."""
     root = tmp_path / f"my [red]%03d 'home' é {'x' * 120}"
@@ -290,7 +290,7 @@ def test_a_home_in_an_odd_place(ffmpeg: str, tmp_path: Path, clip: MakeClip, cop
     assert not studio.home.socket.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_two_homes_with_one_output_leave_each_other_alone(
     shared: Studio, brittle: Studio, clip: MakeClip, copy, tmp_path: Path
 ) -> None:

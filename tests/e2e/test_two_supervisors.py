@@ -26,7 +26,7 @@ def double(first: Studio, second: Studio) -> None:
     shutil.copyfile(copy, second.home.database)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A copy of a home is started while the original works",
     "`OUTPUT_IN_USE`: it does not start",

@@ -63,7 +63,7 @@ def test_hdr_is_published_as_sdr_and_reported_so(
     assert master.count("VIDEO-RANGE=SDR") == master.count("-STREAM-INF:") > 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_loudness_that_is_not_reached_is_reported(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_loudness_that_is_not_reached_is_reported(
     assert "from -31 to -9" in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_what_is_left_out_is_reported_in_every_answer(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
@@ -221,9 +221,9 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
             _bit_errors,
             "SOURCE_DAMAGED",
             r"pictures .* without errors, the first at about 0:\d\d",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.more,
         ),
-        pytest.param(_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]", marks=pytest.mark.slow),
+        pytest.param(_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]", marks=pytest.mark.more),
     ],
 )
 def test_damage_is_reported_with_its_time(

@@ -205,7 +205,7 @@ def test_a_source_is_deleted(near: House) -> None:
     until(lambda: not near.show(job)["video_view"]["source_deleted_at"], "the file is noticed")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_names_that_are_taken_get_a_number(near: House) -> None:
     near.watch("move")
     (near.done / "film.mp4").write_bytes(b"another film")
@@ -288,13 +288,13 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("after_done", "harm"),
     [
         ("delete", flip),
-        pytest.param("delete", Path.unlink, marks=pytest.mark.slow),
-        pytest.param("move", Path.unlink, marks=pytest.mark.slow),
+        pytest.param("delete", Path.unlink, marks=pytest.mark.more),
+        pytest.param("move", Path.unlink, marks=pytest.mark.more),
     ],
 )
 @pytest.mark.fault(
@@ -313,7 +313,7 @@ def test_without_a_complete_ladder_the_source_stays(near: House, after_done: str
     assert near.show(job)["status"] == "done"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_ladder_that_lacks_something_is_not_the_only_copy(near: House) -> None:
     near.watch("delete")
     source = near.drops()
@@ -342,7 +342,7 @@ def test_another_file_of_the_name_stays(near: House, preserves_time: bool) -> No
     assert near.due() == []
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_source_with_another_time_and_the_same_bytes_is_moved(near: House) -> None:
     near.watch("move")
     source = near.drops()
@@ -352,7 +352,7 @@ def test_a_source_with_another_time_and_the_same_bytes_is_moved(near: House) -> 
     assert not source.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_jobs_that_were_added_by_hand_leave_their_source(near: House) -> None:
     near.watch("move")
     outside = near.root / "outside.mp4"
@@ -365,7 +365,7 @@ def test_jobs_that_were_added_by_hand_leave_their_source(near: House) -> None:
     assert (outside.exists(), dropped.exists()) == (True, False)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_source_that_left_its_folder_stays(near: House) -> None:
     near.watch("delete")
     source = near.drops("film.mp4")
@@ -381,7 +381,7 @@ def test_a_source_that_left_its_folder_stays(near: House) -> None:
     assert "source_deleted" not in near.events(followed["job"])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_source_that_another_job_needs_waits_for_it(near: House) -> None:
     folder = near.watch("move")
     source = near.drops()
@@ -400,7 +400,7 @@ def test_a_source_that_another_job_needs_waits_for_it(near: House) -> None:
     assert not source.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_rule_that_was_withdrawn_does_not_apply(near: House) -> None:
     folder = near.watch("delete")
     source = near.drops()
@@ -417,7 +417,7 @@ def test_a_rule_that_was_withdrawn_does_not_apply(near: House) -> None:
     assert source.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The folder for done sources is missing, or its disk fails",
     "The source stays, with the warning `SOURCE_KEPT`; it is moved once that is possible",
@@ -438,7 +438,7 @@ def test_it_is_moved_once_the_folder_is_back(near: House) -> None:
     assert near.sources() == [near.done / NAME]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root ignores modes")
 @pytest.mark.parametrize("after_done", ["move", "delete"])
 @pytest.mark.fault(

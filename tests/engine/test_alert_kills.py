@@ -92,7 +92,7 @@ def test_jobs_do_not_wait_for_a_server_that_hangs(
     until(lambda: len(receiver.received) == 10, "all are sent")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_shutdown_waits_for_a_hanging_server_no_longer_than_its_timeout(
     make_supervisor: MakeSupervisor, receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_shutdown_waits_for_a_hanging_server_no_longer_than_its_timeout(
     assert receiver.received[0].key == receiver.received[1].key
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_list_and_test_by_command(
     make_supervisor: MakeSupervisor, receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_wrong_setting_is_named_at_the_start(make_supervisor: MakeSupervisor) 
     assert "s3cret" not in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_lasting_failure_is_in_doctor(
     make_supervisor: MakeSupervisor, receiver: Receiver, tmp_path: Path
 ) -> None:

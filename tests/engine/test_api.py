@@ -345,7 +345,7 @@ def test_up_when_already_up_reports_it(standing: LiveSupervisor) -> None:
     assert f"pid {standing.process.pid}" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault("A dozen supervisors start at once", "One remains", area="supervisor")
 def test_of_many_that_start_at_once_one_remains(make_supervisor: MakeSupervisor) -> None:
     first = make_supervisor()

@@ -83,7 +83,7 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     assert contents(out / video["slug"]) == played
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor()
     live.home.database.unlink()

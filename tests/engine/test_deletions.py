@@ -229,7 +229,7 @@ def test_a_waiting_job_is_cancelled(library: Library) -> None:
     assert (library.show(job)["status"], library.state()) == ("cancelled", ["aside"])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_ladder_is_removed_after_a_while(own: Library) -> None:
     own.first()
     job = own.publishes()
@@ -268,14 +268,14 @@ def test_killed_while_it_deletes_a_video(own: Library, point: str) -> None:
     assert (own.files(), own.listed()) == (before, [job])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor is killed while it brings a deleted video back",
     "The ladder is aside or in its place, whole; the next supervisor brings it back",
     area="publishing",
 )
 @pytest.mark.parametrize(
-    "point", [pytest.param("undeletion.begun", marks=pytest.mark.slow), "undeletion.moved"]
+    "point", [pytest.param("undeletion.begun", marks=pytest.mark.more), "undeletion.moved"]
 )
 def test_killed_while_it_brings_a_video_back(own: Library, point: str) -> None:
     own.first(point)

@@ -110,7 +110,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A volume has free bytes and no inodes", "Nothing starts; gate and `doctor` name the inodes", area="disks"
 )
@@ -158,7 +158,7 @@ def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     assert two.claim(wait_s=30)["job"] == second
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The store of an interrupted job fills the disk", "It counts as its own; the job resumes", area="disks"
 )

@@ -134,7 +134,7 @@ def numbers(listener: Listener, last: int) -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_action_on_thousands_is_sent_whole(desk: Desk) -> None:
     """Also to a watcher that reads nothing meanwhile, and to one that comes later; no one waits for them."""
     seen, job = last_seq(desk.live), desk.job()
@@ -193,7 +193,7 @@ def test_progress_is_sent_and_not_stored(desk: Desk) -> None:
         assert names[worker.name] == "busy"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_resumed_job_is_reported_from_where_it_was(desk: Desk) -> None:
     worker, job = desk.running()
     made = {

@@ -64,7 +64,7 @@ def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
     mine.release()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "Lock file and socket are removed while it runs",
     "No second one starts; both are created again within 2 s",
@@ -91,7 +91,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     assert not live.home.socket.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_doctor_forgets_a_worker_that_was_announced_by_hand(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor(TQSTUDIO_HEARTBEAT_S="0.5", TQSTUDIO_OFFLINE_S="1", TQSTUDIO_LEASE_S="3").start()
     live.worker("visitor").register()

@@ -264,7 +264,7 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         assert answer["status"] == "pending", "it is still his"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "Heartbeats stop while the lease is live",
     "The worker is shown as offline and keeps its job",
@@ -307,7 +307,7 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
     assert "worker_offline" in triggers(live)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor dies and its remote workers live",
     "They have `grace_s` to find the next one",
@@ -495,7 +495,7 @@ def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
         assert until(heir.claim, "another takes it")["epoch"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("verb", ["disable", "drain"])
 def test_a_worker_that_hangs_can_be_taken_out(
     make_supervisor: MakeSupervisor, tmp_path: Path, verb: str

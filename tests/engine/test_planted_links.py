@@ -98,7 +98,7 @@ def test_a_video_folder_that_is_a_link_is_left_alone(
     assert not list(empty.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("name", [".owner", ".master.m3u8-next"])
 def test_a_link_in_a_video_folder_of_another_user_is_left_alone(
     shared: Path, secret: Path, live: LiveSupervisor, tmp_path: Path, name: str

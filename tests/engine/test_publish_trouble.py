@@ -161,7 +161,7 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     assert desk.names() == {".owner", "master.m3u8", "v1", "v2"}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The disk of an interrupted publish is away", "The remains are removed when it is back", area="publishing"
 )
@@ -193,7 +193,7 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
         assert desk.plays(1)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_finished_qualities_are_forgotten_where_that_is_requested(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

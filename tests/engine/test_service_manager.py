@@ -107,7 +107,7 @@ def test_workers_cannot_report_in_its_name(service: LiveSupervisor, manager: Man
     assert not [name for name in variables if name.startswith((b"NOTIFY_SOCKET", b"WATCHDOG_"))]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_watchdog_of_another_process_is_not_answered(
     make_supervisor: MakeSupervisor, manager: Manager
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_watchdog_of_another_process_is_not_answered(
     assert supervisor.stop() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_socket_that_is_gone_changes_nothing(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     supervisor = make_supervisor(NOTIFY_SOCKET=str(tmp_path / "none"), WATCHDOG_USEC="100000").start()
     assert supervisor.stop() == 0

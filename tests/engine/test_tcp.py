@@ -336,7 +336,7 @@ async def _removed_elsewhere(opened: Database) -> None:
     assert stored.known(kept) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_tokens_outlive_the_supervisor(tmp_path: Path) -> None:
     live = LiveSupervisor(tmp_path / "home", TQSTUDIO_LISTEN="127.0.0.1:0")
     try:
@@ -581,12 +581,12 @@ def test_every_call_over_tcp_answers_as_its_schema_says(studio: Studio, mode: Ge
     [
         ({"TQSTUDIO_LISTEN": "0.0.0.0:0"}, "unencrypted"),
         ({"TQSTUDIO_LISTEN": "localhost:1"}, "IP address"),
-        pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1"}, "IP address", marks=pytest.mark.slow),
-        pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1:99999"}, "IP address", marks=pytest.mark.slow),
+        pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1"}, "IP address", marks=pytest.mark.more),
+        pytest.param({"TQSTUDIO_LISTEN": "127.0.0.1:99999"}, "IP address", marks=pytest.mark.more),
         pytest.param(
             {"TQSTUDIO_LISTEN": "127.0.0.1:0", "TQSTUDIO_TLS_CERT": "/none"},
             "tls_key",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.more,
         ),
         (
             {"TQSTUDIO_LISTEN": "127.0.0.1:0", "TQSTUDIO_TLS_CERT": "/none", "TQSTUDIO_TLS_KEY": "/none"},

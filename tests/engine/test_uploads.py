@@ -348,7 +348,7 @@ def free_again(site: Site, url: str) -> bool:
     return site.patch(url, site.offset(url), b"")[0] == 204
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_line_that_breaks_anywhere_loses_nothing_acknowledged(site: Site, checked: bool) -> None:
     """Without a checksum what arrived is kept; with one the part is sent again. Then the rest follows."""
@@ -492,7 +492,7 @@ def test_a_killed_supervisor_keeps_what_it_acknowledged(open_site: Open) -> None
     assert site.result(url)["decision"] == "queued"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "kill -9 of the supervisor between the last byte of an upload and its job",
     "The next supervisor finishes it: one file, one job",
@@ -572,7 +572,7 @@ def test_a_full_disk_loses_nothing_acknowledged(open_site: Open, small: Path) ->
     assert (small / "film.mp4").read_bytes() == content
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_an_abandoned_upload_expires(open_site: Open) -> None:
     site = open_site(TQSTUDIO_UPLOAD_EXPIRY_S="1")
     url = site.begin(3 * MB)
@@ -581,7 +581,7 @@ def test_an_abandoned_upload_expires(open_site: Open) -> None:
     assert site.parts() == []
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_unfinished_uploads_are_bounded(open_site: Open) -> None:
     site = open_site()
     urls = [site.begin(1000) for _ in range(uploads.MAX_UNFINISHED)]
@@ -693,7 +693,7 @@ def test_an_interrupted_add_continues(site: Site, far: Far, monkeypatch: pytest.
     assert site.files() == {"film.mp4": content}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_add_continues_after_the_studio_was_killed(
     open_site: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

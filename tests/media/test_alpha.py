@@ -45,7 +45,7 @@ SOURCES = {
     "name",
     [
         *list(SOURCES)[:1],
-        *(pytest.param(name, marks=pytest.mark.slow) for name in list(SOURCES)[1:-1]),
+        *(pytest.param(name, marks=pytest.mark.more) for name in list(SOURCES)[1:-1]),
         "grey.mov",
     ],
 )

@@ -381,8 +381,8 @@ def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path
     ("container", "options"),
     [
         ("mkv", ("-c:a", "truehd", "-strict", "-2", "-ac", "6")),
-        pytest.param("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6"), marks=pytest.mark.slow),
-        pytest.param("mov", ("-c:a", "pcm_s24be", "-ac", "1"), marks=pytest.mark.slow),
+        pytest.param("mkv", ("-c:a", "dca", "-strict", "-2", "-ac", "6"), marks=pytest.mark.more),
+        pytest.param("mov", ("-c:a", "pcm_s24be", "-ac", "1"), marks=pytest.mark.more),
         ("mov", ("-c:a", "pcm_s16le", "-af", "pan=16c|" + "|".join(f"c{n}=c0" for n in range(16)))),
         ("mov", ("-c:a", "pcm_s16le", "-af", "pan=9C|" + "|".join(f"c{n}=c0" for n in range(9)))),
         (
@@ -392,11 +392,11 @@ def test_players_begin_with_no_commentary(ffmpeg: FFmpeg, one: Profile, tmp_path
         pytest.param(
             "mkv",
             ("-c:a", "pcm_f32le", "-af", "pan=5.1.4|" + "|".join(f"c{n}=c0" for n in range(10))),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.more,
         ),
-        pytest.param("mkv", ("-c:a", "flac", "-ac", "2"), marks=pytest.mark.slow),
-        pytest.param("mkv", ("-c:a", "libopus", "-ac", "2"), marks=pytest.mark.slow),
-        pytest.param("ts", ("-c:a", "ac3", "-ac", "6"), marks=pytest.mark.slow),
+        pytest.param("mkv", ("-c:a", "flac", "-ac", "2"), marks=pytest.mark.more),
+        pytest.param("mkv", ("-c:a", "libopus", "-ac", "2"), marks=pytest.mark.more),
+        pytest.param("ts", ("-c:a", "ac3", "-ac", "6"), marks=pytest.mark.more),
     ],
     ids=lambda each: each if isinstance(each, str) else f"{each[1]}-{each[-1][:8]}",
 )
@@ -412,7 +412,7 @@ def test_sound_of_any_codec_and_layout_is_heard(
     assert all(sound.loud(channel, 1000, 2.0) for channel in range(len(sound.samples)))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_track_that_fails_costs_no_other(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -126,7 +126,7 @@ def test_forced_bitmaps_of_a_full_track(
         assert runs_of(lit(stream)) == expected(BOXES[1:], 100)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_resumed_run_shows_what_has_been_there_for_long(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -183,7 +183,7 @@ def test_what_cannot_be_decoded_is_left_out(
         assert runs_of(lit(stream)) == expected([], 100)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(("curve", "of_signal"), [("smpte2084", 0.5807), ("arib-std-b67", 0.75)])
 def test_their_white_is_that_of_text_in_hdr_and_full_white_in_sdr(
     encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path, curve: str, of_signal: float

@@ -123,10 +123,10 @@ def codecs_of(encode: LadderEncode, tmp_path: Path) -> str:
     return state.check.codecs
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     "codec",
-    ["h264", pytest.param("hevc", marks=pytest.mark.slow), pytest.param("av1", marks=pytest.mark.slow)],
+    ["h264", pytest.param("hevc", marks=pytest.mark.more), pytest.param("av1", marks=pytest.mark.more)],
 )
 def test_no_codec_exceeds_the_bit_rate_of_its_rung(
     ffmpeg: FFmpeg, encode: MakeEncode, small: Profile, codec: str, tmp_path: Path

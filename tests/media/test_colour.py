@@ -231,7 +231,7 @@ QUICK = (
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SOURCES]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.more) for name in SOURCES]
 )
 def test_colours_of_sdr_are_those_of_the_source(
     make: Make, encode: MakeEncode, tmp_path: Path, name: str

@@ -84,7 +84,7 @@ def stored(encode: LadderEncode) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     "nasty",
     [
-        pytest.param(one, id=one.name, marks=[] if number == 0 else [pytest.mark.slow])
+        pytest.param(one, id=one.name, marks=[] if number == 0 else [pytest.mark.more])
         for number, one in enumerate(_SEEKABLE)
     ],
 )

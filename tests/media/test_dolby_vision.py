@@ -72,6 +72,7 @@ def nits_of(signals: Sequence[Triple]) -> list[Triple]:
     return [tuple(map(tone.pq_nits, signal)) for signal in signals]  # type: ignore[misc]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.usefixtures("vulkan")
 def test_its_colours_become_those_of_an_sdr_display(
@@ -94,6 +95,7 @@ def test_its_colours_are_kept_as_hdr10(encode: MakeEncode, ffmpeg: FFmpeg, tmp_p
     assert_like(patches_of(frame), [_pq(patch) for patch in SOFT])
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("vulkan")
 def test_the_poster_has_its_colours(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path) -> None:
     made = encode(ipt_source(ffmpeg, tmp_path / "5.mp4", light_of(SOFT), 8, SIZE))
@@ -102,6 +104,7 @@ def test_the_poster_has_its_colours(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path
     assert_like(shown(made.side.poster, *SIZE), SOFT, within=5)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("signals", "most_pq", "peak"),
     [
@@ -187,6 +190,7 @@ def hdr10(ffmpeg: FFmpeg, tmp_path: Path) -> Path:
     return tone.chart(ffmpeg, tmp_path / "hdr10.mp4", tone.filled(SIGNALS), "smpte2084", *options)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 @pytest.mark.parametrize("profile", [5, 10])
 def test_what_lost_its_metadata_is_refused(
@@ -204,6 +208,7 @@ def test_what_lost_its_metadata_is_refused(
     assert "RPU" in refused.value.hint
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("kind", "found"), [(0, (5, 0)), (1, (0, 0))])
 def test_it_is_recognised_without_its_record(
     hdr10: Path, tmp_path: Path, kind: int, found: tuple[int, int]

@@ -116,7 +116,7 @@ def _change(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["144p", "audio-und", "sub-en"])
 @pytest.mark.parametrize("damage", [Path.unlink, _change, _cut])
 def test_what_is_not_whole_is_left_to_the_encode(

@@ -44,7 +44,7 @@ def numbers(encode: MakeEncode, source: Path, **changes: object) -> dict[str, li
     return {name: [number for _, number in pictures(stream)] for name, stream in streams(made).items()}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("codec", ["libx264", "libx265"])
 def test_8k(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, codec: str) -> None:
     large = ("-vf", "scale=7680:4320:flags=neighbor", "-c:v", codec, "-preset", "ultrafast")
@@ -53,7 +53,7 @@ def test_8k(encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, codec: str) -> N
     assert numbers(encode, source, rungs=rungs) == {"4320p": [*range(5)], "90p": [*range(5)]}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_one_picture_of_two_hours(encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path) -> None:
     """Shown for as long as its sound, and also from where an encode goes on."""
     source, picture = tmp_path / "still.mp4", tmp_path / "one.mp4"
@@ -125,7 +125,7 @@ def test_film_that_is_shown_for_two_and_three_fields_in_turn(
     assert numbers(encode, source)["90p"] == [*range(96)]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(("first", "second"), [(25, 50), (24, 30), (30, 24), (24, 25), (60, 24)])
 def test_a_rate_that_changes_midway(
     encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path, first: int, second: int
@@ -166,7 +166,7 @@ def test_bursts_of_a_screen_recording(
     ("rate", "pictures", "published"),
     [("240", 240, 60), ("180", 181, 60), ("120", 121, 61), ("100", 100, 50)],
 )
-@pytest.mark.parametrize("container", ["mp4", pytest.param("mkv", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("container", ["mp4", pytest.param("mkv", marks=pytest.mark.more)])
 def test_a_high_rate_is_divided_and_lasts_as_long(
     encode: MakeEncode,
     ffmpeg: FFmpeg,

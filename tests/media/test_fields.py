@@ -138,12 +138,12 @@ def test_every_field_becomes_a_picture(
     ("name", "codec", "filters"),
     [
         ("tape.mkv", ("magicyuv",), TOP),
-        pytest.param("tape.mkv", ("huffyuv", "-pix_fmt", "yuv422p"), BOTTOM, marks=pytest.mark.slow),
+        pytest.param("tape.mkv", ("huffyuv", "-pix_fmt", "yuv422p"), BOTTOM, marks=pytest.mark.more),
         ("master.mov", ("cfhd", "-pix_fmt", "yuv422p10le"), TOP),
-        pytest.param("master.mov", ("cfhd", "-pix_fmt", "yuv422p10le"), BOTTOM, marks=pytest.mark.slow),
-        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), TOP, marks=pytest.mark.slow),
-        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), BOTTOM, marks=pytest.mark.slow),
-        pytest.param("master.mov", ("png",), TOP, marks=pytest.mark.slow),
+        pytest.param("master.mov", ("cfhd", "-pix_fmt", "yuv422p10le"), BOTTOM, marks=pytest.mark.more),
+        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), TOP, marks=pytest.mark.more),
+        pytest.param("master.mov", ("mjpeg", "-q:v", "2"), BOTTOM, marks=pytest.mark.more),
+        pytest.param("master.mov", ("png",), TOP, marks=pytest.mark.more),
     ],
 )
 def test_fields_are_those_that_the_container_declares(
@@ -230,7 +230,7 @@ def test_video_between_film_is_whole_and_on_time(
     assert {round(step / STEP) for step in middle} <= {2, 4}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "rate", "filters", "fields"),
     [

@@ -191,7 +191,7 @@ def test_several_channels_are_mixed_down_without_clipping(
         b"-y.mp4",
         b"%03d.mp4",
         *(
-            pytest.param(name, marks=pytest.mark.slow)
+            pytest.param(name, marks=pytest.mark.more)
             for name in (b"a b'c\"d.mp4", b"\xc3\xa9\n.mp4", b"[red]x.mp4")
         ),
         b"caf\xe9.mp4",

@@ -87,7 +87,7 @@ def test_loudness_is_that_of_the_source(
     assert audio_runs(made) == ["audio-und"], "nothing is measured where nothing is changed"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("container", "codec", "centre", "surround"),
     [("mov", "pcm_s16le", 0.7071, 0.7071), ("mkv", "aac", 0.7071, 0.7071), ("mkv", "ac3", 0.5946, 0.5)],
@@ -115,7 +115,7 @@ def test_a_downmix_is_as_loud_as_the_standard_one(
     assert measured(ffmpeg, published(state, tmp_path))[0] == pytest.approx(expected, abs=0.5)
 
 
-@pytest.mark.parametrize("target", [-23, pytest.param(-16.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("target", [-23, pytest.param(-16.5, marks=pytest.mark.more)])
 def test_a_loudness_of_the_profile_is_reached_by_a_constant_gain(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, target: float
 ) -> None:
@@ -181,7 +181,7 @@ def test_peaks_that_the_encoder_raises_cost_another_run(
     assert len(made.notes) == len(audio_runs(made)) - 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("seconds", [SECONDS, 0.3])
 def test_sound_without_loudness_is_unchanged(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, seconds: float
@@ -196,7 +196,7 @@ def test_sound_without_loudness_is_unchanged(
     assert hear(state).samples == hear(plain).samples
 
 
-@pytest.mark.parametrize("label", [pytest.param("audio-und-loudness", marks=pytest.mark.slow), "audio-und"])
+@pytest.mark.parametrize("label", [pytest.param("audio-und-loudness", marks=pytest.mark.more), "audio-und"])
 def test_a_killed_run_is_done_again(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path, label: str
 ) -> None:

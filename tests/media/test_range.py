@@ -212,7 +212,7 @@ QUICK = ("late78.ts", "late.mpg", "late-fragments.mp4", "late-sound.ts", "late-p
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.more) for name in NAMES]
 )
 def test_pictures_and_sound_keep_their_times(
     name: str, clips: Callable[[str], Path], encode: MakeEncode
@@ -284,7 +284,7 @@ def test_sound_stays_with_the_picture_across_a_jump(clips: Callable[[str], Path]
         assert beep == pytest.approx(made.pictures[second * 25], abs=0.035)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "shown"),
     [("one-picture.mp4", 1), ("one-picture.mkv", 1), ("one-picture.ts", 1), ("frozen-end.mp4", 75)],

@@ -154,11 +154,11 @@ def made_with(encode: MakeEncode, source: Path, profile: Profile) -> LadderEncod
     [
         ("film.ru.srt", "cp1251", RUSSIAN),
         ("film.srt", "koi8-r", RUSSIAN),
-        pytest.param("film.fr.srt", "latin-1", FRENCH, marks=pytest.mark.slow),
-        pytest.param("film.srt", "latin-1", FRENCH, marks=pytest.mark.slow),
+        pytest.param("film.fr.srt", "latin-1", FRENCH, marks=pytest.mark.more),
+        pytest.param("film.srt", "latin-1", FRENCH, marks=pytest.mark.more),
         ("film.srt", "utf-16", RUSSIAN),
-        pytest.param("film.srt", "utf-16-be", FRENCH, marks=pytest.mark.slow),
-        pytest.param("film.srt", "utf-8-sig", RUSSIAN, marks=pytest.mark.slow),
+        pytest.param("film.srt", "utf-16-be", FRENCH, marks=pytest.mark.more),
+        pytest.param("film.srt", "utf-8-sig", RUSSIAN, marks=pytest.mark.more),
         ("film.srt", "utf-8", "I ♥ you"),
     ],
 )
@@ -233,7 +233,7 @@ def late(ffmpeg: FFmpeg, path: Path, start: str, *delay: str) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "start", "delay"),
     [
@@ -241,8 +241,8 @@ def late(ffmpeg: FFmpeg, path: Path, start: str, *delay: str) -> Path:
         ("film.ts", "78", ()),
         ("film.mkv", "0", ("-itsoffset", "2")),
         ("film.mp4", "0", ("-itsoffset", "2")),
-        pytest.param("film.ts", "0", ("-itsoffset", "2"), marks=pytest.mark.slow),
-        pytest.param("film.mp4", "0", (), marks=pytest.mark.slow),
+        pytest.param("film.ts", "0", ("-itsoffset", "2"), marks=pytest.mark.more),
+        pytest.param("film.mp4", "0", (), marks=pytest.mark.more),
     ],
 )
 def test_times_count_from_the_start_as_players_count_them(

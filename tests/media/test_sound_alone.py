@@ -154,7 +154,7 @@ def test_aac_that_changes_its_rate_is_published_whole(
 
 @pytest.mark.parametrize(
     "ending",
-    [pytest.param(each, marks=[] if each == "mp3" else pytest.mark.slow) for each in FORMATS],
+    [pytest.param(each, marks=[] if each == "mp3" else pytest.mark.more) for each in FORMATS],
 )
 def test_every_format_sounds_as_before(
     ffmpeg: FFmpeg, encode: MakeEncode, music: Profile, tmp_path: Path, ending: str

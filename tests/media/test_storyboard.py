@@ -102,7 +102,7 @@ def test_times_count_from_the_start_of_the_published_video(
     assert edges(found)[-1] == pytest.approx(6.48, abs=0.001)
 
 
-@pytest.mark.parametrize("codec", ["hevc", pytest.param("av1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("codec", ["hevc", pytest.param("av1", marks=pytest.mark.more)])
 def test_pictures_of_other_codecs(clip: MakeClip, encode: MakeEncode, small: Profile, codec: str) -> None:
     source = clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48)
     ten_bits = replace(
@@ -166,7 +166,7 @@ def test_tiles_need_one_interval(tmp_path: Path, late_ms: int, even: bool) -> No
     assert storyboard.tiles(tmp_path) is None
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_long_videos_have_several_sprites(clip: MakeClip, encode: MakeEncode, small: Profile) -> None:
     source = clip("numbered-long.mp4", fps="1", size="96x54", filters=NUMBERED, seconds=1041, audio=0)
     folder = made_of(encode(source, replace(small, segment_s=6, gop_s=2), storyboard=True))
@@ -177,7 +177,7 @@ def test_long_videos_have_several_sprites(clip: MakeClip, encode: MakeEncode, sm
     assert len(list(folder.glob("*.jpg"))) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_later_attempt_keeps_it_or_makes_it_again(clip: MakeClip, encode: MakeEncode) -> None:
     source = clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48)
     first = made_of(encode(source, storyboard=True))

@@ -24,6 +24,7 @@ def source(ffmpeg: FFmpeg, tmp_path: Path) -> Path:
     return ipt_source(ffmpeg, tmp_path / "film.mp4", [grey], 1, (320, 180), frames=FPS)
 
 
+@pytest.mark.more
 @pytest.mark.fault(
     "A source needs Vulkan, which does not work here",
     "`UNSUPPORTED`, with the driver to install",

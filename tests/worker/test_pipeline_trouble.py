@@ -277,7 +277,7 @@ def test_a_source_whose_codec_changes_is_refused_whatever_is_accepted(
         b"%03d.mp4",
         b"caf\xe9.mp4",
         *(
-            pytest.param(name, marks=pytest.mark.slow)
+            pytest.param(name, marks=pytest.mark.more)
             for name in (b"-y.mp4", b"a b'c\"d.mp4", "é\n.mp4".encode())
         ),
     ],
