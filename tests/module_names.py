@@ -11,13 +11,20 @@ from types import CodeType
 
 ROOT = Path(__file__).resolve().parents[1]
 _NAME = re.compile(r"(?<![\w./-])tqstudio(?:\.[A-Za-z_]\w*)+(?::\w+)?")
+_FROM = re.compile(r"\bfrom (tqstudio[\w.]*) import ([\w, ]+)")
 _FILES = {"tqstudio.db", "tqstudio.service", "tqstudio.sh"}
 """Names of files that look like names of modules."""
 
 
 def in_text(text: str) -> set[str]:
     """Find names such as `tqstudio.home` and `tqstudio.cli:run_and_exit`, also within code and prose."""
-    return set(_NAME.findall(text)) - _FILES
+    imported = {
+        f"{module}.{name.split()[0]}"
+        for module, names in _FROM.findall(text)
+        for name in names.split(",")
+        if name.strip()
+    }
+    return (set(_NAME.findall(text)) | imported) - _FILES
 
 
 @cache

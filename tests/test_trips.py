@@ -21,7 +21,7 @@ import trips  # noqa: E402
 PROGRAM = f"""
 import asyncio, json, mmap, os, signal, subprocess, sys, threading
 from tqstudio import units
-from tqstudio.engine import waiting
+from tqstudio.engine.host import waiting
 
 with open(os.environ["{trips.FOLDER}"] + "/switch", "r+b") as file:
     switch = mmap.mmap(file.fileno(), 1)
@@ -59,7 +59,7 @@ def test_what_runs_is_recorded_in_threads_coroutines_and_children(recorder: trip
     assert ended.returncode == -signal.SIGKILL
     assert recorder.ran(()) == {
         "engine/media/ffmpeg/confine.py": ["main"],
-        "engine/waiting.py": ["wait_until_set"],
+        "engine/host/waiting.py": ["wait_until_set"],
         "units.py": ["_scaled", "size"],
     }
 

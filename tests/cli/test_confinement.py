@@ -32,6 +32,7 @@ def test_doctor_warns_of_an_ffmpeg_that_is_not_confined(tmp_path: Path, script: 
     assert "require_confinement" in found["hint"]
 
 
+@pytest.mark.slow
 def test_a_start_that_requires_confinement_refuses_a_script(tmp_path: Path, script: str) -> None:
     strict = Program(tmp_path / "home", TQSTUDIO_FFMPEG=script, TQSTUDIO_REQUIRE_CONFINEMENT="true")
     refused = strict("up")

@@ -20,6 +20,7 @@ def _needs_namespaces() -> None:
         pytest.skip("this user may not make namespaces")
 
 
+@pytest.mark.more
 def test_down_waits_for_a_supervisor_whose_pid_is_another_process_here(tmp_path: Path) -> None:
     """Its own number, 1, is that of a process that never ends."""
     shell = Program(tmp_path / "home")
@@ -42,6 +43,7 @@ def test_down_waits_for_a_supervisor_whose_pid_is_another_process_here(tmp_path:
             up.kill()
 
 
+@pytest.mark.slow
 def test_down_in_a_container_waits_for_a_supervisor_outside(tmp_path: Path) -> None:
     live = LiveSupervisor(tmp_path)
     try:

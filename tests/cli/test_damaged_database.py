@@ -119,6 +119,7 @@ def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Progr
     assert "alembic_version" in _database(shell("doctor", "--json"))[1]
 
 
+@pytest.mark.slow
 def test_a_command_reports_a_database_that_is_none(tqstudio: Program) -> None:
     tqstudio.home.create()
     tqstudio.home.database.write_bytes(b"no database" * 400)
@@ -147,7 +148,7 @@ def test_an_empty_file_where_there_was_a_database_is_neither_repaired_nor_copied
 
 
 _CHECKS_AT_ONCE = """
-from tqstudio.engine import maintenance
+from tqstudio.engine.parts import maintenance
 from tqstudio.engine.store.db import upkeep
 upkeep.FIRST_S = upkeep.INTERVAL_S = 0
 maintenance._RETENTION_S = 0.2

@@ -173,6 +173,7 @@ def _of_no_known_version(home: Home) -> None:
         db.execute("UPDATE alembic_version SET version_num = '0000'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "code"),
     [
@@ -194,6 +195,7 @@ def test_a_database_that_someone_must_see_to_ends_the_service(
     assert home.database.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_ends_the_service(tqstudio: Program) -> None:
     answer = tqstudio("up", TQSTUDIO_PROFILE="none")
     assert answer.code == 2

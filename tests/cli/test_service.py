@@ -176,6 +176,7 @@ def test_install_and_uninstall(tqstudio: Program, system: FakeSystem) -> None:
     assert (again.code, "nothing to remove" in again.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_running_supervisor_is_reported(supervisor: LiveSupervisor, system: FakeSystem) -> None:
     program = Program(supervisor.home.root, **system.environment)
     refused = program("service", "install")

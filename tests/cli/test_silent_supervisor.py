@@ -82,6 +82,7 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
         assert running.listening(home)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor has no file descriptor left", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
 )

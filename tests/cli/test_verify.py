@@ -80,6 +80,7 @@ def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
+@pytest.mark.slow
 def test_every_byte_is_as_published(verify: Verify, ladder: Path) -> None:
     code, answer = verify(ladder, "--full")
     assert code == 0, answer
@@ -438,6 +439,7 @@ def test_where_there_is_no_ladder(path: str, expected: str, tmp_path: Path) -> N
     assert answer.err.startswith(f"error: SOURCE_MISSING: {expected}")
 
 
+@pytest.mark.more
 def test_of_a_bucket_its_objects_are_checked_too(ladder: Path, tmp_path: Path) -> None:
     program = Program(tmp_path / "home")
     copy = program.home.buckets / "s3" / "films" / "vod" / "good"

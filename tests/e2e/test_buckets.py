@@ -520,6 +520,7 @@ def test_a_damaged_local_copy_is_not_uploaded(house: Studio, storage: ObjectStor
     _require_same(house, storage)
 
 
+@pytest.mark.more
 def test_what_cannot_be_a_bucket_is_refused(house: Studio, clip: MakeClip) -> None:
     house.up()
 

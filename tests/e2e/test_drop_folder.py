@@ -203,6 +203,7 @@ def test_a_file_that_is_taken_away_while_it_is_made_resumes_when_it_is_back(
     assert len(drop.jobs()) == 1
 
 
+@pytest.mark.slow
 def test_what_failed_otherwise_is_named_with_the_way_to_retry_it(drop: Drop) -> None:
     path = drop.path / "a.mp4"
     path.write_bytes(b"no video")

@@ -216,6 +216,7 @@ def test_other_tokens_run_one_worker_of_their_own_name(
     assert "tqstudio token create NAME --role join" in said.decode()
 
 
+@pytest.mark.slow
 def test_a_name_of_another_is_refused(studio: Studio, machine: MakeFar) -> None:
     studio.send(calls.create_token("attic", "worker"))
     far = machine("attic")

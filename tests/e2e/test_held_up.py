@@ -35,6 +35,7 @@ def test_no_worker_switched_on_is_reported_like_a_shut_gate(
     studio.wait(job, "done")
 
 
+@pytest.mark.slow
 def test_an_output_that_cannot_be_made_fails_at_once(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     in_the_way = studio.root / "a-file"

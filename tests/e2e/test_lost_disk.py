@@ -221,6 +221,7 @@ def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
     assert "not mounted" not in _folders(studio)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("A source is removed while its disk is there", "`SOURCE_MISSING`, at once", area="disks")
 def test_a_source_that_a_user_removed_is_missing_and_not_away(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip

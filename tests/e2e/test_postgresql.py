@@ -89,6 +89,7 @@ def master_of(studio: Studio, job: int) -> Path:
     return Path(done["video_view"]["generation"]["master"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [postgres.NEWEST, pytest.param(postgres.OLDEST, marks=pytest.mark.slow)])
 def test_an_added_and_a_dropped_file_become_ladders(
     on_postgresql: Callable[..., Studio], clip: MakeClip, copy, tmp_path: Path, version: int
@@ -105,6 +106,7 @@ def test_an_added_and_a_dropped_file_become_ladders(
     assert not studio.home.database.exists()
 
 
+@pytest.mark.slow
 def test_a_studio_starts_on_the_oldest_version_also_with_videos(
     on_postgresql: Callable[..., Studio], clip: MakeClip, copy
 ) -> None:

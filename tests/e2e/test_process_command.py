@@ -214,6 +214,7 @@ _EDITS: dict[str, tuple[str, Callable[[bytes], bytes], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "full"),
     [

@@ -402,6 +402,7 @@ def test_a_broken_file_in_a_shared_folder_fails(studio: Studio, far: Far, clip: 
     assert studio.job(job)["error"]["code"] != "WORKER_DISK"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_line_that_is_cut_at_any_byte(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, seed: int
@@ -501,6 +502,7 @@ def test_a_shared_source_that_breaks_off_is_copied(
     assert done["attempts_log"][1]["resumed_from"] > 0
 
 
+@pytest.mark.slow
 def test_it_is_offline_when_it_ends_and_for_good_when_its_token_is_revoked(studio: Studio, far: Far) -> None:
     far.start()
     until(lambda: studio.worker(far.name)["status"] == "idle")
@@ -566,6 +568,7 @@ def test_a_storm(studio: Studio, tmp_path: Path, clip: MakeClip, copy: Any) -> N
             line.close()
 
 
+@pytest.mark.slow
 def test_it_removes_what_belongs_to_jobs_that_ended_elsewhere(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:

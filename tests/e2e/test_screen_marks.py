@@ -88,6 +88,7 @@ def _asked_to_cancel(job: int, terminal: Terminal) -> str:
     return shown
 
 
+@pytest.mark.slow
 def test_a_key_on_many_jobs_asks(studio: Studio, held: Held, terminal: Terminal) -> None:
     jobs = held(21)
     terminal.shows("21 jobs", "clip-0")

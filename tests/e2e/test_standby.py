@@ -293,6 +293,7 @@ def test_a_newer_version_stands_by_for_an_older_one(fleet: MakeFleet, database: 
     until(lambda: leads(studio), "it leads")
 
 
+@pytest.mark.slow
 def test_a_file_of_sqlite_has_one_supervisor(make_studio: Callable[..., Studio]) -> None:
     studio = make_studio(standby="true")
     studio.launch()

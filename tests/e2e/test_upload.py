@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from blake3 import blake3
 
 from certificates import certificate
@@ -14,6 +15,7 @@ from .conftest import MakeClip
 from .studio import Studio
 
 
+@pytest.mark.slow
 def test_an_uploaded_file_becomes_a_ladder(ffmpeg: str, clip: MakeClip, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0", tls_cert=str(cert), tls_key=str(key))

@@ -166,6 +166,7 @@ def near(tmp_path: Path, make_supervisor: MakeSupervisor) -> House:
     return near
 
 
+@pytest.mark.slow
 def test_a_source_is_moved_and_encoded_again_from_there(house: House) -> None:
     house.start()
     house.watch("move")
@@ -189,6 +190,7 @@ def test_a_source_is_moved_and_encoded_again_from_there(house: House) -> None:
     assert house.sources() == [moved], "only the job of the folder moves it"
 
 
+@pytest.mark.slow
 def test_a_source_is_deleted(near: House) -> None:
     near.watch("delete")
     near.drops()

@@ -386,6 +386,7 @@ def _pid_that_answers(live: LiveSupervisor) -> int | None:
         return None
 
 
+@pytest.mark.slow
 def test_the_end_leaves_nothing(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     until(lambda: len(live.processes()) == 2, "the worker is there")
@@ -396,6 +397,7 @@ def test_the_end_leaves_nothing(make_supervisor: MakeSupervisor) -> None:
     assert caught.value.code is ErrorCode.NO_SUPERVISOR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_like_a_command(make_supervisor: MakeSupervisor, number: signal.Signals) -> None:
     live = make_supervisor().start()
@@ -407,6 +409,7 @@ def test_a_signal_ends_it_like_a_command(make_supervisor: MakeSupervisor, number
     live.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_takes_its_workers_along_and_its_home_serves_the_next(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -1133,6 +1136,7 @@ def test_no_worker_acts_on_the_lease_of_another(desk: Desk, path: str, body: dic
     worker.send(f"jobs/{job['job']}/progress", epoch=job["epoch"], step="probe", progress=2)
 
 
+@pytest.mark.slow
 def test_the_beat_of_another_worker_counts_for_no_lease(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -1162,6 +1166,7 @@ def test_a_beat_for_what_is_not_held_is_answered_as_lost(desk: Desk) -> None:
     assert (answer["controls"], answer["lost"]) == ({}, [job["job"], 4711])
 
 
+@pytest.mark.slow
 def test_a_lease_without_beats_runs_out(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(
         TQSTUDIO_LEASE_S="1.5", TQSTUDIO_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2", TQSTUDIO_MAX_CRASHES="2"

@@ -249,6 +249,7 @@ def test_a_ladder_is_removed_after_a_while(own: Library) -> None:
     assert own.show(result["job"])["video_view"]["generation"]["number"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it deletes a video",
     "The ladder is in its place or aside, whole; the next supervisor sets it aside",
@@ -313,6 +314,7 @@ def test_killed_while_it_removes_a_ladder(own: Library, point: str) -> None:
     assert own.live.send(calls.video(video))["generation"] is None
 
 
+@pytest.mark.slow
 def test_a_fresh_start_overwrites_no_ladder(own: Library) -> None:
     own.first()
     job = own.publishes()

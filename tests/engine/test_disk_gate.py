@@ -83,6 +83,7 @@ def desk(volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path) -> Des
     return Desk(live, out, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The next job is larger than the free space",
     "Not started; the gate names the path and the bytes",
@@ -175,6 +176,7 @@ def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
     assert desk.gate_events() == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault("Abandoned work fills the disk", "It is removed, and nothing waits", area="disks")
 def test_unfinished_work_that_no_job_needs_goes_before_a_job_waits(desk: Desk) -> None:
     failed = desk.add("failed.mp4", 1000)
@@ -200,6 +202,7 @@ def test_unfinished_work_that_no_job_needs_goes_before_a_job_waits(desk: Desk) -
     assert desk.gate_events() == []
 
 
+@pytest.mark.more
 @pytest.mark.fault(
     "`disk_reserve_bytes` is above the free space", "Nothing starts; the gate names the setting", area="disks"
 )
@@ -225,6 +228,7 @@ def _can_be_written(live: LiveSupervisor) -> bool:
     return all(status == 200 for status, _ in answers)
 
 
+@pytest.mark.slow
 def test_the_volume_of_the_database_is_full(
     volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

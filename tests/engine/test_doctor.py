@@ -146,7 +146,7 @@ def test_a_process_that_outlived_its_supervisor(house: House) -> None:
 
 def test_doctor_is_not_left_over_where_a_script_of_a_dead_supervisor_runs_it(house: House) -> None:
     code = (
-        "from tqstudio.engine import doctor; from tqstudio.home import current_home;"
+        "from tqstudio.engine.monitoring import doctor; from tqstudio.home import current_home;"
         "print(doctor._processes(current_home()))"
     )
     mark = f"{house.uuid}:1:1:{house.home.root}"

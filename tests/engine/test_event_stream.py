@@ -227,6 +227,7 @@ def test_a_resumed_job_is_reported_from_where_it_was(desk: Desk) -> None:
         assert desk.show(job["job"])["progress"] == 40.5
 
 
+@pytest.mark.slow
 def test_the_end_ends_the_streams(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     with listening(live) as one, listening(live) as other:

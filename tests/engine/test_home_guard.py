@@ -109,6 +109,7 @@ def test_doctor_forgets_a_worker_that_was_announced_by_hand(make_supervisor: Mak
     assert "visitor" not in [worker["name"] for worker in live.send(calls.workers())["workers"]]
 
 
+@pytest.mark.slow
 def test_doctor_advises_no_kill_of_a_supervisors_worker(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     until(lambda: len(live.processes()) > 1, "its worker runs")
@@ -161,6 +162,7 @@ def test_without_its_home_or_its_database_it_ends(make_supervisor: MakeSuperviso
     assert not live.home.socket.exists()
 
 
+@pytest.mark.more
 def test_doctor_names_a_supervisor_whose_home_is_gone(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     until(lambda: len(live.processes()) > 1, "its worker runs")

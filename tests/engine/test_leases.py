@@ -164,6 +164,7 @@ def view(live: LiveSupervisor, name: str) -> Any:
     return next(w for w in live.send(calls.workers())["workers"] if w["name"] == name)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "It continues before the job was handed out again",
     "Refused all the same; an expired lease is never revived",
@@ -191,6 +192,7 @@ def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
         assert desk.show(job["job"]) == before, "nothing is revived"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Heartbeats no longer name the job", "The worker dropped it: requeued, counted as a crash", area="workers"
 )
@@ -212,6 +214,7 @@ def test_a_job_that_its_worker_drops_is_requeued_at_once(
         assert row["events"][0]["trigger"] == "requeued:abandoned"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The machine is suspended, or the supervisor stopped",
     "That time does not count against a lease; no job is taken away",

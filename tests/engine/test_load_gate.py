@@ -94,6 +94,7 @@ def test_settings_of_an_earlier_version_start_with_a_warning(make_supervisor: Ma
     assert found == ["run_on_battery", "yield_to"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The machine is short of memory, or above `max_load`",
     "No job starts; running ones continue, and the gate opens by itself",

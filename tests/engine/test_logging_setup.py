@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.engine.host import logging_setup
 from tqstudio.home import Home
@@ -120,6 +122,7 @@ def test_trees_that_are_dropped_at_once_print_no_warnings(tmp_path: Path) -> Non
     assert subprocess.run(program, check=True, stderr=subprocess.PIPE).stderr == b""
 
 
+@pytest.mark.slow
 def test_the_level_changes_while_it_runs(make_supervisor: MakeSupervisor) -> None:
     supervisor = make_supervisor(TQSTUDIO_LOG_LEVEL="warning").start()
 

@@ -181,6 +181,7 @@ def test_without_a_token_only_health_is_answered(live: LiveSupervisor) -> None:
         assert ask("/health", Authorization=f"Bearer {token}")[0] == 200
 
 
+@pytest.mark.slow
 def test_labels_are_bounded_and_hold_no_names(own: LiveSupervisor, tmp_path: Path) -> None:
     desk = Desk(own, tmp_path)
     own.send(calls.worker_action("cpu-0", "disable"))
@@ -210,6 +211,7 @@ def test_labels_are_bounded_and_hold_no_names(own: LiveSupervisor, tmp_path: Pat
         assert name not in found.text
 
 
+@pytest.mark.slow
 def test_refused_claims_and_heartbeats_are_counted(own: LiveSupervisor) -> None:
     own.send(calls.worker_action("cpu-0", "disable"))
     before = scrape(own)

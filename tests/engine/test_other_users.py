@@ -145,6 +145,7 @@ def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_refused(
     assert far_home.socket.parent == folder
 
 
+@pytest.mark.slow
 def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervisor: MakeSupervisor) -> None:
     """Though someone opened its socket to everyone."""
     live: LiveSupervisor = make_supervisor(shared / "home").start()
@@ -191,6 +192,7 @@ def test_a_worker_is_not_sent_over_the_socket_which_ffmpeg_to_run(standing: Live
     assert "ffmpeg" not in answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "owner", "mode"),
     [

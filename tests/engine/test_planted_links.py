@@ -85,6 +85,7 @@ def check_published(live: LiveSupervisor, out: Path, video: int, secret: Path) -
     return folder
 
 
+@pytest.mark.slow
 def test_a_video_folder_that_is_a_link_is_left_alone(
     shared: Path, secret: Path, live: LiveSupervisor, tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ def test_an_output_that_may_not_be_listed_can_be_held(shared: Path) -> None:
     assert (shared / "out" / "clip" / "master.m3u8").read_text() == "ladder"
 
 
+@pytest.mark.slow
 def test_work_is_not_begun_in_a_work_folder_of_another_user(
     shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -258,6 +260,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     assert complete(worker, claimed, bench)[1]["status"] == "done"
 
 
+@pytest.mark.slow
 def test_what_is_made_is_not_for_others_to_write(shared: Path, live: LiveSupervisor, tmp_path: Path) -> None:
     added = add(live, tmp_path / "clip.mp4", shared)
     assert publish(live)[2][1]["status"] == "done"

@@ -248,6 +248,7 @@ def test_a_ladder_that_plays(house: House) -> None:
     kill_at_each(house, house.again, work)
 
 
+@pytest.mark.slow
 def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
     house.start("publish.renamed")
     work = house.first()

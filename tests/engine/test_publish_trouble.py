@@ -136,6 +136,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert desk.plays(2)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output becomes read-only during a publish",
     "The queue waits with a hint; the old ladder plays",

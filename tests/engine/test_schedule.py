@@ -75,6 +75,7 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     assert opened.read_now(gates.listing) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "It is outside of `hours`",
     "No job starts; running ones wait again, without an attempt; the queue resumes then",

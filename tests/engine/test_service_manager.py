@@ -66,12 +66,14 @@ def service(make_supervisor: MakeSupervisor, manager: Manager) -> LiveSupervisor
     return supervisor
 
 
+@pytest.mark.slow
 def test_it_is_ready_once_the_api_answers(service: LiveSupervisor, manager: Manager) -> None:
     states = manager.next()
     assert states == {"READY": "1", "STATUS": "ready, 0 running"}, "nothing is reported before"
     assert service.send(calls.status())["supervisor"]["pid"] == service.process.pid
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor hangs, as a systemd service",
     "Its event loop no longer reports; systemd restarts it after `WatchdogSec`",
@@ -99,6 +101,7 @@ def test_a_shutdown_is_reported_with_the_time_it_may_take(service: LiveSuperviso
     assert service.ended() == 0
 
 
+@pytest.mark.slow
 def test_workers_cannot_report_in_its_name(service: LiveSupervisor, manager: Manager) -> None:
     manager.wait_for("READY")
     [worker] = service.send(calls.status())["workers"]

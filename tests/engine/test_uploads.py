@@ -544,6 +544,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The disk of the uploads fills up",
     "507; what was acknowledged is kept, and the upload continues once there is room",
@@ -591,6 +592,7 @@ def test_unfinished_uploads_are_bounded(open_site: Open) -> None:
     site.begin(9)
 
 
+@pytest.mark.more
 def test_uploads_can_be_off(open_site: Open) -> None:
     site = open_site(TQSTUDIO_UPLOAD_MAX_BYTES="0")
     about = metadata(filename="a.mp4")

@@ -57,6 +57,7 @@ def next_sources(stream: HTTPResponse) -> Any:
     return json.loads(stream.readline().removeprefix(b"data: "))["jobs"]
 
 
+@pytest.mark.slow
 def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
     supervisor: LiveSupervisor, stream: HTTPResponse, copy: Copy, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_killed_supervisor_leaves_no_probe_and_the_next_one_looks_at_what_wait
         until(lambda job=job: source(live, job)["width"] == 320, f"job {job} is known")  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_the_probe_process_is_let_go_when_nothing_waits(make_supervisor: MakeSupervisor, copy: Copy) -> None:
     live = make_supervisor(TQSTUDIO_PROBE_IDLE_S="0.1").start()
     live.send(calls.worker_action("cpu-0", "disable"))

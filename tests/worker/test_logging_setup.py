@@ -12,7 +12,7 @@ _DIES = """
 import os
 import sys
 import structlog
-from tqstudio.engine.worker import logging_setup
+from tqstudio.engine.worker.reporting import logging_setup
 logging_setup.configure("cpu-0")
 log = structlog.get_logger()
 home = os.environ["TQSTUDIO_HOME"]
