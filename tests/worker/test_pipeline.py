@@ -162,7 +162,8 @@ def test_a_paused_job_resumes_at_the_segment(
 
     paused = RecordingReport(pause)
     assert run(job, dataclasses.replace(bench, ffmpeg=paced), paused, lease) == Stopped("pause")
-    stored = {path: path.stat().st_ino for path in work_dir.glob("segments/3/*/*/*.m4s")}
+    # Not of the sound, whose short end joins the segment before.
+    stored = {path: path.stat().st_ino for path in work_dir.glob("segments/3/*p/*/*.m4s")}
     kept = {name: len(list(work_dir.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
     assert max(kept.values()) > 1
     assert f"144p {kept['144p']} of 30 segments" in Path(job["log"]).read_text()
