@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 MASTER_NAME = "master.m3u8"
 MPD_NAME = "manifest.mpd"
-"""Of DASH, if the profile asks for it."""
+"""Name of the DASH manifest, which is written if the profile asks for it."""
 OWNER_NAME = ".owner"
 """Names the store and video that own the folder, because others may use the same name below one output."""
 BUCKET_NAME = ".bucket"

@@ -89,7 +89,7 @@ class SourceSummary(TypedDict):
     duration_s: float | None
     size: int
     problem: ErrorView | None
-    """Of a waiting job: the error found by the background probe. The job itself may still succeed."""
+    """Error found by the background probe for a waiting job; else None. The job itself may still succeed."""
 
 
 class EtaView(TypedDict):
@@ -148,8 +148,8 @@ class JobRow(TypedDict):
     profile: str
     priority: int
     progress: float
-    """Of the whole job, its qualities weighted by their pixels. It decreases only if finished segments are
-    lost."""
+    """Percent of the whole job, its qualities weighted by pixels and codec. It decreases only if finished
+    segments are lost."""
     speed: float | None
     eta_s: float | None
     """Estimated seconds until it is done; of a waiting job, how long it will run."""
@@ -158,7 +158,7 @@ class JobRow(TypedDict):
     predicted_s: float | None
     """Seconds predicted for the whole job when its first run began."""
     actual_s: float | None
-    """Of a job that is done, the seconds that workers spent on it in all runs."""
+    """Seconds that workers spent on the job in all runs; None unless it is done."""
     attempts: int
     max_attempts: int
     crashes: int
@@ -170,13 +170,13 @@ class JobRow(TypedDict):
     """Seconds that a running job has made no progress; None while it makes some."""
     error: JobError | None
     warnings: list[WarningView]
-    """Of the newest attempt, as soon as they are known."""
+    """Warnings of the newest attempt, as soon as they are known."""
     source: SourceSummary
     renditions: list[RenditionView]
     owner: str
     """Who added it: folder, user, upload, or `token:` and its name."""
     changes: list[ChangeView]
-    """Of a job of the kind `changed`: what had changed since the ladder was encoded."""
+    """What had changed since the ladder was encoded, for a job of the kind `changed`; else empty."""
     created_at: str
     started_at: str | None
     completed_at: str | None
@@ -214,7 +214,7 @@ class AttemptView(TypedDict):
     """Largest resident memory of one of them."""
     started_at: str
     ended_at: str | None
-    """Of a lost attempt: when the loss was detected."""
+    """When the attempt ended, or its loss was detected; None while it runs."""
     last_progress_at: str | None
     outcome: str
     error_code: str | None
@@ -245,7 +245,7 @@ class EventView(TypedDict):
 class GenerationView(TypedDict):
     number: int
     settings_hash: str
-    """Of the whole ladder."""
+    """Hash of the settings of the whole ladder."""
     published_at: str
     retired_at: str | None
     """When another generation replaced it."""
@@ -261,7 +261,7 @@ class DeliveryView(TypedDict):
     """The copy of a video's newest ladder in a bucket."""
 
     url: str
-    """Of its folder: `s3://films/vod/my-film`."""
+    """URL of its folder: `s3://films/vod/my-film`."""
     state: str
     """waiting, delivered, hiding (of a deleted video) or removing."""
     files: int
@@ -346,7 +346,7 @@ class JobDetail(JobRow):
     processed_by_id: int | None
     metadata: dict[str, Any]
     idempotency_key: str | None
-    """Of the request that created it."""
+    """Idempotency key of the request that created it."""
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int
@@ -373,7 +373,7 @@ class WorkerView(TypedDict):
     step: str | None
     speed: float | None
     cpu_percent: float | None
-    """Of one processor core, worker and its ffmpeg together."""
+    """Processor use of the worker and its ffmpeg together, in percent of one core."""
     memory_bytes: int | None
     note: str | None
     """Why it is off, or what is wrong with it."""
@@ -639,9 +639,9 @@ class StatisticsRow(TypedDict):
     attempts: int
     media_s: float
     bytes_in: int
-    """Of the sources."""
+    """Bytes of the sources."""
     bytes_out: int
-    """Of what was encoded of them."""
+    """Bytes of what was encoded from them."""
     wall_s: float
     """Time of all attempts, also of those that did not complete their job."""
     cpu_s: float
@@ -660,7 +660,7 @@ class StatisticsView(TypedDict):
     by: Literal["day", "batch", "worker"]
     total: StatisticsRow
     rows: list[StatisticsRow]
-    """Of every day, oldest first, or of the batches or workers, at most 100, latest first."""
+    """One row per day, oldest first, or per batch or worker, at most 100, latest first."""
 
 
 class JobPage(TypedDict):
@@ -742,7 +742,7 @@ class AddResult(TypedDict):
     decision: str
     video: int | None
     job: int | None
-    """Of `cached`, the job that created the ladder; it may be deleted."""
+    """The new, open, requeued or failed job; for `cached`, the one that created the ladder (may be gone)."""
     slug: str | None
     master: str | None
     master_b64: str | None
@@ -750,7 +750,7 @@ class AddResult(TypedDict):
     """Why it is `changed`: source or settings (they differ), ladder (a published file is damaged or missing),
     asked (encoding it again was requested)."""
     status: str | None
-    """Of its open job."""
+    """Status of its open job; None if it has none."""
     applied: dict[str, Any]
     """Changes applied to an existing job, such as profile, priority or metadata: name → value."""
     other_job: int | None

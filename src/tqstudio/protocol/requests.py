@@ -305,12 +305,12 @@ class TokenRequest(Message):
     """Creates a token of the API."""
 
     name: Name
-    """Of a token with the role worker, also the name of its worker."""
+    """Name of the token; with the role worker, also the name of its worker."""
     role: Literal[Role.VIEW, Role.OPERATE, Role.ADMIN, Role.WORKER, Role.JOIN]
     expires_at: Annotated[str, StringConstraints(max_length=40)] | None = None
     """ISO 8601, in UTC without a zone; None is never."""
     kind: WorkerKind = WorkerKind.CPU
-    """Of that worker."""
+    """Kind of the worker of a token with the role worker."""
     max_workers: int | None = Field(DEFAULT_JOINS, ge=1, le=10_000)
     """How many workers may join by a token with the role join; null: any number."""
 
@@ -342,7 +342,7 @@ class RangeAbility(Message):
     """With what a worker encodes: ranges that were encoded otherwise could not be joined."""
 
     build: ShortText
-    """Of ffmpeg."""
+    """Build of ffmpeg."""
     encoders: list[ShortText] = Field(max_length=64)
 
 
@@ -385,9 +385,9 @@ class RenditionReport(Message):
     height: Count | None = None
     encoder: ShownText | None = None
     progress: float = Field(0, ge=0, le=100)
-    """Of everything encoded so far."""
+    """Percent of the rendition that is encoded so far."""
     kept: float = Field(0, ge=0, le=100)
-    """Of the finished fragments, from which the next attempt resumes."""
+    """Percent of the rendition in finished fragments, from which the next attempt resumes."""
     segments_done: Count = 0
     segments_total: Count | None = None
     speed: Amount | None = None
@@ -422,7 +422,7 @@ class Division(Message):
     """Rendition → stream key."""
     encoder: ShortText
     build: ShortText
-    """Of ffmpeg."""
+    """Build of ffmpeg."""
 
 
 class RangeRequest(Token):
@@ -467,7 +467,7 @@ class ManifestFile(Message):
     iframes: Annotated[list[tuple[Count, Count, Annotated[float, Field(gt=0, le=1e12)]]], FailFast()] = Field(
         default_factory=list
     )
-    """Of video: offset and size of each key frame with the header of its fragment, seconds until the next."""
+    """Key frames of video: offset and size of each with its fragment header, and seconds until the next."""
 
 
 class ManifestRendition(Message):

@@ -81,7 +81,7 @@ class SourceFile(TypedDict):
 
     name_b64: str
     version: str
-    """Of its present state."""
+    """Version of its present state: it changes with the file's size, inode, samples or times."""
     identity: dict[str, int]
     """As `requests.SourceIdentity`."""
     quick_hash: str
@@ -143,7 +143,7 @@ class RegisterAnswer(TypedDict):
     divides: NotRequired[bool]
     """Whether jobs are divided; earlier versions do not know of it."""
     max_duration_s: NotRequired[float]
-    """Of a source; earlier versions have no limit, and their workers one of their own."""
+    """Longest source in seconds; earlier versions send no limit, and their workers use their own."""
 
 
 class ProgressAnswer(TypedDict):

@@ -34,7 +34,7 @@ _WORDS = {
     "failed": ("job {job} failed; {retry}", "failed before"),
     "rejected": ("rejected", "refused"),
 }
-"""Of each decision the sentence about one file, and the word in a count."""
+"""Decision → the sentence about one file, and the word in a count."""
 _CHANGED = {
     "source": ("the file changed; queued as job {job}{stays}", "queued for what changed"),
     "settings": (

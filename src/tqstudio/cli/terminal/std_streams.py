@@ -19,7 +19,7 @@ codecs.register_error(_LACKING, replace_glyphs)
 
 
 def repair_streams() -> None:
-    """Opens closed streams on /dev/null, and handles write errors of the others.
+    """Open closed streams on /dev/null, and handle write errors of the others.
 
     Otherwise the next file or socket would get a descriptor from 0 to 2, and be written to as a standard
     stream. Supervisors and workers inherit the descriptors.

@@ -121,7 +121,7 @@ class Message:
 
 
 def chosen(setting: str) -> frozenset[AlertKind]:
-    """Reads `alert_kinds`; empty for the defaults.
+    """Read `alert_kinds`; empty for the defaults.
 
     Raises:
         TqError: BAD_CONFIG for an unknown kind.

@@ -79,12 +79,12 @@ class Sender:
         return None if answer is None else str(answer)
 
     async def _asked(self, request: dict[str, Any], limit_s: float) -> object:
-        """Send one line and read one.
+        """Send a request to the process as a line of JSON, and return its answer.
 
         Raises:
-            TimeoutError: it takes too long.
-            OSError: it has exited.
-            ValueError: so it has, without an answer.
+            TimeoutError: there was no answer within `limit_s`.
+            OSError: the process had exited before.
+            ValueError: the process exited without an answer.
         """
         assert self._child.stdin is not None
         # This does not block: the pipe is empty, and an alert fits into it.

@@ -17,7 +17,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
 
 PREFIX = "/v1"
-"""Of all paths but those for monitoring; routes know only the rest."""
+"""Prefix of all paths but those for monitoring; routers leave it out."""
 
 
 async def _services(request: Request) -> Services:

@@ -35,7 +35,7 @@ router = APIRouter(route_class=BoundedRoute)
 
 _SEQ = re.compile(r"[0-9]+")
 _SEQ_DIGITS = 19
-"""Of the largest integer that the database can store."""
+"""Digits of the largest integer that the database can store."""
 
 _WORKER_TICKS = 8
 """Worker snapshots are sent with every eighth snapshot of running jobs: heartbeats change slowly."""

@@ -53,7 +53,7 @@ def parse_time(text: str) -> int:
 
 
 def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
-    """Creates a message from the fields of a row that have the same names, and from more fields.
+    """Create a message from the fields of a row that have the same names, and from more fields.
 
     Times (`…_at`) become ISO 8601, paths (bytes) text and base64, as `protocol.answers` promises.
     """

@@ -39,7 +39,7 @@ _TYPES = {
 _FOR_A_DAY = "public, max-age=86400"
 """Not for longer: another video of that name may get the address later."""
 _TIMEOUTS = {"connect_timeout": "10s", "timeout": "3600s"}
-"""Of one try of a request."""
+"""Time limits for one try of a request."""
 _PATIENCE_S = 40.0
 """How long a small request may take with its retries: a server may accept connections and never answer."""
 _SLOWEST_BPS = 25_000
@@ -49,7 +49,7 @@ _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 _MAX_REMOVED = 1000
 """In one request, as S3 allows."""
 _REMOVAL_S = 0.2
-"""Of each, where that is a request of its own."""
+"""Time in seconds allowed per removed object, where removing each is a request of its own."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 _CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
 """Why a connection failed, in what obstore says for its developers."""
@@ -227,10 +227,10 @@ class Bucket:
         return TqError(ErrorCode.BAD_CONFIG, readable(message), f"correct {self._settings_file}")
 
     async def _ask(self, request: Awaitable[T], patience_s: float | None = None) -> T:
-        """Await a request, by default of a few bytes.
+        """Await a request for at most `patience_s`; the default is for requests of a few bytes.
 
         Raises:
-            TqError: its error converted.
+            TqError: UPSTREAM, PERMISSION or NOT_FOUND, made from the error of the request.
         """
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 

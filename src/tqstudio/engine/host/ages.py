@@ -72,7 +72,7 @@ class Ages:
         self._look()
 
     def before(self, keep_us: int) -> int:
-        """Returns the time before which things have been kept long enough; 0 after a jump."""
+        """Return the time before which things have been kept long enough; 0 after a jump."""
         return 0 if self.held_us else self._wall() - keep_us
 
     @property

@@ -145,7 +145,7 @@ def reap_orphans() -> None:
             if child.pid in _ours:
                 continue
             if child.status() == psutil.STATUS_ZOMBIE:
-                # A thread of ours may be about to read its status, as of ffmpeg in the trials of GPUs.
+                # A thread of ours may still have to read its exit status, as in a trial of ffmpeg on a GPU.
                 since = _zombies[child.pid] = earlier.get(child.pid, now)
                 if now - since > _OWN_WAIT_S:
                     os.waitpid(child.pid, os.WNOHANG)

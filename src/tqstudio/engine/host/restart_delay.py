@@ -28,7 +28,7 @@ class RestartDelay:
 
 
 def restart_wait_s(deaths: int, lived_s: float) -> float:
-    """Returns the delay of a restart in seconds, after so many deaths within a minute.
+    """Return the delay of a restart in seconds, after so many deaths within a minute.
 
     It counts from the last start: a process that lived longer is replaced at once. It is short at first, so
     that a job runs again within two seconds after the third death.

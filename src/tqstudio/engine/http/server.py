@@ -37,7 +37,7 @@ class Server(uvicorn.Server):
     """uvicorn without its signal handling, which closes the listener at once and hangs on open streams."""
 
     protocol: type[HttpToolsProtocol]
-    """Of its connections."""
+    """Class that handles its connections."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(

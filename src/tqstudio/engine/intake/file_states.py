@@ -90,7 +90,7 @@ class FileStates:
         self._failed[path] = why
 
     def update_odd(self, checked: Iterable[bytes], odd: Mapping[bytes, Problem]) -> None:
-        """Of the checked paths, skip those in `odd` because of their kind, and no others."""
+        """Skip those checked paths that are in `odd` because of their kind, and none of the others."""
         for path in checked:
             self._odd.pop(path, None)
         self._odd.update(odd)

@@ -108,7 +108,7 @@ class FolderWatcher:
         self._checks: dict[bytes, FileStat] = {}
         """Files to be hashed, with their state when offered; the first one is being read."""
         self._digests: dict[bytes, Digest] = {}
-        """Of files that were hashed and are to be offered again."""
+        """Digests of files that were hashed and are to be offered again."""
 
         self._wake = asyncio.Event()
         self._hints = Hints(

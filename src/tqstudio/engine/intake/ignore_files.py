@@ -23,9 +23,9 @@ from tqstudio.paths import display
 IGNORE_NAME = b".tqignore"
 MAX_BYTES = 65_536
 MAX_STARS, MAX_SPANS = 3, 2
-"""Of `*` before other characters of a name, and of `**`, in one pattern.
+"""Most `*` before other characters of a name, and most `**`, in one pattern.
 
-The time that a hostile one takes grows with this power of a path's length, and other threads wait for it.
+The time that a hostile pattern takes grows with this power of a path's length, and other threads wait for it.
 """
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -61,7 +61,7 @@ class Ignored:
     levels: tuple[tuple[int, GitIgnoreSpec], ...] = ()
     """Length of the path before the names that the patterns match, and the patterns; outermost first."""
     comment: Problem | None = None
-    """Of the innermost file: a line that looks like a pattern, but is a comment."""
+    """Problem with a line of the innermost file that looks like a pattern but is a comment; else None."""
 
     def below(self, folder: bytes) -> Ignored:
         """Add the ignore file of a folder, if it has one.

@@ -35,7 +35,7 @@ class Range:
     """The job and its epoch, with the instance of the worker that makes the range."""
     worker: str
     kind: str
-    """Of the worker."""
+    """Kind of the worker: `cpu` or `gpu`."""
     first: int
     end: int
     streams: Mapping[str, str]
@@ -89,7 +89,7 @@ class Ranges:
         self._divided: dict[int, _Divided] = {}
         self._ranges: dict[LeaseToken, Range] = {}
         self._received: dict[LeaseToken, set[str]] = {}
-        """Of workers on other machines: which `init.mp4` of their jobs are here, as paths in the store."""
+        """Paths in the store of each `init.mp4` that has arrived, by lease of a worker on another machine."""
         self._speeds: dict[tuple[str, int], float] = {}
         """Segments per second, by instance and job; until one has made a range, that of the job's own worker
         counts."""

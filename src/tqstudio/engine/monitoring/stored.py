@@ -33,7 +33,7 @@ class Stored:
 
 
 async def read(db: Database) -> Stored:
-    """Reads from a database whose writer answers too."""
+    """Read from a database whose writer answers too."""
     found, _ = await asyncio.gather(db.read(_read), _write_nothing(db))
     return found
 

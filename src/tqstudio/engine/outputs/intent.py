@@ -62,10 +62,10 @@ class Publication:
         return rows_of(self.manifest, [row for row in kept if row.name in self.manifest.keep])
 
     def kept_from(self, place: Place) -> Path | None:
-        """The folder of the current generation.
+        """The folder of the current generation, from which files are taken over; None without one.
 
         Args:
-            place: the place of this publication, with its folder open.
+            place: where this publication goes, with its folder open.
         """
         if self.current is None:
             return None

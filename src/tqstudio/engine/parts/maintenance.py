@@ -146,7 +146,7 @@ class Maintenance:
         self._scheduler.add_job(run, every, next_run_time=first)
 
     async def look_at_volumes(self) -> None:
-        """Measures the volumes, and tries a database that could not be written to."""
+        """Measure the volumes, and try a database that could not be written to."""
         refused = self._db.refusal is not None
         await self._services.volumes.look()
         if refused and self._db.refusal is None:
@@ -154,11 +154,11 @@ class Maintenance:
             await self.flush_heartbeats()
 
     async def flush_heartbeats(self) -> None:
-        """Stores the heartbeats of workers and supervisor; started together they share a commit."""
+        """Store the heartbeats of workers and supervisor; started together they share a commit."""
         await asyncio.gather(self._services.reports.flush_heartbeats(), self._services.recovery.renew())
 
     async def save_and_requeue(self) -> None:
-        """Stores recent progress; requeues jobs whose backoff, or delay of their autorestart, is over."""
+        """Store recent progress; requeue jobs whose backoff, or delay of their autorestart, is over."""
         await self._services.reports.save_progress()
         waits, restarts = await self._db.reread(_waiting)
         due = {
@@ -172,12 +172,12 @@ class Maintenance:
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def keep_hours(self) -> None:
-        """Shuts and opens the queue by its hours, ends pauses and waits, and stops jobs whose hours end."""
+        """Shut and open the queue by its hours, end pauses and waits, and stop jobs whose hours end."""
         if await self._schedule.tick():
             self._services.dispatch.wake()
 
     async def recover(self) -> None:
-        """Requeues jobs with expired leases, and replaces workers without heartbeats."""
+        """Requeue jobs with expired leases, and replace workers without heartbeats."""
         children.reap_orphans()
         if recovered := await self._services.recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
@@ -185,7 +185,7 @@ class Maintenance:
             self._services.pool.end_offline(name)
 
     async def prune(self) -> None:
-        """Deletes old events, alerts and idempotent answers; ends tokens that have expired or are gone."""
+        """Delete old events, alerts and idempotent answers; end tokens that have expired or are gone."""
         await self._db.write(self._prune, self._services.ages.before(0), now_us())
         self._services.tokens.end_expired()
         if not self._db.is_file:
@@ -194,11 +194,11 @@ class Maintenance:
             await self._db.write(upkeep.give_back_pages)
 
     async def check_database(self) -> None:
-        """Checks the whole database weekly, when no job runs."""
+        """Check the whole database weekly, when no job runs."""
         await self._services.weekly_check.tick(idle=not self._services.running_jobs.jobs)
 
     async def cut_logs(self) -> None:
-        """Cuts long logs of workers, probe and alerts."""
+        """Cut long logs of workers, probe and alerts."""
         await bounded_io.on_a_thread(partial(logging_setup.cut_long, self._services.home))
 
     def _prune(self, db: Connection, old: int, now: int) -> None:

@@ -114,7 +114,7 @@ class IdleShutdown:
         self._users: dict[int, psutil.Process] = {}
 
     def join(self, pid: int, *, stay: bool) -> None:
-        """Registers a command until it leaves or its process exits.
+        """Register a command until it leaves or its process exits.
 
         Args:
             stay: do not shut down when idle any more.
@@ -132,7 +132,7 @@ class IdleShutdown:
             self._users[pid] = psutil.Process(pid)
 
     async def leave(self, pid: int, *, ignores_jobs: bool) -> KeepAliveReason | None:
-        """Unregisters a command, and shuts down unless the supervisor is needed; returns by what it is.
+        """Unregister a command; shut down unless the supervisor is needed, else return what needs it.
 
         Args:
             ignores_jobs: it is not needed for the jobs that are open.
@@ -145,7 +145,7 @@ class IdleShutdown:
         return need
 
     async def watch(self) -> None:
-        """Shuts down once the supervisor has not been needed for `GRACE_S`."""
+        """Shut down once the supervisor has not been needed for `GRACE_S`."""
         idle_s = 0.0
         while not self._stays:
             await asyncio.sleep(_CHECK_S)

@@ -71,13 +71,13 @@ class _Published:
 
 
 def _intact(kept: dict[str, str], published: _Published) -> dict[str, str]:
-    """Returns the renditions in `kept` whose files are still as published."""
+    """Return the renditions in `kept` whose files are still as published."""
     rows = [row for row in published.generation.renditions if row.name in kept]
     return {row.name: row.settings_hash for row in rows if is_intact(published.folder, row)}
 
 
 def _request_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
-    """Keeps only intact renditions and requests the damaged ones, even if the job requested others only."""
+    """Keep only intact renditions and request the damaged ones, even if the job requested others only."""
     damaged = job["kept"].keys() - kept.keys()
     job["kept"] = kept
     if job["requested"] is not None:
@@ -108,7 +108,7 @@ class Dispatcher:
         """Set at shutdown: no more jobs are assigned."""
 
     def hint(self, events: list[EventRow]) -> None:
-        """Wakes waiting claims; for new jobs the monitor does, when their volumes are measured."""
+        """Wake waiting claims; for new jobs the monitor does, when their volumes are measured."""
         if any(e.trigger in _WAKING_TRIGGERS for e in events):
             self.wake()
 
@@ -124,7 +124,7 @@ class Dispatcher:
     async def claim(
         self, caller: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
     ) -> ClaimAnswer:
-        """Claims the next job for a worker, waiting up to `wait_s` for one, or requests a test encode.
+        """Claim the next job for a worker, waiting up to `wait_s` for one, or request a test encode.
 
         If no job waits, it gets a range of one that another worker has.
 
@@ -322,7 +322,7 @@ def _offered(duplicate: DuplicateRow) -> PublishedDuplicate:
 
 
 def _wait_alone(db: Connection, refused: Refused) -> None:
-    """Lets a job wait for its volume or its hours, so that the next ones can be claimed."""
+    """Let a job wait for its volume or its hours, so that the next ones can be claimed."""
     waits, now = refused.waits, now_us()
     assert waits is not None
     is_closed = waits.code is ErrorCode.OUTSIDE_HOURS

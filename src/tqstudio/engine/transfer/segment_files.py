@@ -26,9 +26,9 @@ class Part:
 
     offset: int
     size: int
-    """Of the whole file."""
+    """Size of the whole file in bytes."""
     blake3: str
-    """Of the whole file."""
+    """BLAKE3 hash of the whole file."""
 
 
 def names_of(path: str) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from tqstudio.paths import readable
 from tqstudio.protocol.requests import AddOptions
 
 MAX_METADATA_BYTES = 32_000
-"""Of the header."""
+"""Largest size of the header with the metadata."""
 MAX_NAME_BYTES = 200
-"""Of a file name, so that a number fits into the 255 bytes of file systems."""
+"""Largest size of a file name, so that a number fits into the 255 bytes of file systems."""
 _MAX_EXTENSION_BYTES = 20
 _BLAKE3 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _IN_JSON = ("metadata", "overrides")
@@ -30,7 +30,7 @@ class UploadMetadata:
     name: str
     """The name it gets here, see `safe_name`."""
     blake3: str | None
-    """Of the whole file, 64 hex digits."""
+    """BLAKE3 hash of the whole file, 64 hex digits; None if the client states none."""
     options: AddOptions
 
 

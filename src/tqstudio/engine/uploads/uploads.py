@@ -72,7 +72,7 @@ class Uploads:
         self._busy: set[str] = set()
         """Uploads with a request in progress, or that `finish_pending` finishes."""
         self._hashers: dict[str, tuple[int, blake3]] = {}
-        """Of unfinished uploads: how many bytes were hashed so far, so that they need not be read again."""
+        """How many bytes of each unfinished upload were hashed, and the hasher to continue with."""
         self._log = structlog.get_logger()
 
     @property

@@ -187,7 +187,7 @@ def _to_column(x: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _parts(text: str) -> tuple[tuple[str, int, bool], ...]:
-    """Splits a text: each part, its cells, and whether terminals differ in how many they use for it."""
+    """Split a text: each part, its cells, and whether terminals differ in how many they use for it."""
     signs = ((text[start:end], cells) for start, end, cells in split_graphemes(text)[0])
     parts = ((unsure, list(run)) for unsure, run in groupby(signs, lambda sign: _differs(sign[0])))
     return tuple(("".join(sign for sign, _ in run), sum(n for _, n in run), unsure) for unsure, run in parts)

@@ -83,7 +83,7 @@ class RowLook(NamedTuple):
     focused: bool
     marked: bool
     word: str
-    """Of its state, with a countdown."""
+    """Word for the job's state, with the countdown to a retry."""
     eta: str
     thumb: bool
     palette: Colours

@@ -13,7 +13,7 @@ from tqstudio.ui.widgets.line_view import LineView
 
 WHEEL_LINES = 3
 KEY_CELLS = 10
-"""Of a key in the text of an empty list."""
+"""Width in cells of the name of a key in the text of an empty list."""
 
 
 class RowList(LineView, can_focus=True):

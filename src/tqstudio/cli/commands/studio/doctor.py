@@ -128,7 +128,7 @@ def _local(home: Home) -> Iterator[CheckView]:
 
 
 def _set_by(home: Home) -> Iterator[str]:
-    """Names the settings file and the variables that set anything."""
+    """Name the settings file and the variables that set anything."""
     from tqstudio.config import Settings
 
     if home.config.is_file():

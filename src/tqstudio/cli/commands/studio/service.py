@@ -168,7 +168,11 @@ def uninstall(system: System = False, worker: OfWorkers = False, as_json: JsonFl
 
 
 def _supervisor_unit(home: Home, options: Sequence[str], user: str | None) -> str:
-    """Raises TqError: BAD_REQUEST for what only workers have."""
+    """The text of a supervisor's unit.
+
+    Raises:
+        TqError: BAD_REQUEST for what only workers have.
+    """
     from tqstudio.config import load_settings
 
     if remote.named() or options:
@@ -181,7 +185,11 @@ def _supervisor_unit(home: Home, options: Sequence[str], user: str | None) -> st
 
 
 def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
-    """Raises TqError: BAD_REQUEST without a studio; what it says when it is called by the wrong name."""
+    """The text of a worker's unit.
+
+    Raises:
+        TqError: BAD_REQUEST without a studio; errors that it answers, or of its certificate.
+    """
     at = remote.chosen() if remote.named() else None
     if at is None:
         raise TqError(
@@ -243,7 +251,7 @@ def _require_root(system: bool) -> None:
 
 
 def _require_systemd(system: bool) -> None:
-    """Raises TqError: REFUSED where systemd, or the user's manager, does not run."""
+    """Raise TqError REFUSED where systemd, or the user's manager, does not run."""
     asked = _run(system, "is-system-running")
     state = asked.stdout.strip()
     if state in ("", "offline", "unknown"):
@@ -258,7 +266,7 @@ def _require_systemd(system: bool) -> None:
 
 
 def _require_ours(path: Path, home: Home, *options: str) -> None:
-    """Raises TqError: REFUSED if the unit there is of another home, or was not made by `install`."""
+    """Raise TqError REFUSED if the unit there is of another home, or was not made by `install`."""
     if not path.exists():
         return
     there = _home_of(path)
@@ -274,7 +282,7 @@ def _require_ours(path: Path, home: Home, *options: str) -> None:
 
 
 def _require_stopped(home: Home) -> None:
-    """Raises TqError: ALREADY_RUNNING."""
+    """Raise TqError ALREADY_RUNNING if a supervisor of this home runs."""
     from tqstudio.protocol import running
 
     if (pid := running.holder(home)) is not None:

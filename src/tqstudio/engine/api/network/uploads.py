@@ -37,7 +37,7 @@ ALGORITHMS: dict[str, Callable[[], Hasher]] = {
     "sha256": hashlib.sha256,
     "sha1": partial(hashlib.sha1, usedforsecurity=False),
 }
-"""Of checksums; the protocol demands SHA-1."""
+"""Checksum algorithms and their hashers; the protocol demands SHA-1."""
 CONTENT_TYPE = "application/offset+octet-stream"
 
 

@@ -35,7 +35,7 @@ class Division:
     """Rendition → stream key."""
     encoder: str
     build: str
-    """Of ffmpeg. Another encoder or another build makes streams that cannot be joined."""
+    """Build of ffmpeg. Another encoder or another build makes streams that cannot be joined."""
 
 
 def catches_up(encode: LadderEncode) -> bool:

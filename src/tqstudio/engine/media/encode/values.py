@@ -62,7 +62,7 @@ class EncodeSpec:
     log_dir: Path
     """Receives one log per ffmpeg run."""
     encoder: str = CPU_ENCODER
-    """Of the worker, see `video_codecs.encoder_for`."""
+    """Video encoder of the worker, see `video_codecs.encoder_for`."""
     device: str | None = None
     """GPU of the worker, see `hardware.Device`."""
     decodes: str = ""
@@ -86,7 +86,7 @@ class EncodeSpec:
 
     @property
     def identity(self) -> FileId:
-        """Of the source when it was probed."""
+        """Identity of the source file when it was probed."""
         return self.original.identity
 
     @property
@@ -140,7 +140,7 @@ class RenditionState:
     on_device: bool = False
     """Its pictures are decoded and scaled on the GPU."""
     gain_db: float = 0.0
-    """Of audio, once measured."""
+    """Gain of audio in dB; 0 until it is measured."""
     warning: str = ""
     """Why audio is less loud than the profile asks for, or which subtitles are left out; else empty."""
     duplicate: int | None = None
@@ -155,7 +155,7 @@ class Duplicate:
 
     video: int
     folder: Path
-    """Of its generation."""
+    """Folder of its generation."""
     keys: Mapping[str, tuple[str, str]]
     """Its renditions: name → settings hash and stream key."""
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
 _OOM_SCORE = "500"
 _MAX_FILE_BYTES = 16 * 1024**3
-"""Of one file; a fragment of 30 s with 500 Mbit/s has 2 GB."""
+"""Largest size of one file that ffmpeg may write; a fragment of 30 s with 500 Mbit/s has 2 GB."""
 
 # System calls have the same numbers on all architectures from 424 on.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

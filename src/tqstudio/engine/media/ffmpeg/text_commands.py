@@ -88,6 +88,6 @@ def captions_command(ffmpeg: FFmpeg, rendition: SubtitleRendition) -> list[str]:
     """
     checks = f"format_whitelist={FORMATS}\\:protocol_whitelist={PROTOCOLS}"
     graph = f"movie={CAPTIONS_SOURCE}:si={rendition.track.index}:format_opts='{checks}'[out0+subcc]"
-    # Its first stream are the pictures.
+    # Stream 0 of the filter has the pictures, stream 1 the captions.
     output = compiler.input(graph, f="lavfi", copyts=None)["1"].output(f"{rendition.name}.vtt", **_WEBVTT)
     return compile_command(ffmpeg, None, [output], progress=True, threads=0)

@@ -21,7 +21,7 @@ _AAC_CHANNELS = 8
 _LAYOUTS = (1, 2, 6, 8)
 """Channels of the layouts that players know: mono, stereo, 5.1, 7.1."""
 _QUALITIES_KBPS = (192, 128, 64)
-"""Of sound alone."""
+"""Bit rates in kbit/s for sources of sound alone."""
 _MIN_KBPS = 32
 _TOGETHER_S = 0.05
 """Largest difference of the starts and ends of two tracks that are one pair."""

@@ -32,12 +32,12 @@ class Profile:
     encoder: str
     """`auto`: on a GPU if available; `cpu`: never on a GPU."""
     codec: str
-    """Of the rungs that name no other."""
+    """Video codec of the rungs that name no other."""
     preset: str
     """One of `PRESETS`."""
     crf: int
     video_profile: str
-    """Of H.264; those of other codecs follow from the pixel format."""
+    """H.264 profile; the profiles of other codecs follow from the pixel format."""
     pixel_format: str
     segment_s: int
     """Nominal segment length in seconds, a multiple of `gop_s`."""

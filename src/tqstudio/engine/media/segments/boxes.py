@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
 HEADER_BYTES = 8
-"""Of a box smaller than 4 GiB."""
+"""Size of the header of a box smaller than 4 GiB."""
 # Metadata boxes have a few kB; a larger size than this is damage.
 _LARGEST_META = 64 * 1024 * 1024
 _NON_SYNC = 0x00010000
@@ -33,7 +33,7 @@ class KeyFrame(NamedTuple):
     """A key frame that begins a fragment, and the bytes of the file that suffice to decode it."""
 
     offset: int
-    """Of its `moof`."""
+    """Offset of its `moof` in the file."""
     size: int
     """From there to the end of the picture."""
     duration: int
@@ -62,7 +62,7 @@ class Segment:
     end_pts: int
     """End of the last picture in presentation order."""
     key_frames: tuple[KeyFrame, ...] = ()
-    """Of the fragments that begin with one."""
+    """Key frames of the fragments that begin with one."""
 
     def follows(self, earlier: Segment) -> bool:
         """Whether it continues `earlier` without a gap, in decode and presentation times."""

@@ -15,7 +15,7 @@ class IFrame(NamedTuple):
     """A key frame of a segment, as a byte range for playlists of I-frames."""
 
     offset: int
-    """Of the header of its fragment."""
+    """Offset of the header of its fragment in the segment."""
     size: int
     """Bytes from there to the end of the picture."""
     duration_s: float
@@ -33,7 +33,7 @@ class CheckedSegment:
     frames: int
     """Pictures, audio frames, or cues of subtitles."""
     iframes: tuple[IFrame, ...] = ()
-    """Of video; empty in records of earlier versions."""
+    """Key frames of a video segment; empty for others, and in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)

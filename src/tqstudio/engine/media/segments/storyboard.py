@@ -55,7 +55,7 @@ class Storyboard:
     key_frames: tuple[_KeyFrame, ...]
     length_s: float
     width: int
-    """Of one picture in pixels; even, like the height."""
+    """Width of one picture in pixels; even, like the height."""
     height: int
 
     @property
@@ -113,7 +113,7 @@ class Tiles(NamedTuple):
     columns: int
     rows: int
     width: int
-    """Of one picture in pixels."""
+    """Width of one picture in pixels."""
     height: int
     sprite_ms: int
     """For how long a whole sprite is shown."""

@@ -81,7 +81,7 @@ class VideoTrack:
     fields: Literal["", "tff", "bff"] = ""
     """Order of the fields as the container declares it, where the codec does not mark its pictures."""
     one_of: int = 1
-    """Of so many pictures one is published, because the rate of the source is above 60."""
+    """Number of pictures of the source per published one; more than 1 if its rate is above 60."""
     projection: str = ""
     """How the pictures are to be shown to each eye or around the viewer: `3D (side by side), 360°`; empty for
     flat ones."""
@@ -109,7 +109,7 @@ NO_PICTURE = VideoTrack(
     *(False, False, 0, 0, 0),
     still=True,
 )
-"""Of a source of sound alone without a cover. Its rate is that of the grid."""
+"""Video track of a source of sound alone without a cover. Its rate is that of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class AudioTrack:
     bitrate: int = 0
     """Bits per second; 0 if not measured."""
     side: str = ""
-    """Of a mono track, what the file states: `FL` and `FR` are the channels of a pair."""
+    """Channel that the file states for a mono track: `FL` and `FR` are the channels of a pair; else empty."""
     unplaced: Literal["", "discrete", "ambisonic"] = ""
     """Channels without places, which are published in stereo: numbered ones of an unusual count, or the sound
     field of a 360° video."""
@@ -199,7 +199,7 @@ class Damage:
     at_s: float
     """Its start in seconds from the first picture; for decoding errors accurate to about a second."""
     length_s: float = 0.0
-    """Of a hole, or of what a truncated file lacks of the length it declares, in seconds; 0 if unknown."""
+    """Seconds of a hole, or of what a truncated file lacks of its declared length; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class SourceFacts:
     size: int
     """Bytes."""
     video: VideoTrack
-    """Of sound alone its cover, see `VideoTrack.still`."""
+    """The video; for a source of sound alone its cover, see `VideoTrack.still`."""
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
     omitted: tuple[OmittedStream, ...] = ()

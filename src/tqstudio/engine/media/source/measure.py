@@ -203,7 +203,7 @@ def _timed(video: VideoTrack, times: PacketTimes, end: Fraction, time_base: Frac
     # The last packet may have no duration.
     end, last = max(end, times.last + 1 / (one_of * fps)), times.last
     if video.edits:
-        # Its packets are some frames early or late.
+        # ffmpeg puts the parts together some frames early or late; the edit list has the right end.
         begins_s, _, length_s = video.edits[-1]
         end = Fraction(begins_s + length_s)
         last = end - 1 / fps

@@ -33,7 +33,7 @@ _SAMPLE_EVERY_S = 2
 _VBI_ROWS = {(720, 608): 32, (720, 512): 26}
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
-"""Of a key frame, with which broadcast streams repeat their headers."""
+"""Number of bytes at the start of a key frame in which broadcast streams repeat their headers."""
 _SIZES = {"vp8": slice(3, 10), "libvpx": slice(3, 10), "vp9": slice(0, 9), "libvpx-vp9": slice(0, 9)}
 """Where a key frame states its size, by decoder: video calls change it with the bandwidth."""
 _PGS, _DVD, _DVB = "pgssub", "dvdsub", "dvbsub"

@@ -60,9 +60,9 @@ _ASF_HEADER = 1 << 18
 class _Printed(NamedTuple):
     kind: str
     unknown: bool
-    """Of an MPEG-TS, a stream that may be video or sound; ffmpeg does not recognise its codec."""
+    """Whether a stream of an MPEG-TS has a codec unknown to ffmpeg, and may be video or sound."""
     programmes: frozenset[str]
-    """Of an MPEG-TS; empty for a stream of none."""
+    """Numbers of the programmes of an MPEG-TS that contain the stream; empty for a stream of none."""
 
 
 _NONE = _Printed("", False, frozenset())

@@ -26,7 +26,7 @@ from tqstudio.home import Home
 Row = tuple[Any, ...]
 Rows = CursorResult[*tuple[Any, ...]]
 Address = Path | URL
-"""Of a database: the path of SQLite's file, or the URL of PostgreSQL."""
+"""Address of a database: the path of SQLite's file, or the URL of PostgreSQL."""
 
 
 class CommitUnknown(Exception):

@@ -272,7 +272,7 @@ class Database:
                 _soon(loop, self._arrive, events if loop is self._loop else [], mine)
 
     def _arrive(self, events: list[EventRow], calls: Sequence[DatabaseCall]) -> None:
-        """Hand events to the watchers first, so that they are on their way when the caller has its answer."""
+        """Hands events to the watchers first: they are on their way when the caller has its answer."""
         if events:
             self.on_events(events)
         _deliver_all(calls)

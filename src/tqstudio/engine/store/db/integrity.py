@@ -44,7 +44,7 @@ def _differing(kept: dict[str, int], real: dict[str, int]) -> list[str]:
 
 
 _LINES = 100
-"""Of a check of a file: enough to see whether an index lacks rows or has too many."""
+"""Most problems that a check of a file lists: enough to see whether an index lacks rows or has too many."""
 _LISTS = ("ix_job_waiting", "ix_job_ended", "ix_job_status")
 _QUEUE = ("ix_job_ready", "ix_job_backoff")
 

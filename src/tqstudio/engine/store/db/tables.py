@@ -168,7 +168,7 @@ class Video(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("source", "output_root"),
         UniqueConstraint("output_root", "slug"),
-        # What list filters compare, alone and in order: they read up to a million rows at a time.
+        # Only what list filters compare, sorted by id: a filter reads up to a million rows of it.
         Index("ix_video_search", "id", "folder_id", "name_lower"),
         _index("ix_video_size", "size", "generation_id IS NOT NULL"),
         _index("ix_video_inode", "inode", "inode IS NOT NULL"),
@@ -192,7 +192,7 @@ class Video(SQLModel, table=True):
     probe_error: str = _text(optional=True)
     """JSON of the background probe's error for the present source."""
     inode: int = _big(optional=True)
-    """Of the source; with size and time it identifies a renamed file."""
+    """Inode of the source; with size and time it identifies a renamed file."""
     generation_id: int = _int(optional=True)
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()
@@ -296,11 +296,11 @@ class Delivery(SQLModel, table=True):
     id: int | None = _id()
     video_id: int = _ref("video.id")
     number: int = _int()
-    """Of the generation."""
+    """Number of the generation."""
     job_id: int = _int(optional=True)
     """The job that published it."""
     url: str = _text()
-    """Of the ladder's folder: `s3://films/vod/my-film`."""
+    """URL of the ladder's folder: `s3://films/vod/my-film`."""
     state: str = _text()
     files: int = _int()
     """Number of files to upload; 0 until they are counted."""
@@ -364,7 +364,7 @@ class Job(SQLModel, table=True):
             "ix_job_one_open", "video_id", f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL", unique=True
         ),
         Index("ix_job_video", "video_id", "id"),
-        # What list filters compare, alone and in order, as of videos.
+        # Only what list filters compare, sorted by id, like `ix_video_search`.
         Index("ix_job_origin", "id", "kind", "owner"),
         _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
         _index("ix_job_warned", "id", f"warnings <> '{NO_WARNINGS}'"),
@@ -444,7 +444,7 @@ class Job(SQLModel, table=True):
     actual_s: float = _float(optional=True)
     """Seconds of all attempts so far."""
     idempotency_key: str = _text(optional=True)
-    """Of the request that created it."""
+    """Idempotency key of the request that created it."""
     from_folder: int = _int()
     """Whether its drop folder queued it, so that the folder's rule for sources applies."""
     owner: str = _text(default="user")
@@ -580,9 +580,9 @@ class Supervisor(SQLModel, table=True):
     home: str = _text(default="")
     """Id of its home."""
     name: str = _text(default="")
-    """Of its host, or the one in its settings."""
+    """Name of its host, or the name in its settings."""
     url: str = _text(optional=True)
-    """Of its TCP listener, for supervisors that stand by; NULL without one."""
+    """URL of its TCP listener, for supervisors that stand by; NULL without one."""
     certificate: str = _text(optional=True)
     """PEM of that listener's certificate; NULL without TLS."""
 
@@ -593,7 +593,7 @@ class Standby(SQLModel, table=True):
     home: str = Field(sa_column=Column(_TEXT, primary_key=True))
     """Id of its home."""
     name: str = _text()
-    """Of its host."""
+    """Name of its host, or the name in its settings."""
     version: str = _text()
     seen_at: int | None = _time(optional=False)
 
@@ -690,11 +690,11 @@ class Upload(SQLModel, table=True):
     answer: str = _text(optional=True)
     """JSON of the result of adding that file."""
     url: str = _text(optional=True)
-    """Of the object in a bucket that is fetched; none if a client sends it."""
+    """URL of the object in a bucket that is fetched; NULL if a client sends the file."""
     version: str = _text(optional=True)
     """ETag of that object."""
     output_root: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
-    """Of its ladder; none for the default."""
+    """Output folder of its ladder; NULL for the default."""
 
 
 class Alert(SQLModel, table=True):

@@ -124,7 +124,7 @@ def _require_version(raw: Any, _record: object) -> None:
 
 
 def _lock(raw: Any, _record: object) -> None:
-    """Take the lock of the writer.
+    """Takes the lock of the writer.
 
     Raises:
         TqError: ALREADY_RUNNING, BAD_CONFIG.

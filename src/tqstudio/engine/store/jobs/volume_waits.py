@@ -65,7 +65,7 @@ class Changed:
     until: int
     source: bytes
     settle_s: float | None
-    """Of its drop folder; None: that of the settings."""
+    """Settle time in seconds of its drop folder; None for that of the settings."""
 
 
 _CHANGED = (

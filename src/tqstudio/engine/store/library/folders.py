@@ -49,7 +49,7 @@ class FolderRow:
     """When its jobs may run; empty: always."""
     max_attempts: int | None = None
     max_crashes: int | None = None
-    """Of its jobs; None means the settings."""
+    """Limit of worker crashes in a row of its jobs; None, here and in `max_attempts`, means the settings."""
 
 
 _FOLDERS = Rows(FolderRow, tables.folder, autorestart=None)

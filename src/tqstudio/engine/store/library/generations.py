@@ -27,7 +27,7 @@ class PublishedFile(NamedTuple):
     blake3: str | None = None
     """64 hex digits; None if an earlier tqstudio published it."""
     iframes: tuple[IFrame, ...] = ()
-    """Of video; empty if an earlier tqstudio published it."""
+    """Key frames of a video segment; empty for other files, and if an earlier tqstudio published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class PublishedRow:
     is_default: bool
     files: tuple[PublishedFile, ...]
     role: str = ""
-    """Of audio `commentary` or `description`, of subtitles `forced` or `captions`, of video `captions` if the
-    pictures carry closed captions; else empty."""
+    """Purpose: `commentary` or `description` for audio, `forced` or `captions` for subtitles, `captions` for
+    video whose pictures carry closed captions; else empty."""
     surround_of: str | None = None
     """Name of the rendition with the same sound in fewer channels."""
     video_range: str = "SDR"
-    """Of video: `SDR`, `PQ` or `HLG`, as in playlists."""
+    """Dynamic range of video: `SDR`, `PQ` or `HLG`, as in playlists."""
 
     @property
     def init_size(self) -> int:
@@ -84,7 +84,7 @@ class GenerationRow:
 
 
 _MAX_DUPLICATES = 3
-"""Of which the next is tried where the one before is damaged, or has other settings."""
+"""Most ladders offered for linking: the next is tried if one is damaged or has other settings."""
 _COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 _PUBLISHED = Rows(PublishedRow, tables.published, files=None)
 _GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None)

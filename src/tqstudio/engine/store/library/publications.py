@@ -19,7 +19,7 @@ class PublicationRow:
     job: int
     epoch: int
     instance: str | None
-    """Of the lease under which it was begun; None if that has ended."""
+    """Instance of the worker under whose lease it was begun; None if that lease has ended."""
     worker: str
     video: int
     number: int

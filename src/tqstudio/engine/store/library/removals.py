@@ -22,7 +22,7 @@ from tqstudio.protocol.requests import SourceIdentity
 
 KEPT = WarningCode.SOURCE_KEPT
 MAX_INODE = (1 << 63) - 1
-"""Of the integers that a database stores; some network file systems have larger inodes."""
+"""Largest integer that a database stores; some network file systems have larger inodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ _reader, _of = job.alias("reader"), video.alias("of")
 
 
 def _needed(source: Any) -> ColumnElement[bool]:
-    """Returns whether a job that waits, runs or may be retried reads a source, for whichever output."""
+    """Returns the condition that an open job, or a failed one that may be retried, reads a source.
+
+    The job may belong to another video of the same source, with another output.
+    """
     needs = or_(is_open(_reader), and_(_reader.c.status == JobStatus.FAILED, ~is_replaced(_reader)))
     readers = select(_reader.c.id).join_from(_of, _reader, _reader.c.video_id == _of.c.id)
     return readers.where(_of.c.source == source, needs, _reader.c.deleted_at.is_(None)).exists()

@@ -24,11 +24,11 @@ class UploadRow:
     path: bytes | None
     answer: str | None
     url: str | None = None
-    """Of the object in a bucket that is fetched; None if a client sends it."""
+    """URL of the object in a bucket that is fetched; None if a client sends the file."""
     version: str | None = None
     """ETag of that object."""
     output_root: bytes | None = None
-    """Of its ladder; None for the default."""
+    """Output folder of its ladder; None for the default."""
 
     @property
     def is_whole(self) -> bool:

@@ -66,16 +66,17 @@ class Section:
         return (*self.rank, *(sign * (row[column.name] or 0) for column, sign in self.order))
 
     def has(self, key: Key) -> bool:
-        """Whether this can be the key of a job of this section."""
+        """Whether a key has the form and the rank of the keys of this section."""
         return len(key) == len(self.rank) + len(self.order) and key[: len(self.rank)] == self.rank
 
     def sorting(self, *, backwards: bool) -> list[UnaryExpression[int]]:
         return [column.desc() if (sign < 0) != backwards else column.asc() for column, sign in self.order]
 
     def beyond(self, key: Key | None, *, backwards: bool) -> Iterator[ColumnElement[bool]]:
-        """Yields the conditions of the jobs after a key, nearest first; none if the section lies before it.
+        """Yields conditions that select the jobs after a key, or before it if `backwards`, nearest first.
 
-        One condition per column: a single OR over all of them would scan the index from its start.
+        Yields nothing if this section has no such jobs. There is one condition per column, because a single
+        OR over all of them would scan the index from its start.
         """
         if key is None or not self.has(key):
             if key is None or (self.rank > key) != backwards:

@@ -89,7 +89,7 @@ class JobVolumes:
     hours: str | None = None
     """When jobs of that folder may run; empty: always."""
     facts: str | None = None
-    """Of its source, as JSON, once they are known."""
+    """Facts of its source as JSON; None until they are known."""
     profile: str = ""
     """As JSON."""
 

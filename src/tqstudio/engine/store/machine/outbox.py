@@ -180,9 +180,9 @@ def next_due(db: Connection, channel: str, *, now: int, longest_us: int) -> Aler
 
 
 def begin(db: Connection, number: int, *, retry_at: int) -> AlertRow:
-    """Counts a try before it is made, and returns the alert as it is sent.
+    """Counts a try before it is made, and returns the alert that is to be sent.
 
-    From then on its content stays: its key may have been seen.
+    From then on its content does not change: a receiver may already know its key.
     """
     tried = {"tries": alert.c.tries + 1, "next_at": retry_at}
     begun = update(alert).where(alert.c.id == number).values(tried).returning(*_COLUMNS)
@@ -196,13 +196,13 @@ def sent(db: Connection, number: int, *, now: int) -> None:
 
 
 def not_sent(db: Connection, number: int, error: str, *, next_at: int | None) -> None:
-    """Records why a try failed; without a next one the alert is given up."""
+    """Records why a try failed; with `next_at` None the alert is given up."""
     values = {"error": error, "next_at": next_at}
     db.execute(update(alert).where(alert.c.id == number).values(values))
 
 
 def give_up_others(db: Connection, channels: Iterable[str]) -> None:
-    """Gives up what waits for a channel that is not among these."""
+    """Gives up the alerts that wait for any channel but these, which are the configured ones."""
     waiting = (alert.c.next_at.is_not(None), alert.c.channel.not_in(list(channels)))
     values = {"error": "its channel is not configured any more", "next_at": None}
     db.execute(update(alert).where(*waiting).values(values))
@@ -214,7 +214,7 @@ def listing(db: Connection, *, limit: int) -> list[AlertRow]:
 
 
 def overdue(db: Connection, *, before: int) -> list[AlertRow]:
-    """Returns, for each channel, the alert that was due first, before a time, and failed since."""
+    """Returns, for each channel, the earliest failing alert that was due before a time."""
     failing = (alert.c.next_at.is_not(None), alert.c.error.is_not(None), alert.c.due_at < before)
     rows = db.execute(_ALERTS.where(*failing).order_by(alert.c.due_at.desc()))
     return list({row.channel: row for row in (AlertRow(*each) for each in rows)}.values())

@@ -26,7 +26,7 @@ MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Limit per ffmpeg run: with a damaged source, ffmpeg may log an error for every frame."""
 _CHUNK = 256 * 1024
 _PLACE_KEY = re.compile(r"\s+\S*(location|gps|latitude|longitude|coordinate|xyz)\S*\s*", re.IGNORECASE)
-"""Of a line of metadata that says where something was filmed."""
+"""Key of a line of metadata that says where something was filmed."""
 _MAX_KEY = 100
 _ISO_6709 = re.compile(r"[+-]\d{2,6}\.\d+[+-]\d{3,7}\.\d+([+-]\d+(\.\d+)?)?(CRS\w*)?/?")
 

@@ -37,7 +37,7 @@ IGNORE_KEYS_S = 0.7
 """Keys are ignored for this long after another job moved under the cursor: they meant the previous one."""
 FOLDER_CELLS = 16
 JOB_DIGITS = 19
-"""Of numbers that the database cannot hold."""
+"""Digits from which a number may be too large for the database."""
 REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 

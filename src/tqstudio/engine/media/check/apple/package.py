@@ -31,11 +31,11 @@ class Playlist:
     """Its tags up to the first segment, as the library reads them."""
     uris: tuple[str, ...]
     durations: tuple[float, ...]
-    """Of its segments in seconds."""
+    """Lengths of its segments in seconds."""
     sizes: tuple[int, ...]
-    """Of its segments in bytes."""
+    """Sizes of its segments in bytes."""
     offsets: tuple[int, ...]
-    """Of its segments in their files."""
+    """Offsets of its segments in their files, in bytes."""
     discontinuities: int
 
     @cached_property
