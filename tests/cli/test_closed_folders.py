@@ -72,6 +72,7 @@ def test_a_home_below(closed: Path) -> None:
         assert f"{closed}/home" in answer.err
 
 
+@pytest.mark.slow
 def test_doctor(closed: Path) -> None:
     answer = _shell(closed / "home")("doctor", "--json")
     assert answer.code == 1
@@ -101,6 +102,7 @@ def test_a_cache_that_may_not_be_written(closed: Path, tmp_path: Path) -> None:
     assert f"error: PERMISSION: {closed}/tqstudio cannot be used: Permission denied\n" in answer.err
 
 
+@pytest.mark.slow
 def test_profiles_that_may_not_be_listed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "profiles").mkdir(parents=True)

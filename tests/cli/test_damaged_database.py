@@ -134,6 +134,7 @@ def test_there_is_nothing_to_repair_without_a_database(tqstudio: Program) -> Non
     assert not tqstudio.home.root.exists()
 
 
+@pytest.mark.slow
 def test_an_empty_file_where_there_was_a_database_is_neither_repaired_nor_copied(tqstudio: Program) -> None:
     tqstudio.home.create()
     tqstudio.home.job_logs(1).mkdir(parents=True)

@@ -65,6 +65,7 @@ def test_a_queue_is_moved_to_postgresql_and_back(shell: Program, home: Home, tmp
         assert gates.shut(db, GateKind.USER, "again", now=1, actor="user") is False
 
 
+@pytest.mark.slow
 def test_the_queue_of_a_running_supervisor_is_not_copied(shell: Program, home: Home, tmp_path: Path) -> None:
     assert shell("up", "--detach").code == 0
     refused = shell("database", "copy", str(home.database), str(tmp_path / "copy.db"))

@@ -123,6 +123,7 @@ class Cutting:
         self._listener.close()
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_cut_is_taken_up(live: LiveSupervisor, tmp_path: Path) -> None:
     """In the middle of a message too; what happens meanwhile is not missed."""
     front, number = Home(tmp_path / "front"), job(live, tmp_path)

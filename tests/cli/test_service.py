@@ -258,6 +258,7 @@ def far(tqstudio: Program, tmp_path: Path) -> Program:
     return tqstudio
 
 
+@pytest.mark.slow
 def test_workers_are_a_service_of_their_own(far: Program, system: FakeSystem, tmp_path: Path) -> None:
     unit = system.unit.with_name(service_unit.WORKER)
     words = ("service", "install", "--worker", "--json", "--", "--slots", "2", "--work", "w $x", "--gpu")

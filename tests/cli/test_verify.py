@@ -93,6 +93,7 @@ def test_every_byte_is_as_published(verify: Verify, ladder: Path) -> None:
         assert blake3((sums.parent / name).read_bytes()).hexdigest() == digest
 
 
+@pytest.mark.slow
 def test_every_range_of_an_iframe_playlist_decodes_to_the_key_frame_at_its_time(ladder: Path) -> None:
     master = m3u8.load(str(ladder / "master.m3u8"))
     assert [entry.uri for entry in master.iframe_playlists] == [

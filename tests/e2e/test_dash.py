@@ -81,6 +81,7 @@ def frames_of(mpd: Path, stream: str) -> int:
     return sum(not line.startswith(b"#") for line in raw.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_ffmpeg_plays_all_of_it(ladder: Ladder) -> None:
     for mpd in (ladder.folder / "manifest.mpd", ladder.own / "manifest.mpd"):
         assert [frames_of(mpd, f"0:v:{number}") for number in range(3)] == [300] * 3

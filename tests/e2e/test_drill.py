@@ -62,6 +62,7 @@ def test_a_segment_that_is_made_again_is_seen(tmp_path: Path) -> None:
     assert witness.made_again == [str(segment)]
 
 
+@pytest.mark.slow
 def test_a_ladder_that_does_not_play_is_seen(shared: Studio, clip: MakeClip, copy, tmp_path: Path) -> None:
     studio = shared
     done = studio.done(studio.add(copy(clip(seconds=4), "witnessed.mp4")))

@@ -202,6 +202,7 @@ def test_a_job_that_kills_its_workers_is_poison(
     assert (done["crashes"], done["attempts"]) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed",
     "Its workers and ffmpegs die with it; the next supervisor resumes at the fragment",

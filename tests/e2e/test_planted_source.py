@@ -28,6 +28,7 @@ def drop() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Another user replaces a waiting dropped file by a link",
     "`UNSUPPORTED`; the target is not read",

@@ -110,6 +110,7 @@ def test_all_of_it_again_while_it_plays(shared: Studio, ready: int, player: Play
     check_ladder(player.master, frames=300, fps=Fraction(25), names=RUNGS)
 
 
+@pytest.mark.slow
 def test_one_quality_again_keeps_the_others(shared: Studio, ready: int, player: Player) -> None:
     before = shared.job(ready)
     again = shared.do("retranscode", ready, renditions=["120p"])["new_job"]

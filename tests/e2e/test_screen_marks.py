@@ -40,6 +40,7 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     studio.done(made[0]["id"])
 
 
+@pytest.mark.slow
 def test_marks_die_with_their_jobs(studio: Studio, held: Held, terminal: Terminal) -> None:
     jobs = held(3)
     terminal.shows("3 jobs", "clip-002.mp4")

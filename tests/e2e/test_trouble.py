@@ -117,6 +117,7 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
     assert before <= published_marks(done), "finished segments are not made again"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("ffmpeg hangs", "Killed after `stall_s`: `STALLED`, retried", area="resume")
 def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     studio = brittle

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness import until_ended
 from tqstudio.protocol import calls
 from waiting import until
@@ -12,6 +14,7 @@ from .conftest import MakeClip
 from .studio import Studio
 
 
+@pytest.mark.slow
 def test_a_video_is_deleted_and_brought_back(studio: Studio, clip: MakeClip, copy) -> None:
     job = 0
     with studio.paced(1):

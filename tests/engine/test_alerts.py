@@ -183,6 +183,7 @@ def test_a_failing_server_gets_the_same_request_again(office: Office, receiver: 
     }
 
 
+@pytest.mark.slow
 def test_after_a_day_it_is_given_up(office: Office) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

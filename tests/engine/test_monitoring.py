@@ -97,6 +97,7 @@ def in_time(ask: Callable[[], T]) -> T:
     return answered
 
 
+@pytest.mark.slow
 def test_ready_is_who_takes_jobs(live: LiveSupervisor) -> None:
     becomes(live)
     live.send(calls.pause_queue("Ada's secret film"))

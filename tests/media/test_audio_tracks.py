@@ -268,6 +268,7 @@ def test_channels_that_ffmpeg_would_lose_are_heard(
     assert any(surround.loud(at, 500, 2.0) for at in range(8))
 
 
+@pytest.mark.slow
 def test_the_mix_of_many_channels_keeps_their_levels(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_what_an_earlier_version_has_not_finished_is_continued(
     assert frames_in(state, tmp_path) == frames_of(source) == 101
 
 
+@pytest.mark.slow
 def test_what_an_earlier_version_published_of_the_same_source_is_joined(
     source: Path, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

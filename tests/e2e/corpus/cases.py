@@ -243,7 +243,6 @@ CASES = [
             *("-c:v", "libx264", "-preset", "veryfast", "-bf", "16", "-pix_fmt", "yuv420p"),
             *("-x264-params", "b-adapt=0:scenecut=0", *AAC),
         ),
-        quick=True,
     ),
     Case(
         "open-gop.ts",
@@ -257,7 +256,7 @@ CASES = [
     Case("日本語 🎬.mkv"),
     Case("-rf.mp4"),
     # Video codecs
-    video("hevc.mp4", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", quick=True),
+    video("hevc.mp4", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error"),
     video(
         "hevc-10.mkv",
         "libx265",
@@ -391,7 +390,6 @@ CASES = [
         "clean-aperture.mp4",
         filters="pad=iw+80:ih+80:40:40:red",
         harm=_with_clean_aperture,
-        quick=True,
     ),
     Case(
         "cropped.mkv",
@@ -410,7 +408,6 @@ CASES = [
         ("-c:v", "mpeg2video", "-b:v", "4M", "-flags", "+ildct+ilme", *_MP2),
         filters="tinterlace=interleave_top,setfield=tff",
         **_INTERLACED,
-        quick=True,
     ),
     Case(
         "fields.mkv",
@@ -438,7 +435,6 @@ CASES = [
         ("-c:v", "libx264", "-preset", "veryfast", "-bf", "3", "-pix_fmt", "yuv420p", *AAC),
         harm=lambda path: with_edits(path, (0.52, 1.52), (1.52, 2.4)),
         from_s=0.52,
-        quick=True,
     ),
     Case("late-sound.mp4", remux=_late_sound, sound_late_s=0.6),
     Case("late-sound.mkv", remux=_late_sound, sound_late_s=0.6),
@@ -459,9 +455,7 @@ CASES = [
     Case("size-changes.ts", _as_ycgco(320), then=_as_ycgco(160)),
     Case("range-changes.ts", then=(*X264[:-1], "yuvj420p", *AAC)),
     Case("depth-changes.ts", then=(*X264[:-1], "yuv420p10le", *AAC)),
-    Case(
-        "codec-changes.ts", ("-c:v", "mpeg2video", *AAC), then=(*X264, *AAC), code="UNSUPPORTED", quick=True
-    ),
+    Case("codec-changes.ts", ("-c:v", "mpeg2video", *AAC), then=(*X264, *AAC), code="UNSUPPORTED"),
     Case("sound-codec-changes.ts", then=(*X264, *_AC3), code="UNSUPPORTED"),
     # One decoder has both.
     Case("eac3-later.ts", (*X264, *_AC3), then=(*X264, "-c:a", "eac3"), seconds=1.84),
@@ -481,7 +475,7 @@ CASES = [
     ),
     Case("23.976.mp4", rate="24000/1001"),
     Case("24.mkv", rate="24"),
-    Case("29.97.mp4", rate="30000/1001", quick=True),
+    Case("29.97.mp4", rate="30000/1001"),
     # Its times in ms are halfway between two frames at 29.97, so that they would be rounded both ways.
     Case("halfway.mkv", rate="30000/1001", remux=_copied("-itsoffset", "0.017", after=_AS_THEY_ARE)),
     Case("50.mp4", rate="50"),
@@ -535,7 +529,6 @@ CASES = [
         ),
         sounds=("stereo", "mono", "stereo"),
         languages=("de", "en", "fr"),
-        quick=True,
     ),
     Case(
         "languages.ts",
@@ -547,7 +540,7 @@ CASES = [
     # Sound alone
     Case("sound.mp3", ("-c:a", "libmp3lame"), pictures=False),
     Case("sound.m4a", AAC, pictures=False),
-    Case("sound.flac", ("-c:a", "flac"), pictures=False, quick=True),
+    Case("sound.flac", ("-c:a", "flac"), pictures=False),
     Case("sound.opus", _OPUS, pictures=False),
     # Refused
     Case("half.mp4", harm=_half, code="SOURCE_UNREADABLE"),
