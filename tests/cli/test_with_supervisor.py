@@ -185,7 +185,7 @@ def test_two_starts_at_once_make_one_supervisor(fresh: Program) -> None:
     assert answers[0]["pid"] == answers[1]["pid"]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_second_of_two_foreground_starts_is_refused(fresh: Program) -> None:
     starts = [fresh.spawn("up"), fresh.spawn("up")]
     loser = until(lambda: next((start for start in starts if start.poll() is not None), None))
@@ -787,7 +787,7 @@ def _segments(shell: Program, job: int) -> int:
     return sum(rendition["segments_done"] for rendition in _shown(shell, job)["renditions"])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_deleting_says_what_is_lost(fresh: Program, tmp_path: Path) -> None:
     """By a job's deletion, and by that of all that ended; undoing brings back a truthful job."""
     assert fresh("up", "--detach").code == 0
@@ -841,7 +841,7 @@ def test_queue_process_works_until_nothing_is_left(fresh: Program, clips: Path, 
     assert fresh("queue", "process", "--workers", "2").out == "nothing to do\n"
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_queue_process_stops_after_so_many_jobs(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()

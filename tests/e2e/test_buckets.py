@@ -553,7 +553,7 @@ def _b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_commands_show_what_waits_and_check_the_bucket(
     house: Studio, storage: ObjectStorage, clip: MakeClip
 ) -> None:

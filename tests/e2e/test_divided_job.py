@@ -170,8 +170,8 @@ def test_a_killed_supervisor_costs_a_worker_of_another_machine_nothing(
     assert "Traceback" not in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("owner", [pytest.param("local", marks=pytest.mark.more), "remote"])
+@pytest.mark.more
+@pytest.mark.parametrize("owner", ["local", "remote"])
 def test_another_machine_takes_part(
     make_studio: MakeStudio, clip: MakeClip, copy: Copy, tmp_path: Path, owner: str
 ) -> None:

@@ -281,7 +281,7 @@ def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     assert (_names(drop), drop.state()["skipped"]) == (["b.mp4"], [])
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_finished_films_follow_their_files_to_other_names_folders_and_roots(
     drop: Drop, clip: MakeClip, tmp_path: Path
 ) -> None:

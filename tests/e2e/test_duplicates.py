@@ -103,7 +103,7 @@ def test_a_duplicate_shares_its_segments_and_is_a_video_of_its_own(drop: Drop, f
     assert _linked(studio, third) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_only_with_the_rule_and_the_same_bytes(drop: Drop, film: Path) -> None:
     studio = drop.studio
     drop.put(film, "first.mp4")
@@ -247,16 +247,10 @@ def test_a_duplicate_on_a_disk_that_hangs_is_given_up(drop: Drop, film: Path) ->
     _whole(second)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     "point",
-    [
-        "publish.built",
-        *(
-            pytest.param(f"publish.{point}", marks=pytest.mark.more)
-            for point in ("building", "renamed", "recording")
-        ),
-    ],
+    ["publish.building", "publish.built", "publish.renamed", "publish.recording"],
 )
 def test_a_supervisor_that_is_killed_while_it_publishes_what_was_linked(
     drop: Drop, film: Path, point: str

@@ -25,7 +25,10 @@ SOURCES = (
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("profile", ["web", "fast", "archive", "apple"])
+@pytest.mark.parametrize(
+    "profile",
+    ["web", "apple", *(pytest.param(name, marks=pytest.mark.more) for name in ("fast", "archive"))],
+)
 def test_no_rule_is_violated(shared: Studio, ffmpeg: str, tmp_path: Path, profile: str) -> None:
     jobs = {}
     for case in CASES:
