@@ -741,7 +741,7 @@ def _asked(shell: Program, answer: str, *arguments: str) -> tuple[int, str]:
     return code, output.decode()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_queue_clear(fresh: Program, clips: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     assert fresh("up", "--detach").code == 0

@@ -13,7 +13,7 @@ LARGE = "1280x720"
 """A size of which a few seconds are enough work to be measured."""
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_second_job_is_predicted_from_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     assert studio.status()["eta_error"] == {"median": None, "jobs": 0}

@@ -169,7 +169,7 @@ def _until_gpu_decodes(studio: Studio) -> None:
         studio.start()
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "A GPU does not decode any more",
     "The CPU decodes, the GPU still encodes; warning `GPU_FAILED`",

@@ -90,7 +90,7 @@ def master_of(studio: Studio, job: int) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [postgres.NEWEST, pytest.param(postgres.OLDEST, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("version", [postgres.NEWEST, pytest.param(postgres.OLDEST, marks=pytest.mark.more)])
 def test_an_added_and_a_dropped_file_become_ladders(
     on_postgresql: Callable[..., Studio], clip: MakeClip, copy, tmp_path: Path, version: int
 ) -> None:

@@ -36,7 +36,7 @@ def test_nothing_that_was_reported_is_lost(ffmpeg: str) -> None:
     assert account.jobs_done == account.jobs > 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_studio_that_does_not_sync_its_commits_is_caught(ffmpeg: str) -> None:
     """The cuts are worth nothing unless they show it."""
     try:

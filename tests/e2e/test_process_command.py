@@ -95,7 +95,7 @@ def _segments(batch: Batch, rung: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     batch.studio.down()
     first = batch()
@@ -243,7 +243,7 @@ def test_a_ladder_of_the_right_sizes_is_mended_too(beside: Batch, edit: str, ful
     assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_verify_full_reads_every_frame_of_a_ladder(beside: Batch) -> None:
     assert beside().code == 0
     # One sample less than there are: the heads of the boxes stay whole.

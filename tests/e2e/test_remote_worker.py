@@ -208,7 +208,7 @@ def test_subtitles_beside_the_source_are_taken_along(
     assert "Hello" in "".join(path.read_text() for path in master.parent.rglob("*.vtt"))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_source_that_is_renamed_meanwhile_costs_no_attempt_and_no_subtitles(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -308,7 +308,7 @@ def test_it_continues_what_another_worker_began(studio: Studio, far: Far, clip: 
     assert done["attempts_log"][-1]["resumed_from"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_pause_sends_what_is_finished(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     with studio.paced(2):
         far.start()
@@ -362,7 +362,7 @@ def test_an_output_that_is_away_is_waited_for(studio: Studio, far: Far, clip: Ma
     assert "failed" not in {attempt["outcome"] for attempt in done["attempts_log"]}
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_files_that_cannot_be_stored_end_the_attempt_at_once(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -403,7 +403,7 @@ def test_a_broken_file_in_a_shared_folder_fails(studio: Studio, far: Far, clip: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_a_line_that_is_cut_at_any_byte(
     studio: Studio, far: Far, clip: MakeClip, copy: Any, seed: int
 ) -> None:
@@ -434,7 +434,7 @@ def test_what_a_worker_lists_must_have_arrived(studio: Studio, far: Far, clip: M
     check(done, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_source_in_a_shared_folder_is_not_copied(
     studio: Studio, far: Far, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -527,7 +527,7 @@ def test_two_cannot_share_a_work_folder(studio: Studio, far: Far) -> None:
     assert os.path.exists(far.work / "lock")
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_storm(studio: Studio, tmp_path: Path, clip: MakeClip, copy: Any) -> None:
     """Three machines on bad lines are killed, with and without their copies, and so is the supervisor."""
     chance = random.Random(7)

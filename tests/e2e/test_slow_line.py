@@ -136,7 +136,7 @@ def test_a_restart_costs_it_nothing(
     check_uncounted(done, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.fault(
     "The supervisor that leads stands by again while a worker on a slow line sends a segment",
     "The worker sends it to the next one that leads; no attempt is counted",
