@@ -145,7 +145,9 @@ def test_every_call_answers_as_its_schema_says(
         def ask(case: Case) -> None:
             headers = dict(worker) if case.path.startswith("/v1/worker/") else {}
             response = case.call(base_url="http://tqstudio", session=session, headers=headers)
-            case.validate_response(response, checks=CHECKS)
+            # Where no worker runs, 503 is the answer of readiness.
+            allowed = [not_a_server_error] if case.path == "/ready" else []
+            case.validate_response(response, checks=CHECKS, excluded_checks=allowed)
             asked.add(case.operation.label)
 
         # A call that takes nothing cannot be asked wrongly.
