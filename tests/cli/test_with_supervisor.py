@@ -1070,7 +1070,7 @@ def test_commands_start_a_supervisor_and_say_so(fresh: Program, clips: Path, tmp
 
 @pytest.mark.slow
 def test_the_demo_publishes_its_clips_and_stops(fresh: Program) -> None:
-    done = fresh("demo")
+    done = fresh("demo", timeout_s=500)
     assert done.code == 0, done.err
     masters = [
         Path(line) for line in done.out.splitlines() if line.endswith("/master.m3u8") and line[0] == "/"
