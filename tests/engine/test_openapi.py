@@ -143,6 +143,9 @@ def test_every_call_answers_as_its_schema_says(
         )
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Case) -> None:
+            # No token is needed on the socket, and a made-up one is refused.
+            if case.headers:
+                case.headers.pop("Authorization", None)
             headers = dict(worker) if case.path.startswith("/v1/worker/") else {}
             response = case.call(base_url="http://tqstudio", session=session, headers=headers)
             # Where no worker runs, 503 is the answer of readiness.
