@@ -61,7 +61,7 @@ class Player:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(0.001):
+        while not self._stop.wait(0.01):
             try:
                 self._play()
             except Exception as error:
@@ -195,7 +195,16 @@ class House:
             assert f"v{current}/" in (folder / "master.m3u8").read_text()
 
 
-@pytest.fixture(params=[pytest.param(False, id="hls"), pytest.param(True, id="dash", marks=pytest.mark.slow)])
+def house_of(*, dash: bool) -> pytest.MarkDecorator:
+    """Which ladder a test publishes, and which one only before a release."""
+    params = [
+        pytest.param(each, id="dash" if each else "hls", marks=() if each is dash else pytest.mark.more)
+        for each in (False, True)
+    ]
+    return pytest.mark.parametrize("house", params, indirect=True)
+
+
+@pytest.fixture
 def house(tmp_path: Path, make_supervisor: MakeSupervisor, request: pytest.FixtureRequest) -> House:
     return House(tmp_path / "home", make_supervisor, dash=request.param)
 
@@ -224,6 +233,7 @@ def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work 
     area="publishing",
 )
 @pytest.mark.slow
+@house_of(dash=False)
 def test_a_first_ladder(house: House) -> None:
     kill_at_each(house, lambda _: house.first(), None)
 
@@ -239,6 +249,7 @@ def test_a_first_ladder(house: House) -> None:
     "Players see the old ladder, then the new one; the next supervisor finishes or rolls back",
     area="publishing",
 )
+@house_of(dash=True)
 def test_a_ladder_that_plays(house: House) -> None:
     house.start()
     work = house.first()
@@ -249,6 +260,7 @@ def test_a_ladder_that_plays(house: House) -> None:
 
 
 @pytest.mark.slow
+@house_of(dash=False)
 def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
     house.start("publish.renamed")
     work = house.first()
@@ -260,6 +272,7 @@ def test_a_ladder_that_violates_a_rule_is_rolled_back(house: House) -> None:
 
 
 @pytest.mark.slow
+@house_of(dash=True)
 def test_a_damaged_generation_is_rolled_back_with_its_mpd(house: House) -> None:
     house.start()
     work = house.first()
@@ -285,6 +298,7 @@ def test_a_damaged_generation_is_rolled_back_with_its_mpd(house: House) -> None:
     "It is killed again while it finishes or rolls back", "The next one continues", area="publishing"
 )
 @pytest.mark.slow
+@house_of(dash=False)
 def test_killed_again_while_it_recovers(house: House) -> None:
     house.start("publish.built")
     work = house.first()
@@ -312,6 +326,7 @@ def test_killed_again_while_it_recovers(house: House) -> None:
 @pytest.mark.fault(
     "A database saved during a publish is restored", "Later ladders keep playing", area="publishing"
 )
+@house_of(dash=False)
 def test_what_was_published_later_is_left_alone(house: House) -> None:
     """A database was restored that was saved in the middle of a publish; its ladders continued without it."""
     house.start("publish.renamed")

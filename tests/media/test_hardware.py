@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from tqstudio.errors import ErrorCode, TqError
 from .conftest import MakeClip, MakeEncode, run_to_end
 from .gpus import in_place_of_gpus
 from .gpus import patient as patient
+
+pytestmark = pytest.mark.xdist_group("hardware")
+"""The trials of the first start serve all tests."""
 
 
 def require_compiled(ffmpeg: FFmpeg, *encoders: str) -> None:
@@ -89,13 +93,22 @@ class Machine:
     """A machine with an NVIDIA GPU and one of AMD, whose tests are counted."""
 
     def __init__(self, root: Path, ffmpeg: FFmpeg) -> None:
-        self.root, self.log, self.now = root, root / "log", 1_000_000.0
+        self.root, self.log = root, root / "log"
         works = ("h264_nvenc", "h264_vaapi")
         stand_in = in_place_of_gpus(root / "stand-in", ffmpeg, *works, decodes=("h264",))
         self.ffmpeg = counting(root / "ffmpeg", stand_in, self.log)
         for name in ("nvidia0", "dri/renderD128"):
             (root / name).parent.mkdir(exist_ok=True)
             (root / name).touch()
+        self.known = b""
+
+    def reset(self) -> None:
+        """Make it as it was, but for the results of its first trials."""
+        self.now = 1_000_000.0
+        shutil.rmtree(self.root / "driver", ignore_errors=True)
+        shutil.rmtree(self.root / "class", ignore_errors=True)
+        self.log.unlink(missing_ok=True)
+        self.record.unlink(missing_ok=True)
         self.write(
             "driver/nvidia/version", "NVRM version: NVIDIA UNIX  570.86.15  Release Build\nGCC version\n"
         )
@@ -103,7 +116,19 @@ class Machine:
         self.write("sys/kernel/osrelease", "6.1.0-30-amd64\n")
         self.write("class/drm/renderD128/device/vendor", "0x1002\n")
         self.write("class/drm/renderD128/device/device", "0x744c\n")
-        (root / "class/drm/renderD128/device/driver").symlink_to("/sys/bus/pci/drivers/amdgpu")
+        (self.root / "class/drm/renderD128/device/driver").symlink_to("/sys/bus/pci/drivers/amdgpu")
+
+    @property
+    def record(self) -> Path:
+        return self.root / "gpu-trials.json"
+
+    def has_started(self) -> None:
+        """Have the record of a start, which runs its trials in the first test only."""
+        if self.known:
+            self.record.write_bytes(self.known)
+            return
+        assert self.runs() > 10
+        self.known = self.record.read_bytes()
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -113,7 +138,7 @@ class Machine:
     def runs(self, **changes: object) -> int:
         """The runs of ffmpeg that a start needs, which must find the same GPUs."""
         self.log.unlink(missing_ok=True)
-        known = Results(self.root / "gpu-trials.json", clock=lambda: self.now)
+        known = Results(self.record, clock=lambda: self.now)
         folders = {"dev": self.root, "proc": self.root, "sys": self.root}
         found = hardware.discover(self.ffmpeg, **folders, known=known, **changes)  # type: ignore[arg-type]
         assert [(device.label, device.encoders, device.decodes) for device in found] == [
@@ -123,15 +148,21 @@ class Machine:
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
 
-@pytest.fixture
-def machine(ffmpeg: FFmpeg, tmp_path: Path) -> Machine:
+@pytest.fixture(scope="module")
+def one_machine(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     require_compiled(ffmpeg, "h264_nvenc", "h264_qsv", "h264_vaapi", "libx265", "libsvtav1")
-    return Machine(tmp_path, ffmpeg)
+    return Machine(tmp_path_factory.mktemp("machine"), ffmpeg)
+
+
+@pytest.fixture
+def machine(one_machine: Machine) -> Machine:
+    one_machine.reset()
+    return one_machine
 
 
 @pytest.mark.slow
 def test_a_start_repeats_no_trial(machine: Machine) -> None:
-    assert machine.runs() > 10
+    machine.has_started()
     assert machine.runs() == 0
     machine.now += 599
     assert machine.runs() == 0
@@ -155,7 +186,7 @@ NVIDIA, RENDER_NODE = 3 + 3 * 2 + 2, 1 + 3 + 3 * 2 + 2
 def test_a_changed_driver_or_gpu_repeats_its_trials(
     machine: Machine, name: str, text: str, runs: int
 ) -> None:
-    machine.runs()
+    machine.has_started()
     machine.write(name, text)
     assert machine.runs() == 1 + runs
     assert machine.runs() == 0
@@ -163,7 +194,7 @@ def test_a_changed_driver_or_gpu_repeats_its_trials(
 
 @pytest.mark.slow
 def test_another_kernel_driver_repeats_the_trials(machine: Machine) -> None:
-    machine.runs()
+    machine.has_started()
     driver = machine.root / "class/drm/renderD128/device/driver"
     driver.unlink()
     driver.symlink_to("/sys/bus/pci/drivers/radeon")
@@ -171,15 +202,15 @@ def test_another_kernel_driver_repeats_the_trials(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_another_ffmpeg_repeats_all_trials(machine: Machine) -> None:
-    machine.runs()
-    machine.ffmpeg = replace(machine.ffmpeg, build="another")
+def test_another_ffmpeg_repeats_all_trials(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.has_started()
+    monkeypatch.setattr(machine, "ffmpeg", replace(machine.ffmpeg, build="another"))
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
 @pytest.mark.slow
 def test_a_failure_is_known_for_minutes_and_a_success_for_days(machine: Machine) -> None:
-    machine.runs()
+    machine.has_started()
     machine.now += 600
     # Two encoders of NVENC, two of VAAPI and that of QSV; two decoders of each GPU, with their clips.
     assert machine.runs() == 1 + 5 + 2 * 2 * 2
@@ -193,18 +224,32 @@ def test_a_failure_is_known_for_minutes_and_a_success_for_days(machine: Machine)
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE
 
 
-@pytest.mark.slow
+def trials_of_two_starts(record: Path, error: TqError | None = None) -> int:
+    """How often two starts run a trial, whose error is this."""
+    ran = []
+
+    def run() -> TqError | None:
+        ran.append(error)
+        return error
+
+    for _ in range(2):
+        known = Results(record)
+        assert known.passed("h264_nvenc", run) is (error is None)
+        known.save()
+    return len(ran)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}', '{"a": [true, "x"]}', '{"a": [true]}'])
-def test_a_damaged_record_costs_trial_runs_only(machine: Machine, content: str) -> None:
-    machine.write("gpu-trials.json", content)
-    assert machine.runs() == 1 + NVIDIA + RENDER_NODE
-    assert machine.runs() == 0
+def test_a_damaged_record_costs_trial_runs_only(tmp_path: Path, content: str) -> None:
+    record = tmp_path / "gpu-trials.json"
+    record.write_text(content)
+    assert trials_of_two_starts(record) == 1
 
 
-@pytest.mark.slow
-def test_a_record_that_cannot_be_written_costs_trial_runs_only(machine: Machine) -> None:
-    (machine.root / "gpu-trials.json").mkdir()
-    assert machine.runs() == machine.runs() == 1 + NVIDIA + RENDER_NODE
+def test_a_record_that_cannot_be_written_costs_trial_runs_only(tmp_path: Path) -> None:
+    record = tmp_path / "gpu-trials.json"
+    record.mkdir()
+    assert trials_of_two_starts(record) == 2
 
 
 @pytest.mark.parametrize(
@@ -219,17 +264,7 @@ def test_a_record_that_cannot_be_written_costs_trial_runs_only(machine: Machine)
     ],
 )
 def test_what_may_pass_is_not_recorded(tmp_path: Path, code: ErrorCode, runs: int) -> None:
-    ran = []
-
-    def run() -> TqError:
-        ran.append(code)
-        return TqError(code, "it failed")
-
-    for _ in range(2):
-        known = Results(tmp_path / "gpu-trials.json")
-        assert not known.passed("h264_nvenc", run)
-        known.save()
-    assert len(ran) == runs
+    assert trials_of_two_starts(tmp_path / "gpu-trials.json", TqError(code, "it failed")) == runs
 
 
 def test_the_end_of_the_supervisor_skips_the_rest(machine: Machine) -> None:
