@@ -22,7 +22,7 @@ from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.engine.store.machine import workers
 from tqstudio.protocol import calls
 
-JOBS = 5_000
+JOBS = 2_000
 CLIENTS = 8
 
 _CLIENT = """

@@ -16,14 +16,12 @@ from typing import Literal
 
 import av
 
+from numbered_pictures import BITS, draw
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 
 from .conftest import run_ffmpeg
 
-_BITS = 16
-_SIZE = "160x90"
 _SECONDS = 17.4
-_BARS = f"geq=lum='if(bitand(floor(N/pow(2,floor(X*{_BITS}/W))),1),235,16)':cb=128:cr=128"
 _PLAIN = ("-preset", "ultrafast", "-g", "40")
 _B_FRAMES = ("-preset", "veryfast", "-bf", "3", "-g", "60", "-sc_threshold", "0")
 
@@ -69,7 +67,7 @@ class Corpus:
         path = self._folder / name
         if not path.exists():
             self.run(
-                *("-f", "lavfi", "-i", f"color=s={_SIZE}:r={fps}:d={_SECONDS},format=yuv420p,{_BARS}"),
+                *("-f", "lavfi", "-i", draw(fps, _SECONDS)),
                 *(("-f", "lavfi", "-i", f"sine=r=44100:d={_SECONDS}", "-c:a", "aac") if sound else ()),
                 *("-vf", filters, "-c:v", "libx264", "-pix_fmt", "yuv420p", *options, str(path)),
             )
@@ -257,5 +255,5 @@ def _number(frame: av.VideoFrame) -> int:
     luma = frame.planes[0]
     middle = frame.height // 2 * luma.line_size
     row = bytes(luma)[middle : middle + frame.width]
-    width = frame.width / _BITS
-    return sum(1 << bit for bit in range(_BITS) if row[int((bit + 0.5) * width)] > 125)
+    width = frame.width / BITS
+    return sum(1 << bit for bit in range(BITS) if row[int((bit + 0.5) * width)] > 125)

@@ -13,6 +13,7 @@ from statistics import fmean
 import av
 import pytest
 
+from numbered_pictures import draw
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
@@ -21,7 +22,7 @@ from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
 from .corpus import pictures
-from .test_range import BARS, hear, joined
+from .test_range import hear, joined
 from .test_resume import streams, video_of
 
 RUNG = (Rung("90p", 160, 90, 400),)
@@ -31,8 +32,7 @@ TS = ("-muxdelay", "0", "-muxpreload", "0")
 
 
 def numbered(ffmpeg: FFmpeg, path: Path, rate: str, seconds: float, *options: str) -> Path:
-    bars = ("-f", "lavfi", "-i", f"color=s=160x90:r={rate}:d={seconds},format=yuv420p,{BARS}")
-    run_ffmpeg(ffmpeg, *bars, *X264, *options, str(path))
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", draw(rate, seconds), *X264, *options, str(path))
     return path
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import av
 import pytest
 
+from numbered_pictures import draw
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.source.packet_times import measured_rate
@@ -20,7 +21,7 @@ from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures
-from .test_range import BARS, hear, joined
+from .test_range import hear, joined
 
 EXACT = ("-muxdelay", "0", "-muxpreload", "0")
 """Options of a transport stream whose clock begins at zero."""
@@ -89,7 +90,7 @@ def test_every_picture_is_made_once(
 ) -> None:
     source = tmp_path / name
     run(
-        *("-f", "lavfi", "-i", f"color=s=160x90:r=30:d=3,format=yuv420p,{BARS}"),
+        *("-f", "lavfi", "-i", draw(30, 3)),
         *("-fps_mode", "passthrough", *options),
         *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", source),
     )
@@ -106,7 +107,7 @@ def test_a_still_passage_makes_nothing_longer(
     inner = tmp_path / "screen.mp4"
     still = "settb=1/25,setpts='N+gte(N,25)*75'"
     run(
-        *("-f", "lavfi", "-i", f"color=s=160x90:r=25:d=2,format=yuv420p,{BARS},{still}"),
+        *("-f", "lavfi", "-i", f"{draw(25, 2)},{still}"),
         *("-fps_mode", "passthrough", "-enc_time_base", "1/90000", "-c:v", "libx264", "-preset", "veryfast"),
         *("-bf", "3", "-g", "250", "-pix_fmt", "yuv420p", "-video_track_timescale", "90000", inner),
     )
@@ -162,7 +163,7 @@ def test_pictures_above_60_a_second_are_left_out_evenly(
 ) -> None:
     source = tmp_path / "fast.mkv"  # on a clock of milliseconds
     run(
-        *("-f", "lavfi", "-i", f"color=s=160x90:r={rate}:d=2,format=yuv420p,{BARS}"),
+        *("-f", "lavfi", "-i", draw(rate, 2)),
         *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", source),
     )
     made = encode(source)
@@ -327,7 +328,7 @@ def test_pictures_and_sound_of_avi_begin_together(
 ) -> None:
     """It has no presentation times, and those that ffmpeg invents may be a picture late."""
     source = tmp_path / "clip.avi"
-    bars = ("-f", "lavfi", "-i", f"color=s=160x90:r=10:d=3,format=yuv420p,{BARS}")
+    bars = ("-f", "lavfi", "-i", draw(10, 3))
     sound = ("-f", "lavfi", "-i", "sine=r=48000:d=3", "-c:a", "pcm_s16le")
     run(*bars, *sound, "-c:v", *codec, source)
     made = encode(source, poster=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 import av
 import pytest
 
+from numbered_pictures import draw
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 
@@ -18,7 +19,6 @@ from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures
 
 SECONDS = 7
-BARS = "geq=lum='if(bitand(floor(N/pow(2,floor(X*16/W))),1),235,16)':cb=128:cr=128"
 # 0.1 s of a tone at every full second but the first.
 _BEEPS = "aevalsrc='if(lt(mod(t,1),0.1)*gt(t,0.5),sin(2*PI*1000*t),0)':s=48000"
 
@@ -86,7 +86,7 @@ def clips(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
     plain = folder / "plain.mp4"
     run(
-        *("-f", "lavfi", "-i", f"color=s=160x90:r=25:d={SECONDS},format=yuv420p,{BARS}"),
+        *("-f", "lavfi", "-i", draw(25, SECONDS)),
         *("-f", "lavfi", "-i", f"{_BEEPS}:d={SECONDS}", "-c:v", "libx264", "-preset", "ultrafast"),
         *("-g", "25", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", str(plain)),
     )

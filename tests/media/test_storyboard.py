@@ -22,7 +22,14 @@ from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
 
 BITS = 12
 # Columns, each black or white: the bits of the frame number.
-NUMBERED = f"geq=lum='if(mod(floor(N/pow(2,floor(X*{BITS}/W))),2),235,16)':cb=128:cr=128"
+BARS = f"geq=lum='if(mod(floor(N/pow(2,floor(X*{BITS}/W))),2),235,16)':cb=128:cr=128"
+
+
+def numbered(size: str) -> str:
+    """Return filters that number the pictures of a clip, drawn as large as the bars need."""
+    return f"scale={BITS}:2,{BARS},scale={size.replace('x', ':')}:flags=neighbor"
+
+
 PLACE = re.compile(r"(.+)#xywh=(\d+),(\d+),(\d+),(\d+)")
 
 
@@ -78,7 +85,7 @@ def edges(pictures: list[Shown]) -> list[float]:
 def test_each_picture_is_that_of_the_source_at_its_time(
     clip: MakeClip, encode: MakeEncode, size: str, tile: tuple[int, int]
 ) -> None:
-    source = clip(f"numbered-{size}.mp4", size=size, filters=NUMBERED, seconds=4.48)
+    source = clip(f"numbered-{size}.mp4", size=size, filters=numbered(size), seconds=4.48)
     found = shown(made_of(encode(source, storyboard=True)))
     # The key frame at 4 s would be shown too shortly.
     assert edges(found) == [0, 1, 2, 3, 4.48]
@@ -89,12 +96,12 @@ def test_each_picture_is_that_of_the_source_at_its_time(
 def test_times_count_from_the_start_of_the_published_video(
     ffmpeg: FFmpeg, clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
-    numbered = str(clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48))
+    first = str(clip("numbered-320x180.mp4", size="320x180", filters=numbered("320x180"), seconds=4.48))
     late = tmp_path / "late.mkv"
     # The sound begins two seconds earlier, with the first picture.
     run_ffmpeg(
         ffmpeg,
-        *("-itsoffset", "2", "-i", numbered, "-f", "lavfi", "-i", "sine=d=6", "-map", "0:v", "-map", "1"),
+        *("-itsoffset", "2", "-i", first, "-f", "lavfi", "-i", "sine=d=6", "-map", "0:v", "-map", "1"),
         *("-output_ts_offset", "78", "-c:v", "copy", "-c:a", "aac", str(late)),
     )
     found = shown(made_of(encode(late, storyboard=True)))
@@ -104,7 +111,7 @@ def test_times_count_from_the_start_of_the_published_video(
 
 @pytest.mark.parametrize("codec", ["hevc", pytest.param("av1", marks=pytest.mark.more)])
 def test_pictures_of_other_codecs(clip: MakeClip, encode: MakeEncode, small: Profile, codec: str) -> None:
-    source = clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48)
+    source = clip("numbered-320x180.mp4", size="320x180", filters=numbered("320x180"), seconds=4.48)
     ten_bits = replace(
         small, codec=codec, pixel_format="yuv420p10le", preset="ultrafast", rungs=(RungSpec(144, 300),)
     )
@@ -168,7 +175,9 @@ def test_tiles_need_one_interval(tmp_path: Path, late_ms: int, even: bool) -> No
 
 @pytest.mark.more
 def test_long_videos_have_several_sprites(clip: MakeClip, encode: MakeEncode, small: Profile) -> None:
-    source = clip("numbered-long.mp4", fps="1", size="96x54", filters=NUMBERED, seconds=1041, audio=0)
+    source = clip(
+        "numbered-long.mp4", fps="1", size="96x54", filters=numbered("96x54"), seconds=1041, audio=0
+    )
     folder = made_of(encode(source, replace(small, segment_s=6, gop_s=2), storyboard=True))
     found = shown(folder)
     assert [picture.begin_s for picture in found] == [10 * k for k in range(105)]
@@ -179,7 +188,7 @@ def test_long_videos_have_several_sprites(clip: MakeClip, encode: MakeEncode, sm
 
 @pytest.mark.more
 def test_a_later_attempt_keeps_it_or_makes_it_again(clip: MakeClip, encode: MakeEncode) -> None:
-    source = clip("numbered-320x180.mp4", size="320x180", filters=NUMBERED, seconds=4.48)
+    source = clip("numbered-320x180.mp4", size="320x180", filters=numbered("320x180"), seconds=4.48)
     first = made_of(encode(source, storyboard=True))
     sprite = first / "storyboard-000.jpg"
     content = sprite.read_bytes()

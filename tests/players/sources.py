@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-BITS = 16
-"""Each picture shows its number as so many black and white bars, the lowest bit at the left."""
-_BARS = f"geq=lum='if(bitand(floor(N/pow(2,floor(X*{BITS}/W))),1),235,16)':cb=128:cr=128"
+from numbered_pictures import draw
+
 _HDR = "setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc:range=tv"
 _WORDS = ((0.4, 1.3), (3.2, 5.1), (6.6, 7.1))
 """From and to of each line of subtitles in seconds; the second lies in two segments."""
@@ -97,7 +96,7 @@ def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
     inputs, maps = [], []
     if kind.pictures:
         inputs = ["-itsoffset", f"{kind.late_s}", "-f", "lavfi", "-i"]
-        inputs += [f"color=s=160x90:r={kind.fps}:d={seconds + 1},format=yuv420p,{_BARS}"]
+        inputs += [draw(kind.fps, seconds + 1)]
         maps = ["-map", "0:v"]
     count = int(kind.pictures)
     for number, sound in enumerate(kind.sounds):

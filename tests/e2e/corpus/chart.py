@@ -28,7 +28,9 @@ def pictures(rate: str, seconds: float, size: str = "320x180") -> str:
         f"{plane}='if(lt(Y,H/2),255*{bar},{_quarters([colour[at] for colour in COLOURS])})'"
         for at, plane in enumerate("rgb")
     ]
-    return f"color=s={size}:r={rate}:d={seconds},format=gbrp,geq={':'.join(planes)}"
+    # Drawn as large as its bars need, for each pixel costs an expression.
+    drawn = f"color=s={BITS}x2:r={rate}:d={seconds},format=gbrp,geq={':'.join(planes)}"
+    return f"{drawn},scale={size.replace('x', ':')}:flags=neighbor"
 
 
 def sound(track: int, seconds: float, layout: str = "stereo", rate: int = 48000) -> str:
