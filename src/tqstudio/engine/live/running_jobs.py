@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.speed_model import Prediction
+from tqstudio.engine.live.workload import Workload
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
@@ -18,6 +18,17 @@ from tqstudio.protocol.answers import WarningView
 
 SAVE_INTERVAL_US = 1_000_000
 """Minimum interval of progress writes per job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The prediction for a run when it began."""
+
+    work: Workload
+    seconds: float | None
+    """Until its end; None while nothing comparable was measured."""
+    progress: float
+    """That of the job when the run began, 0–100."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,89 +1,96 @@
-"""Computes the work of a job from facts and profile, in pieces whose speed can be measured."""
+"""Computes how much a job has to encode, and the key of its rate, without planning its ladder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
-from tqstudio.engine.media.plan.audio import audio_renditions
-from tqstudio.engine.media.plan.grid import picture_rate
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.rungs import names
 from tqstudio.engine.media.plan.video_codecs import encoder_for
-from tqstudio.engine.media.source.colour import needs_vulkan
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.colour import HLG, PQ
 
 _SIZE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
-"""Short sides of pictures; the cost of decoding and scaling a source depends on its class."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of the work. Pieces with the same `key` take the same time per megapixel on one machine."""
-
-    key: str
-    megapixels: float
-    """10⁶ pixels of all pictures together, or 10⁶ samples of sound."""
+_DECODE_SHARE = 0.15
+"""Cost of decoding a pixel ÷ encoding one; 0.1 – 0.2 for x264 veryfast on 2 cores."""
+_MIN_MEGAPIXELS = 50.0
+"""About 1 s of 720p. Below it, a run mostly measures the start of ffmpeg."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The work of one run: decode the source once, and encode each quality."""
+    """The work of a run. Those with the same key take the same time per megapixel on one machine."""
 
-    decode: Piece
-    encode: tuple[Piece, ...]
+    key: str
+    """Encoder, codec, preset, source and heights: `libx264 h264 veryfast 1080p-hevc-360-480-720`."""
+    megapixels: float
+    """10⁶ pixels of all pictures of all qualities, decoding included; of sound, 10⁶ samples."""
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        return (self.decode, *self.encode) if self.encode else ()
+    def is_measurable(self) -> bool:
+        """Whether there is enough work that its time measures speed rather than the start of ffmpeg."""
+        return self.megapixels >= _MIN_MEGAPIXELS
 
 
-def workload(
-    facts: SourceFacts,
-    profile: Profile,
+def work_of(
+    facts: Mapping[str, Any] | None,
+    profile_json: str,
     encoder: str,
     *,
-    requested: Set[str] | None = None,
-    kept: Set[str] = frozenset(),
-    done: Mapping[str, float] | None = None,
-) -> Workload:
-    """Computes the remaining work of a source's ladder.
+    wanted: Collection[str] | None = None,
+    left: float = 1.0,
+) -> Workload | None:
+    """Computes the remaining work of a job; None if its source is not probed, or by another version.
 
     Args:
+        facts: those of the source, as stored.
         encoder: of the worker, see `video_codecs.encoder_for`.
-        requested: requested qualities; None for all.
-        kept: qualities kept from an earlier ladder.
-        done: finished share of each quality (0 … 1).
+        wanted: names of the qualities to encode; None for all.
+        left: share of them that is not encoded yet, 0 … 1.
     """
-    sound = facts.video.still
-    tracks = len({each.track for each in audio_renditions(facts, profile)})
-    rate = profile.audio_sample_rate if sound else float(picture_rate(facts.video, profile))
-    count = max(0.0, facts.video.duration_s or facts.duration_s) * rate
-    done = done or {}
-    source = source_class(facts)
-    encode: list[Piece] = []
-    for rung in build_ladder(facts, profile, requested):
-        left = 1 - min(1.0, done.get(rung.name, 0.0))
-        if not rung.skipped and rung.name not in kept and left > 0:
-            if sound:
-                encode.append(Piece(f"sound {rung.name}", tracks * count * left / 1e6))
-                continue
-            used = encoder_for(rung.codec, encoder, hdr=rung.hdr)
-            key = f"{used} {rung.codec} {rung.preset} {source} {rung.name}"
-            encode.append(Piece(key, rung.pixels * count * left / 1e6))
-    # All qualities share one decode, which starts where the first of them resumes.
-    left = max((1 - min(1.0, done.get(piece.key.rpartition(" ")[2], 0.0)) for piece in encode), default=0.0)
-    coded = 1 if sound else facts.video.coded_width * facts.video.coded_height
-    codec = "sound" if sound else facts.video.codec
-    if needs_vulkan(facts.video):
-        codec += "-vulkan"
-    decode = Piece(f"decode {codec} {source}", coded * count * left / 1e6)
-    return Workload(decode, tuple(encode))
+    if not facts:
+        return None
+    try:
+        return _work(facts, _profile(profile_json), encoder, wanted, left)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
 
 
-def source_class(facts: SourceFacts) -> str:
-    """Returns the class of a source by its short side, such as `1080p`."""
-    return size_class(facts.video.short_side)
+def _work(
+    facts: Mapping[str, Any], profile: Profile, encoder: str, wanted: Collection[str] | None, left: float
+) -> Workload:
+    video = facts["video"]
+    seconds = max(0.0, video["duration_s"] or facts["duration_s"]) * left
+    if video["still"]:
+        # Up to three qualities, and decoding.
+        samples = 4 * seconds * profile.audio_sample_rate * len(facts["audio"])
+        return Workload(f"sound {profile.audio_codec}", samples / 1e6)
+    short, long = sorted((video["width"], video["height"]))
+    # As `build_ladder` chooses: 1920×800 is of 1080p; what is smaller than all rungs has one of its own size.
+    most, is_hdr = max(short, long * 9 / 16) / 0.95, video["color_transfer"] in (PQ, HLG)
+    rungs = {
+        name: rung
+        for rung, name in names(profile).items()
+        if rung.short_side <= most and (is_hdr or not rung.hdr)
+    } or {f"{short - short % 2}p": profile.rungs[-1]}
+    made = [rung for name, rung in rungs.items() if wanted is None or name in wanted]
+    shares = [min(1.0, rung.short_side / short) ** 2 for rung in made]
+    pixels = short * long * (sum(shares) + _DECODE_SHARE) if made else 0.0
+    codecs = sorted({profile.codec_of(rung) for rung in made})
+    encoders = [encoder_for(codec, encoder, hdr=False) for codec in codecs]
+    source = video["codec"] + ("-vulkan" if video["dv_profile"] and not video["dv_compatibility"] else "")
+    heights = [size_class(short), source, *sorted({str(rung.short_side) for rung in made})]
+    key = f"{'+'.join(encoders)} {'+'.join(codecs)} {profile.preset} {'-'.join(heights)}"
+    return Workload(key, pixels * float(Fraction(video["fps"])) * seconds / 1e6)
+
+
+@lru_cache(maxsize=64)
+def _profile(text: str) -> Profile:
+    return Profile.from_json(json.loads(text))
 
 
 def size_class(short_side: int) -> str:

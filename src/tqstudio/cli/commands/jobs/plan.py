@@ -100,12 +100,13 @@ def _row(name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: Sou
 
 def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) -> EtaView | None:
     """The time on a CPU worker, by what earlier jobs took; None if there is nothing to compare with."""
+    import json
     from contextlib import closing
 
     from sqlalchemy.exc import DBAPIError
 
     from tqstudio.engine.live.speed_model import SpeedModel
-    from tqstudio.engine.live.workload import workload
+    from tqstudio.engine.live.workload import work_of
     from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
     from tqstudio.engine.store.db.connection import address_of, connect, is_there
     from tqstudio.engine.store.machine import speeds
@@ -118,11 +119,9 @@ def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) 
             model = SpeedModel(speeds.load(db), speeds.last_outcomes(db))
     except DBAPIError:
         return None  # an earlier schema, or damage: the next start of the supervisor reports which
-    prediction = model.predict(workload(facts, profile, CPU_ENCODER))
-    if prediction.seconds is None:
-        return None
-    low_s, high_s = model.range_s(prediction.seconds, prediction.variance)
-    return {"eta_s": prediction.seconds, "low_s": low_s, "high_s": high_s}
+    work = work_of(facts.to_json(), json.dumps(profile.to_json()), CPU_ENCODER)
+    seconds = None if work is None else model.predict(work)
+    return None if seconds is None else model.eta(seconds)
 
 
 def _print(view: dict[str, Any], facts: SourceFacts) -> None:
