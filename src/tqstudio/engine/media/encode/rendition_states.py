@@ -15,7 +15,6 @@ from tqstudio.engine.media.encode.values import (
 from tqstudio.engine.media.plan.keys import Rendition
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import verified_prefix
-from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 
 
@@ -128,7 +127,7 @@ class RenditionStates:
         self.spec.require_ownership()
         for name in left:
             # So that the next attempt does not continue it.
-            SegmentStore(self[name].directory).discard()
+            self.spec.segment_store(self[name].directory).discard()
         return left
 
     def warn(self, code: WarningCode, text: str) -> None:
@@ -157,7 +156,7 @@ class RenditionStates:
         for name, count in frames.items():
             if count != longest:
                 self.spec.require_ownership()
-                SegmentStore(self._states[name].directory).discard()
+                self.spec.segment_store(self._states[name].directory).discard()
                 text = f"it has {count} frames, the other qualities have {longest}"
                 errors[name] = TqError(ErrorCode.OUTPUT_INVALID, text)
         return errors

@@ -100,6 +100,7 @@ def transcode(
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
     if encode.side.poster is not None and encode.side.poster != poster:
         encode.side.poster = pictures.store(encode.side.poster, poster)
+        encode.spec.on_change(poster)
 
 
 @dataclass
