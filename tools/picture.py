@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tqstudio.cli.session.sample_clips import Clip, create
+from tqstudio.cli.session.sample_clips import SampleClip, create
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.home import Home
 from tqstudio.paths import encode
@@ -25,11 +25,11 @@ from tqstudio.ui.app import StudioApp
 TARGET = Path(__file__).parents[1] / "docs" / "queue.svg"
 SIZE = (104, 26)
 CLIPS = (
-    Clip("interview.mp4", "gradients=size=640x360:rate=25:seed=7", 330, 6),
-    Clip("recital.mp4", "mandelbrot=size=480x854:rate=30:maxiter=200", 660, 6),
-    Clip("holiday-2026.mp4", "testsrc2=size=1280x720:rate=30000/1001", 440, 60),
-    Clip("garden-tour.mp4", "testsrc2=size=854x480:rate=24", 220, 8),
-    Clip("wedding-part-2.mp4", "testsrc2=size=854x480:rate=24", 220, 9),
+    SampleClip("interview.mp4", "gradients=size=640x360:rate=25:seed=7", 330, 6),
+    SampleClip("recital.mp4", "mandelbrot=size=480x854:rate=30:maxiter=200", 660, 6),
+    SampleClip("holiday-2026.mp4", "testsrc2=size=1280x720:rate=30000/1001", 440, 60),
+    SampleClip("garden-tour.mp4", "testsrc2=size=854x480:rate=24", 220, 8),
+    SampleClip("wedding-part-2.mp4", "testsrc2=size=854x480:rate=24", 220, 9),
 )
 
 

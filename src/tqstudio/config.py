@@ -288,7 +288,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             f"the setting {key} is invalid: it is {found} and must be {_needed(first)}",
             f"correct {where}",
         ) from None
-    except (OSError, toml_files.Unusable) as error:
+    except (OSError, toml_files.UnusableToml) as error:
         if isinstance(error, OSError) and error.errno in path_checks.CODES:
             raise path_checks.refused(home.config, error) from None
         why = error.strerror if isinstance(error, OSError) else error

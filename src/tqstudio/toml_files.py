@@ -14,7 +14,7 @@ MAX_LINE = 1_000
 digits."""
 
 
-class Unusable(ValueError):
+class UnusableToml(ValueError):
     """Why a text or file cannot be used as TOML, worded to follow its name and a colon."""
 
 
@@ -22,23 +22,23 @@ def parse(text: str) -> dict[str, Any]:
     """Parses a TOML text.
 
     Raises:
-        Unusable: it is not TOML, or too long or nested for `tomllib`.
+        UnusableToml: it is not TOML, or too long or nested for `tomllib`.
     """
     if any(len(line) > MAX_LINE for line in text.splitlines()):
-        raise Unusable(f"a line in it has more than {MAX_LINE} characters")
+        raise UnusableToml(f"a line in it has more than {MAX_LINE} characters")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unusable(f"it is not valid TOML: {error}") from None
+        raise UnusableToml(f"it is not valid TOML: {error}") from None
     except RecursionError:
-        raise Unusable("it is nested too deeply") from None
+        raise UnusableToml("it is nested too deeply") from None
 
 
 def read(path: Path) -> dict[str, Any]:
     """Reads and parses a TOML file of at most `MAX_BYTES`; never blocks on a special file.
 
     Raises:
-        Unusable: it is no regular file, too large, not UTF-8, or not TOML.
+        UnusableToml: it is no regular file, too large, not UTF-8, or not TOML.
         OSError: from the file system.
     """
     # Without O_NONBLOCK, opening a FIFO waits for a writer.
@@ -46,9 +46,9 @@ def read(path: Path) -> dict[str, Any]:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Unusable("it is not a regular file")
+            raise UnusableToml("it is not a regular file")
         if found.st_size > MAX_BYTES:
-            raise Unusable(f"it has {found.st_size} bytes, more than {MAX_BYTES}")
+            raise UnusableToml(f"it has {found.st_size} bytes, more than {MAX_BYTES}")
         content = os.read(descriptor, MAX_BYTES)
     finally:
         os.close(descriptor)
@@ -56,4 +56,4 @@ def read(path: Path) -> dict[str, Any]:
         # Editors of Windows begin a file with a byte order mark.
         return parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise Unusable("it is not UTF-8 text") from None
+        raise UnusableToml("it is not UTF-8 text") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.cli.terminal.selection import Rules, rules, select
+from tqstudio.cli.terminal.selection import SearchRules, rules, select
 from tqstudio.errors import ErrorCode, TqError
 
 
@@ -18,7 +18,7 @@ def _touch(path: Path, size: int = 1, mtime: int = 0) -> bytes:
     return os.fsencode(path)
 
 
-def _by(**more: object) -> Rules:
+def _by(**more: object) -> SearchRules:
     given = {"recursive": False, "extensions": [], "limit": None, "order": "name"} | more
     return rules(**given)  # type: ignore[arg-type]
 

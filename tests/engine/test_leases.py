@@ -340,7 +340,7 @@ class Parts:
     db: Database
     running_jobs: RunningJobs
     reports: Reports
-    endings: LeaseEnd
+    lease_end: LeaseEnd
     recovery: Recovery
     boot: list[int]
     """The time since boot, set by a test."""
@@ -354,14 +354,16 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     ranges = Ranges(running_jobs, enabled=True, lease_us=60 * SECOND)
     # What looks at files is left out.
     nothing: Any = None
-    endings = LeaseEnd(opened, running_jobs, nothing, quarantine_after=0)
-    results = Completion(settings, opened, nothing, endings, nothing, nothing, nothing, Metrics(), nothing)
-    recovery = Recovery(home, settings, opened, running_jobs, endings, results)
+    lease_end = LeaseEnd(opened, running_jobs, nothing, quarantine_after=0)
+    completion = Completion(
+        settings, opened, nothing, lease_end, nothing, nothing, nothing, Metrics(), nothing
+    )
+    recovery = Recovery(home, settings, opened, running_jobs, lease_end, completion)
     return Parts(
         opened,
         running_jobs,
         Reports(opened, running_jobs, ranges, nothing, Metrics()),
-        endings,
+        lease_end,
         recovery,
         boot,
     )
@@ -443,7 +445,7 @@ def test_an_end_that_was_reported_in_time_counts_however_late_it_is_written(part
             parts.boot[0] = 61 * SECOND
             return outcomes.release(db, reported, None, now=now_us(), worker=worker.name)
 
-        return await parts.endings.end(reported, end)
+        return await parts.lease_end.end(reported, end)
 
     assert asyncio.run(end_late()) is JobStatus.PENDING
     assert not parts.running_jobs.leases.is_live(taken)

@@ -284,18 +284,18 @@ def test_workers_that_a_machine_carries(processors: int, memory: int, workers: i
 
 
 def test_a_token_is_one_identity() -> None:
-    identities = WorkerTokens()
-    first, other = identities.issue(1, "cpu-0", "cpu"), identities.issue(2, "cpu-1", "cpu")
+    worker_tokens = WorkerTokens()
+    first, other = worker_tokens.issue(1, "cpu-0", "cpu"), worker_tokens.issue(2, "cpu-1", "cpu")
     assert first != other
-    found = identities.of(first)
+    found = worker_tokens.of(first)
     assert found is not None
     assert (found.worker, found.name, found.kind) == (1, "cpu-0", "cpu")
-    again = identities.issue(1, "cpu-0", "cpu")
-    assert identities.of(first) is None, "a new life ends the token of the one before"
-    identities.revoke(again)
-    identities.revoke("unknown")
-    assert identities.of(again) is None
-    assert identities.of(other) is not None
+    again = worker_tokens.issue(1, "cpu-0", "cpu")
+    assert worker_tokens.of(first) is None, "a new life ends the token of the one before"
+    worker_tokens.revoke(again)
+    worker_tokens.revoke("unknown")
+    assert worker_tokens.of(again) is None
+    assert worker_tokens.of(other) is not None
 
 
 # Times and places

@@ -28,7 +28,7 @@ class Gate:
         self.begun += 1
         while not self.opened.wait(0.01):
             if stop():  # type: ignore[operator]
-                raise fingerprint.Stopped
+                raise fingerprint.HashingStopped
         return self._hash(path, stop)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine.users import as_other_user, needs_root, receive
-from tqstudio.engine.intake.ignore_files import IGNORE_NAME, MAX_BYTES, Ignored, Unusable
+from tqstudio.engine.intake.ignore_files import IGNORE_NAME, MAX_BYTES, Ignored, UnusableIgnoreFile
 from tqstudio.engine.intake.rules import Rules
 from waiting import until_true
 
@@ -212,7 +212,7 @@ def test_in_a_folder_that_may_not_be_entered_no_file_is_to_blame() -> None:
             for folder in (closed, entered):
                 try:
                     Ignored().below(os.fsencode(folder))
-                except Unusable as error:
+                except UnusableIgnoreFile as error:
                     line.send(str(error))
                 else:
                     line.send("")

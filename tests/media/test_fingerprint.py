@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from tqstudio.engine.media.source.fingerprint import SAMPLE_BYTES, Original, Stopped, full_hash, quick_hash
+from tqstudio.engine.media.source.fingerprint import (
+    SAMPLE_BYTES,
+    HashingStopped,
+    Original,
+    full_hash,
+    quick_hash,
+)
 from tqstudio.errors import ErrorCode, TqError
 
 MIB = SAMPLE_BYTES
@@ -55,7 +61,7 @@ def test_the_full_hash_is_blake3_of_the_bytes_and_can_be_stopped(tmp_path: Path)
     path = tmp_path / "a"
     path.write_bytes(b"tqstudio" * 1000)
     assert full_hash(os.fsencode(path)) == blake3(path.read_bytes()).hexdigest()
-    with pytest.raises(Stopped):
+    with pytest.raises(HashingStopped):
         full_hash(os.fsencode(path), stop=lambda: True)
 
 

@@ -213,8 +213,8 @@ def test_batches_are_described_by_their_first_job(queue: Queue) -> None:
     names = queue.db.execute("SELECT job.id, name FROM video JOIN job ON job.video_id = video.id").all()
     of = {row[0]: row[1] for row in names}
     assert statistics.batches(queue.db, ["one", "two"]) == {
-        "one": statistics.Batch(2, of[first], NOW),
-        "two": statistics.Batch(1, of[other], NOW),
+        "one": statistics.BatchLabel(2, of[first], NOW),
+        "two": statistics.BatchLabel(1, of[other], NOW),
     }
     assert statistics.batches(queue.db, ["gone"]) == {}
 

@@ -90,7 +90,7 @@ class Checked:
         self.check = WeeklyCheck(Database(path), lambda: self.now)
         real = opening.problem_of
 
-        def counted(path: Path) -> opening.Problem | None:
+        def counted(path: Path) -> opening.DatabaseProblem | None:
             self.times += 1
             return real(path)
 

@@ -10,7 +10,7 @@ import pytest
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows
+from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, choose, rows
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import RenditionReport
 
@@ -35,11 +35,11 @@ def everything(facts: SourceFacts, profile: Profile) -> dict[str, str]:
     }
 
 
-def made(choice: Choice) -> list[str]:
+def made(choice: RenditionChoice) -> list[str]:
     return [rung.name for rung in choice.make] + [sound.name for sound in choice.audio]
 
 
-def status_of(choice: Choice) -> dict[str, tuple[str, str | None]]:
+def status_of(choice: RenditionChoice) -> dict[str, tuple[str, str | None]]:
     shown = [RenditionReport(**row) for row in rows(choice, {})]
     return {row.name: (row.status.value, row.reason) for row in shown}
 

@@ -288,7 +288,7 @@ def _entry(name: str) -> dict[str, object]:
         entries = toml_files.read(path)
     except FileNotFoundError:
         entries = {}
-    except (OSError, toml_files.Unusable) as error:
+    except (OSError, toml_files.UnusableToml) as error:
         raise _unusable(f"{path} cannot be read: {error}") from None
     entry = entries.get(name)
     if name == LEADER and entry is None:

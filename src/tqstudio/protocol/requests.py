@@ -546,7 +546,7 @@ class Manifest(Message):
     warnings: Annotated[list[WarningReport], FailFast()] = Field(default_factory=list, max_length=1000)
 
 
-class Outcome(Token):
+class OutcomeRequest(Token):
     """Ends a lease; carries the seconds spent in each step."""
 
     steps: dict[Step, Amount] = Field(default_factory=dict)
@@ -555,18 +555,18 @@ class Outcome(Token):
         return {step.value: seconds for step, seconds in self.steps.items()}
 
 
-class CompleteRequest(Outcome):
+class CompleteRequest(OutcomeRequest):
     manifest: Manifest
     full_hash: ShortText | None = None
 
 
-class FailRequest(Outcome):
+class FailRequest(OutcomeRequest):
     code: Annotated[str, StringConstraints(max_length=40)]
     text: Annotated[str, StringConstraints(max_length=2000), AfterValidator(readable)]
     hint: ShownText = ""
 
 
-class ReleaseRequest(Outcome):
+class ReleaseRequest(OutcomeRequest):
     """The worker stopped on request; its ffmpeg is dead."""
 
     reason: Control | Literal["shutdown", "hours"]

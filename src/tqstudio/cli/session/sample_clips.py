@@ -12,7 +12,7 @@ from tqstudio.drill.clips import generate
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class SampleClip:
     """A clip: a picture and a tone."""
 
     name: str
@@ -23,13 +23,13 @@ class Clip:
 
 
 CLIPS = (
-    Clip("test card 720p29.97.mp4", "testsrc2=size=1280x720:rate=30000/1001", 440, 7),
-    Clip("mandelbrot portrait.mp4", "mandelbrot=size=480x854:rate=30:maxiter=200", 660, 6),
-    Clip("gradients 360p25.mp4", "gradients=size=640x360:rate=25:speed=0.02:seed=7", 330, 6),
+    SampleClip("test card 720p29.97.mp4", "testsrc2=size=1280x720:rate=30000/1001", 440, 7),
+    SampleClip("mandelbrot portrait.mp4", "mandelbrot=size=480x854:rate=30:maxiter=200", 660, 6),
+    SampleClip("gradients 360p25.mp4", "gradients=size=640x360:rate=25:speed=0.02:seed=7", 330, 6),
 )
 
 
-def create(clip: Clip, folder: Path, ffmpeg: str) -> Path:
+def create(clip: SampleClip, folder: Path, ffmpeg: str) -> Path:
     """Create a clip in `folder` unless it exists; returns its path. Raises as `clips.generate`."""
     tone = f"sine={clip.tone_hz}:sample_rate=48000"
     return generate(folder / clip.name, clip.picture, tone, ("-t", str(clip.seconds)), ffmpeg)

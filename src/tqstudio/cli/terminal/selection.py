@@ -16,7 +16,7 @@ ORDERS = ("name", "size", "mtime")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SearchRules:
     """How folders are searched. A file that is named explicitly is always selected."""
 
     recursive: bool = False
@@ -34,7 +34,7 @@ def rules(
     limit: int | None,
     order: str,
     exclude: Sequence[str] = (),
-) -> Rules:
+) -> SearchRules:
     """Build rules from command-line options.
 
     Raises:
@@ -45,7 +45,7 @@ def rules(
             ErrorCode.BAD_REQUEST, f"--order {order} is unknown", f"use one of: {', '.join(ORDERS)}"
         )
     wanted = frozenset(b"." + os.fsencode(e).lower().lstrip(b".") for e in extensions) or VIDEO_EXTENSIONS
-    return Rules(recursive, wanted, limit, order, [os.fsencode(folder) for folder in exclude])
+    return SearchRules(recursive, wanted, limit, order, [os.fsencode(folder) for folder in exclude])
 
 
 Skip = Callable[[bytes, str], object]
@@ -57,7 +57,7 @@ def report_skipped(path: bytes, why: str) -> None:
     printing.err(f"skipped {display(path)}: {why}")
 
 
-def select(paths: Sequence[str], by: Rules, skip: Skip = lambda _path, _why: None) -> list[bytes]:
+def select(paths: Sequence[str], by: SearchRules, skip: Skip = lambda _path, _why: None) -> list[bytes]:
     """The absolute paths of the selected files, each once, in order.
 
     Args:
@@ -74,7 +74,7 @@ def select(paths: Sequence[str], by: Rules, skip: Skip = lambda _path, _why: Non
     return files[: by.limit]
 
 
-def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
+def _expand(path: bytes, by: SearchRules, skip: Skip) -> list[bytes]:
     shown = display(path)
     try:
         mode = os.stat(path).st_mode
@@ -110,7 +110,7 @@ def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
     return files
 
 
-def _videos(folder: bytes, by: Rules, skip: Skip) -> Iterator[bytes]:
+def _videos(folder: bytes, by: SearchRules, skip: Skip) -> Iterator[bytes]:
     bins = set()
 
     def skipped(path: bytes) -> None:

@@ -52,8 +52,8 @@ def new_token() -> NewToken:
 class ApiTokens:
     """The tokens of this supervisor: stored ones, and those of its worker processes."""
 
-    def __init__(self, db: Database, of_processes: WorkerTokens) -> None:
-        self._db, self._of_processes = db, of_processes
+    def __init__(self, db: Database, worker_tokens: WorkerTokens) -> None:
+        self._db, self._worker_tokens = db, worker_tokens
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
         self._hashing = asyncio.Semaphore(1)
         """Guessed tokens may keep one processor busy, not all."""
@@ -63,11 +63,11 @@ class ApiTokens:
     async def load(self) -> None:
         """Read which workers have a stored token."""
         rows = await self._db.read(tokens.listing)
-        self._of_processes.stored = {row.worker_name for row in rows if row.worker_name}
+        self._worker_tokens.stored = {row.worker_name for row in rows if row.worker_name}
 
     def known(self, token: str) -> Principal | None:
         """The caller of a token that was checked before, or of a worker process; else None."""
-        if (worker := self._of_processes.of(token)) is not None:
+        if (worker := self._worker_tokens.of(token)) is not None:
             return of_worker(worker)
         found = self._known.get(_digest(token))
         return found if found is None or not _expired(found.expires_at) else None
@@ -150,7 +150,7 @@ class ApiTokens:
 
         replaced = await self._db.write(store)
         if role is Role.WORKER:
-            self._of_processes.stored.add(name)
+            self._worker_tokens.stored.add(name)
         if replaced is not None:
             self._end(replaced)
         return token.text
@@ -179,16 +179,16 @@ class ApiTokens:
                 ErrorCode.NOT_FOUND, f"there is no token {name}", "list tokens with: tqstudio token list"
             )
         for each, number in removed.items():
-            self._of_processes.stored.discard(each)
+            self._worker_tokens.stored.discard(each)
             if number is not None:
                 self._end(number)
         return [each for each in removed if each != name]
 
     async def end_removed(self) -> None:
         """End the tokens that another supervisor of this database has removed."""
-        had = set(self._of_processes.stored)
+        had = set(self._worker_tokens.stored)
         rows = await self._db.read(tokens.listing)
-        self._of_processes.stored -= had - {row.worker_name for row in rows}
+        self._worker_tokens.stored -= had - {row.worker_name for row in rows}
         known = {caller.token for caller in self._known.values() if caller.token is not None}
         for number in known - {row.id for row in rows}:
             self._end(number)

@@ -33,7 +33,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.intake.problems import NamedOtherwise
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
+from tqstudio.engine.media.source.fingerprint import Digest, HashingStopped, NotHashed
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -381,7 +381,7 @@ def new_batch() -> str:
 def _refusal_at_shutdown(path: bytes) -> Iterator[None]:
     try:
         yield
-    except Stopped:
+    except HashingStopped:
         raise TqError(
             ErrorCode.REFUSED,
             f"the supervisor shut down before it had read {display(path)}",

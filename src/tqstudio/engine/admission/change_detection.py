@@ -13,8 +13,7 @@ from enum import Enum
 from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source import sidecars
-from tqstudio.engine.media.source import source_file as sources
+from tqstudio.engine.media.source import sidecars, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.fingerprint import (
     SAMPLE_BYTES,
@@ -78,9 +77,9 @@ def look_at(
     Raises:
         TqError: as `source_file.check` does.
         NotHashed: a full hash is needed, and `may_read` is False.
-        Stopped: when `stop` returned True.
+        HashingStopped: when `stop` returned True.
     """
-    found = sources.check(path)
+    found = source_file.check(path)
     size, mtime_ns, inode = found.st_size, found.st_mtime_ns, inode_of(found)
     if known is None or known.quick_hash is None:
         return SourceState(size, mtime_ns, inode, quick_hash(path))

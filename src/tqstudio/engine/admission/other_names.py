@@ -46,7 +46,7 @@ async def find(
 
     Raises:
         NotHashed: all of the file has to be read, and the offer does not allow it.
-        Stopped: when `stop` returned True.
+        HashingStopped: when `stop` returned True.
     """
     size, root = found.size, offer.output_root
     at = {"inode": found.inode, "size": size, "mtime_ns": found.mtime_ns}

@@ -26,7 +26,7 @@ import structlog
 from tqstudio.config import Settings
 from tqstudio.engine.alerts import channels, kinds
 from tqstudio.engine.alerts.channels import COMMAND, Channel
-from tqstudio.engine.alerts.kinds import AlertKind, Message
+from tqstudio.engine.alerts.kinds import AlertKind, AlertMessage
 from tqstudio.engine.alerts.sender import Sender
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import failpoints, logging_setup
@@ -199,9 +199,9 @@ class Alerts:
                 outbox.add(db, new, channel=COMMAND, now=now, cooldown_us=0)
         outbox.move_position(db, unread.through)
 
-    async def _conditions(self) -> list[Message]:
+    async def _conditions(self) -> list[AlertMessage]:
         now, redact = self._now(), logging_setup.roots().names
-        found: list[Message] = []
+        found: list[AlertMessage] = []
         if AlertKind.GATE in self._kinds:
             lasting = now - int(self._settings.gate_alert_s * MICROSECOND)
             found += (
@@ -216,11 +216,11 @@ class Alerts:
         known = await self._db.read(outbox.known, [message.key for message in found]) if found else set()
         return [message for message in found if message.key not in known]
 
-    def _store_all(self, db: Connection, found: Sequence[Message], now: int) -> None:
+    def _store_all(self, db: Connection, found: Sequence[AlertMessage], now: int) -> None:
         for message in found:
             self._store(db, message, now)
 
-    def _store(self, db: Connection, message: Message, now: int) -> None:
+    def _store(self, db: Connection, message: AlertMessage, now: int) -> None:
         payload = json.dumps(message.payload | {"studio": os.uname().nodename})
         new = NewAlert(message.key, message.kind.value, message.subject, payload)
         cooldown_us = int(self._settings.alert_cooldown_s * MICROSECOND)

@@ -111,7 +111,7 @@ KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class AlertMessage:
     """An alert before it is stored."""
 
     key: str
@@ -156,7 +156,7 @@ def kind_of(event: EventRow, kinds: Collection[AlertKind], *, times: int) -> Ale
 
 def of_event(
     event: EventRow, kind: AlertKind, subject: Subject | None, *, times: int, redact: Redact
-) -> Message:
+) -> AlertMessage:
     """Build the alert that an event causes."""
     name = subject.name if subject is not None else f"job {event.job}"
     failed = kind in (AlertKind.FAILED, AlertKind.REPEATED)
@@ -170,7 +170,7 @@ def of_event(
     return _message(f"event-{event.seq}", kind, about, event.at, text, hint, redact, facts)
 
 
-def of_gate(gate: GateRow, redact: Redact) -> Message:
+def of_gate(gate: GateRow, redact: Redact) -> AlertMessage:
     """Build the alert of a gate that has been shut for long."""
     text = KINDS[AlertKind.GATE].text.format(since=iso_time(gate.since), reason=gate.reason)
     code = ErrorCode.DISK_LOW.value if gate.kind is GateKind.DISK else None
@@ -179,7 +179,7 @@ def of_gate(gate: GateRow, redact: Redact) -> Message:
     return _message(key, AlertKind.GATE, about, gate.since, text, hint, redact, {"code": code})
 
 
-def of_disk(path: str, free: int, needed: int, *, now: int, redact: Redact) -> Message:
+def of_disk(path: str, free: int, needed: int, *, now: int, redact: Redact) -> AlertMessage:
     """Build the alert of a disk that is low soon; its key allows one a day."""
     text = KINDS[AlertKind.DISK].text.format(path=path, free=size(free), needed=size(needed))
     key = f"disk-{iso_time(now)[:10]}-{path}"
@@ -196,7 +196,7 @@ def _message(
     hint: str,
     redact: Redact,
     facts: dict[str, Any],
-) -> Message:
+) -> AlertMessage:
     payload = {
         "kind": kind.value,
         "at": iso_time(at),
@@ -205,4 +205,4 @@ def _message(
         **dict.fromkeys(("job", "video", "name", "code")),
         **facts,
     }
-    return Message(key, kind, about, payload)
+    return AlertMessage(key, kind, about, payload)

@@ -24,7 +24,7 @@ from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import deliveries, generations, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.lists import records as listed
+from tqstudio.engine.store.lists import records as job_records
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
@@ -49,7 +49,7 @@ EVENTS_SHOWN = 200
 _LONGEST_PAUSE_US = 366 * 86_400 * MICROSECOND
 
 
-def rows_of(services: Services, records: list[listed.JobRecord]) -> list[answers.JobRow]:
+def rows_of(services: Services, records: list[job_records.JobRecord]) -> list[answers.JobRow]:
     now = now_us()
     return [views.job_row(services, record, now) for record in records]
 
@@ -80,9 +80,9 @@ async def page(
         raise TqError(ErrorCode.BAD_REQUEST, message, f"use any, {', '.join(WarningCode)}")
     query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner, warning)
 
-    def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
+    def read(db: Connection) -> tuple[pages.Page, list[job_records.JobRecord]]:
         found = pages.page(db, query, limit=limit, after=after, before=before, around=around)
-        return found, listed.by_ids(db, found.ids)
+        return found, job_records.by_ids(db, found.ids)
 
     try:
         found, records = await (services.db.search if query.filtered else services.db.read)(read)
@@ -131,7 +131,7 @@ async def act(
 def read_detail(
     db: Connection, job: int
 ) -> tuple[
-    listed.JobRecord,
+    job_records.JobRecord,
     videos.VideoRow,
     generations.GenerationRow | None,
     tuple[int, JobStatus] | None,
@@ -139,7 +139,7 @@ def read_detail(
     list[event_row.EventRow],
     DeliveryRow | None,
 ]:
-    record = listed.one(db, job)
+    record = job_records.one(db, job)
     video = videos.get(db, record.video) if record else None
     if record is None or video is None:
         raise no_such_job(job)
@@ -188,7 +188,7 @@ async def detail(services: TheServices, job: int) -> answers.JobDetail:
 async def log(services: TheServices, job: int, attempt: int | None = None) -> dict[str, object]:
     """The last 256 kB of an attempt's log, by default of the newest attempt."""
     attempts = await services.db.read(progress.attempts, job)
-    if not attempts and await services.db.read(listed.one, job) is None:
+    if not attempts and await services.db.read(job_records.one, job) is None:
         raise no_such_job(job)
     chosen = [a for a in attempts if attempt is None or a.number == attempt]
     if not chosen or chosen[-1].log is None:
@@ -211,7 +211,7 @@ def _tail(path: Path) -> str:
 @router.get("/batches/{batch}")
 async def batch_status(services: TheServices, batch: str) -> answers.BatchView:
     """Counts of a batch's jobs by status; `GET /v1/jobs?batch=…` lists them."""
-    counts = await services.db.read(listed.batch_counts, batch)
+    counts = await services.db.read(job_records.batch_counts, batch)
     if counts is None:
         raise TqError(
             ErrorCode.NOT_FOUND,

@@ -13,7 +13,7 @@ from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill, parse_time
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
 from tqstudio.engine.store.machine import statistics
-from tqstudio.engine.store.machine.statistics import Batch, Figures
+from tqstudio.engine.store.machine.statistics import BatchLabel, Figures
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import BatchSummary, StatisticsRow, StatisticsView
 
@@ -36,7 +36,7 @@ async def stats(
         day.isoformat(): await services.db.read(statistics.between, begin, end)
         for day, begin, end in local_days(start, until)
     }
-    rows, batches = days, dict[str, Batch]()
+    rows, batches = days, dict[str, BatchLabel]()
     if by != "day":
         rows = await services.db.read(statistics.grouped, by, start, until, limit=_MAX_ROWS)
     if by == "batch":
@@ -82,7 +82,7 @@ def _midnight(day: date) -> int:
     return int(datetime.combine(day, time()).timestamp()) * MICROSECOND
 
 
-def _row(key: str, figures: Figures, batch: Batch | None = None) -> StatisticsRow:
+def _row(key: str, figures: Figures, batch: BatchLabel | None = None) -> StatisticsRow:
     return fill(
         StatisticsRow,
         figures,

@@ -215,7 +215,7 @@ class Bucket:
             tables = toml_files.read(path)
         except FileNotFoundError:
             return {}
-        except (OSError, toml_files.Unusable) as error:
+        except (OSError, toml_files.UnusableToml) as error:
             raise self._unusable(f"{path} cannot be read: {error}") from None
         places = [place for place in tables if f"{self.url}/".startswith(f"{place.rstrip('/')}/")]
         found = tables[max(places, key=len)] if places else {}

@@ -26,7 +26,7 @@ from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
 from tqstudio.engine.intake.settling import FileKey, FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
-from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
+from tqstudio.engine.media.source.fingerprint import Digest, HashingStopped, NotHashed
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import Problem, TqError
 from tqstudio.paths import display
@@ -378,7 +378,7 @@ class FolderWatcher:
                 self._digests[path] = await asyncio.get_running_loop().run_in_executor(
                     self._reader, fingerprint.digest, path, self._halt.is_set
                 )
-            except Stopped:
+            except HashingStopped:
                 return
             except TqError as error:
                 self._states.refused(path, look, error.problem)

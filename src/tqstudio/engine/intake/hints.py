@@ -51,7 +51,7 @@ _BESIDE_FOLDER: list[type[FileSystemEvent]] = [DirCreatedEvent, DirMovedEvent, D
 
 
 @dataclass(slots=True)
-class Batch:
+class HintBatch:
     """The hints for one round."""
 
     files: set[bytes] = field(default_factory=set)
@@ -89,7 +89,7 @@ class Hints(FileSystemEventHandler):
         self._real = root
         """The root as watchdog reports it, without symbolic links."""
         self._lock = threading.Lock()
-        self._batch = Batch()
+        self._batch = HintBatch()
         self._is_awake = False
 
     def open(self) -> int | None:
@@ -131,10 +131,10 @@ class Hints(FileSystemEventHandler):
             self._batch.files.add(path)
             self._signal()
 
-    def take(self) -> Batch:
+    def take(self) -> HintBatch:
         """Remove and return the hints so far."""
         with self._lock:
-            batch, self._batch, self._is_awake = self._batch, Batch(), False
+            batch, self._batch, self._is_awake = self._batch, HintBatch(), False
             return batch
 
     def on_any_event(self, event: FileSystemEvent) -> None:
@@ -148,7 +148,7 @@ class Hints(FileSystemEventHandler):
             if event.is_directory:
                 self._batch.rescan = True
             elif len(self._batch.files) >= _FLOOD:
-                self._batch = Batch(rescan=True)
+                self._batch = HintBatch(rescan=True)
             else:
                 self._batch.files |= checked
                 # Another name for a file that may still be copied does not mean that it is complete.

@@ -33,7 +33,7 @@ _FOLDER_AS_COMMENT = re.compile(rb"^(?:\xef\xbb\xbf)?(#[^\s#][^\n]{0,200}/)[ \r]
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
-class _Pattern(GitIgnoreSpecPattern):
+class _IgnorePattern(GitIgnoreSpecPattern):
     """A pattern whose `[!a]` matches no `/`, as in git."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class _Pattern(GitIgnoreSpecPattern):
         return regex and re.sub(r"(?<!\\)\[\^(?!/)", "[^/", regex), include
 
 
-class Unusable(Exception):
+class UnusableIgnoreFile(Exception):
     """An ignore file cannot be read or understood."""
 
     def __init__(self, path: bytes, code: ErrorCode, why: str, hint: str) -> None:
@@ -67,7 +67,7 @@ class Ignored:
         """Add the ignore file of a folder, if it has one.
 
         Raises:
-            Unusable: it cannot be read or understood.
+            UnusableIgnoreFile: it cannot be read or understood.
         """
         path = os.path.join(folder, IGNORE_NAME)
         try:
@@ -78,11 +78,13 @@ class Ignored:
                 return self
             code = ErrorCode.PERMISSION if error.errno == errno.EACCES else ErrorCode.SOURCE_UNREADABLE
             why = f"cannot be read ({(error.strerror or str(error)).lower()})"
-            raise Unusable(path, code, why, "make it a readable text file, or remove it") from None
+            raise UnusableIgnoreFile(path, code, why, "make it a readable text file, or remove it") from None
         try:
             level = (len(os.path.join(folder, b"")), _parsed(content))
         except ValueError as error:
-            raise Unusable(path, ErrorCode.BAD_CONFIG, str(error), "correct it, or remove it") from None
+            raise UnusableIgnoreFile(
+                path, ErrorCode.BAD_CONFIG, str(error), "correct it, or remove it"
+            ) from None
         return Ignored((*self.levels, level), _comment(content))
 
     def excludes(self, path: bytes, *, is_folder: bool) -> bool:
@@ -144,4 +146,4 @@ def _parsed(content: bytes) -> GitIgnoreSpec:
 
 def _patterns(lines: list[str]) -> GitIgnoreSpec:
     # Other backends are used if they happen to be installed, and cannot match names that are not UTF-8.
-    return GitIgnoreSpec.from_lines(_Pattern, lines, backend="simple")
+    return GitIgnoreSpec.from_lines(_IgnorePattern, lines, backend="simple")

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_within, system_devices
-from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, Unusable
+from tqstudio.engine.intake.ignore_files import IGNORE_NAME, Ignored, UnusableIgnoreFile
 from tqstudio.engine.intake.problems import BIN, CLOSED_DIRECTORY, GIF, NOT_A_VIDEO, ODD_KINDS, SOUND
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
@@ -175,7 +175,7 @@ class Scanner:
         """
         if directory not in known:
             known[directory] = None
-            with contextlib.suppress(Unusable):
+            with contextlib.suppress(UnusableIgnoreFile):
                 known[directory] = self._entered(directory, excluded, known)
         return known[directory]
 
@@ -214,7 +214,7 @@ class Scanner:
             try:
                 # After the listing, so that it counts for every file that came after it.
                 ignored = above.below(directory)
-            except Unusable as error:
+            except UnusableIgnoreFile as error:
                 findings.problem = findings.problem or error.problem
                 continue
             if ignored is not above and ignored.comment:

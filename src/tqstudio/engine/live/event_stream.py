@@ -29,7 +29,7 @@ BACKLOG = 240
 
 
 @dataclass(frozen=True, slots=True)
-class EventPage:
+class StoredEvents:
     """Stored events in order, and the first and last stored sequence number."""
 
     rows: list[EventRow]
@@ -37,9 +37,9 @@ class EventPage:
     last: int
 
 
-def page(db: Connection, seen: int) -> EventPage:
+def page(db: Connection, seen: int) -> StoredEvents:
     """Returns the events after `seen`; fewer than `PAGE` if these are all."""
-    return EventPage(events.after(db, seen, limit=PAGE), *events.bounds(db))
+    return StoredEvents(events.after(db, seen, limit=PAGE), *events.bounds(db))
 
 
 class Watcher:
@@ -161,7 +161,7 @@ class EventStream:
 
 async def stream(
     event_stream: EventStream,
-    read: Callable[[int], Awaitable[EventPage]],
+    read: Callable[[int], Awaitable[StoredEvents]],
     seen: int,
     *,
     greeting: bytes,

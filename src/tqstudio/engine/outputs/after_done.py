@@ -33,7 +33,7 @@ from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.intake.open_files import open_for_writing
-from tqstudio.engine.media.source.fingerprint import Stopped, full_hash
+from tqstudio.engine.media.source.fingerprint import HashingStopped, full_hash
 from tqstudio.engine.outputs import relocation
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
@@ -126,7 +126,7 @@ class AfterDone:
             await self._attempt(row)
         except _Kept as kept:
             await self._db.write(_keep, row, str(kept))
-        except Stopped:
+        except HashingStopped:
             return False
         except (OSError, TqError) as error:
             if isinstance(error, TqError) and error.code in UNWRITTEN:
@@ -150,7 +150,7 @@ class AfterDone:
 
         Raises:
             _Kept: it stays.
-            Stopped: at shutdown.
+            HashingStopped: at shutdown.
             OSError, TqError: of a file system.
         """
         video = await self._db.read(videos.get, row.video)
@@ -267,7 +267,7 @@ def _require_ladder(
 
     Raises:
         _Kept: it is not.
-        Stopped: by `stop`.
+        HashingStopped: by `stop`.
     """
     place, number, rows = place_of(video), generation.number, generation.renditions
     if is_within(os.path.realpath(video.output_root), os.path.realpath(row.folder_path or b"/")):

@@ -14,7 +14,7 @@ from pathlib import Path
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.check import digests
-from tqstudio.engine.media.encode import poster as pictures
+from tqstudio.engine.media.encode.poster import is_poster_complete
 from tqstudio.engine.media.plan.file_names import IFRAMES_NAME, INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.segments import chapters, storyboard
 from tqstudio.engine.media.segments.checked import IFrame
@@ -189,7 +189,7 @@ def _poster(work_dir: Path, building: Path, made: str | None, kept_from: Path | 
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:
-        if pictures.is_complete(candidate):
+        if is_poster_complete(candidate):
             durable.write(building / POSTER_NAME, durable.read(candidate))
             return
 

@@ -15,7 +15,7 @@ from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
-from tqstudio.engine.media.source.fingerprint import Stopped
+from tqstudio.engine.media.source.fingerprint import HashingStopped
 from tqstudio.engine.outputs import dash, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
@@ -64,7 +64,7 @@ def damaged(
         stop: polled before each file; True aborts.
 
     Raises:
-        Stopped: by `stop`.
+        HashingStopped: by `stop`.
     """
     return frozenset(_unsound(place.generation(number), rows, Depth.DIGESTS, stop))
 
@@ -166,7 +166,7 @@ def _has_bytes(folder: Path, row: PublishedRow, stop: Callable[[], bool]) -> boo
     stored = {file.name: file.blake3 for file in row.files}
     for name in (INIT_NAME, *stored) if row.init_size else stored:
         if stop():
-            raise Stopped
+            raise HashingStopped
         published = stored.get(name) or listed.get(f"{row.name}/{name}")
         if published is not None and digests.of_file(folder / name) != published:
             return False

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
-from tqstudio.engine.media.source.fingerprint import Stopped
+from tqstudio.engine.media.source.fingerprint import HashingStopped
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -33,7 +33,7 @@ def move(
 
     Raises:
         FileExistsError: something else is at `target`.
-        Stopped: by `stop`.
+        HashingStopped: by `stop`.
         OSError: of the file systems; EIO if the copy differs.
     """
     durable.discard(copy)
@@ -89,7 +89,7 @@ def _each(descriptor: int, stop: Callable[[], bool], use: Callable[[bytes], None
     hasher = blake3()
     while part := os.read(descriptor, _CHUNK_BYTES):
         if stop():
-            raise Stopped
+            raise HashingStopped
         hasher.update(part)
         use(part)
     return hasher.digest()

@@ -120,24 +120,24 @@ class Services:
         self.changed_sources = ChangedSources(db, io, settings.settle_s)
         self.changed_sources.on_ready = self.dispatch.wake
         self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
-        endings = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
-        self.completion = results = Completion(
+        lease_end = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
+        self.completion = completion = Completion(
             settings,
             db,
             workspace,
-            endings,
+            lease_end,
             publisher,
             forecasts,
             volumes,
             metrics,
             ReceivedLadders(home, db, workspace).require_valid,
         )
-        self.recovery = Recovery(home, settings, db, running_jobs, endings, results)
+        self.recovery = Recovery(home, settings, db, running_jobs, lease_end, completion)
         self.worker_tokens = WorkerTokens()
         self.tokens = ApiTokens(db, self.worker_tokens)
         self.pool = WorkerPool(home, db, self.worker_tokens, ffmpeg.path, self.recovery.lost)
         self.stuck_workers = StuckWorkers(
-            settings, db, running_jobs, ranges, workspace, io, results, self.pool
+            settings, db, running_jobs, ranges, workspace, io, completion, self.pool
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)

@@ -41,14 +41,14 @@ class Completion:
         settings: Settings,
         db: Database,
         workspace: Workspace,
-        endings: LeaseEnd,
+        lease_end: LeaseEnd,
         publisher: Publisher,
         forecasts: Forecasts,
         volumes: VolumeMonitor,
         metrics: Metrics,
         check: Callable[[LeaseToken, Manifest], Awaitable[None]],
     ) -> None:
-        self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
+        self._db, self._workspace, self._lease_end, self._publisher = db, workspace, lease_end, publisher
         self._forecasts, self._volumes, self._metrics = forecasts, volumes, metrics
         self._check = check
         self._keep_completed = settings.keep_completed
@@ -66,7 +66,7 @@ class Completion:
         token = LeaseToken(job, request.epoch, request.instance)
         task = self._publishing.get(token)
         if task is None:
-            if not self._endings.leases.is_live(token):
+            if not self._lease_end.leases.is_live(token):
                 return await self._answer(token, None)
             before = await self._db.read(claims.first_answer, token)
             if before is not None:
@@ -85,7 +85,7 @@ class Completion:
         try:
             await self._check_result(token, request.manifest)
             await self._publisher.publish(
-                token, caller.name, request, lambda db: self._endings.save_last(db, token, steps)
+                token, caller.name, request, lambda db: self._lease_end.save_last(db, token, steps)
             )
         except TqError as error:
             if class_of(error.code) is ErrorClass.REQUEST:
@@ -137,7 +137,7 @@ class Completion:
             await self._volumes.block(root, error, actor=worker)
         if forgotten:
             await self._forget_completed(token)
-        return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
+        return await self._answer(token, await self._lease_end.end(token, write, steps, blame=error.code))
 
     async def _forget_completed(self, token: LeaseToken) -> None:
         """Removes finished segments before the lease ends, while no other attempt can run."""
@@ -154,11 +154,11 @@ class Completion:
         def write(db: Connection) -> JobStatus | None:
             return outcomes.release(db, token, reason, now=now_us(), worker=caller.name)
 
-        return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
+        return await self._answer(token, await self._lease_end.end(token, write, request.steps_by_name()))
 
     async def _may_end(self, token: LeaseToken) -> bool:
         """Whether the lease is live now, when the request arrived; waits for a publish under it."""
-        live = self._endings.leases.is_live(token)
+        live = self._lease_end.leases.is_live(token)
         await self.publish_ended(token)
         return live
 

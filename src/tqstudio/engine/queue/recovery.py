@@ -33,11 +33,11 @@ class Recovery:
         settings: Settings,
         db: Database,
         running_jobs: RunningJobs,
-        endings: LeaseEnd,
-        results: Completion,
+        lease_end: LeaseEnd,
+        completion: Completion,
     ) -> None:
         self._home, self._settings, self._db, self._running_jobs = home, settings, db, running_jobs
-        self._endings, self._results = endings, results
+        self._lease_end, self._completion = lease_end, completion
         self.clock = running_jobs.leases.clock
         self._renewed_at = since_boot()
         """When the last renewal of the supervisor's lease was requested."""
@@ -102,7 +102,7 @@ class Recovery:
             await self._clear_away(token)
         crash = None if on_request else why
         for lease in await self._db.read(claims.of_instance, instance):
-            if self._results.is_publishing(lease.token):
+            if self._completion.is_publishing(lease.token):
                 # In a task, so that the next worker process does not wait for the publish.
                 task = asyncio.create_task(self._end_after_publish(lease, worker, crash))
                 self._under_way.add(task)
@@ -136,8 +136,8 @@ class Recovery:
         self, lease: HeldLease, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
     ) -> None:
         """Requeues a job without counting a failure or crash."""
-        await self._results.publish_ended(lease.token)
-        await self._endings.end(
+        await self._completion.publish_ended(lease.token)
+        await self._lease_end.end(
             lease.token,
             lambda db: outcomes.requeue(db, lease, now=now_us(), why=why, event=event),
         )
@@ -147,8 +147,8 @@ class Recovery:
     ) -> None:
         """Requeues a job of a lost worker and counts a crash."""
         # A running publish no longer needs the worker, so it is completed first.
-        await self._results.publish_ended(lease.token)
-        await self._endings.end(
+        await self._completion.publish_ended(lease.token)
+        await self._lease_end.end(
             lease.token,
             lambda db: outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event),
             blame=ErrorCode.WORKER_LOST,
@@ -171,7 +171,7 @@ class Recovery:
         taken = 0
         for lease in running:
             token = lease.token
-            if self._results.is_publishing(token) or not leases.knows(token):
+            if self._completion.is_publishing(token) or not leases.knows(token):
                 continue
             if not leases.is_live(token):
                 self._outlived.setdefault(token.instance, []).append(token)

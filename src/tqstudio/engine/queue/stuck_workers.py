@@ -45,7 +45,7 @@ class StuckWorkers:
         ranges: Ranges,
         workspace: Workspace,
         bounded_io: BoundedIO,
-        results: Completion,
+        completion: Completion,
         pool: WorkerPool,
     ) -> None:
         self._db, self._running_jobs, self._workspace, self._bounded_io = (
@@ -54,7 +54,7 @@ class StuckWorkers:
             workspace,
             bounded_io,
         )
-        self._ranges, self._results, self._pool = ranges, results, pool
+        self._ranges, self._completion, self._pool = ranges, completion, pool
         self._limit_s = settings.stall_s + MARGIN_S
         self._checked: dict[LeaseToken, float] = {}
 
@@ -81,12 +81,12 @@ class StuckWorkers:
         now = self._running_jobs.jobs.get(live.token.job)
         if now is None or now.token != live.token or now.blocked_s < live.blocked_s:
             return  # it continued meanwhile
-        if self._results.is_publishing(live.token):
+        if self._completion.is_publishing(live.token):
             return
         if silence is not None:
             try:
                 error = TqError(ErrorCode.DISK_SILENT, silence)
-                await self._results.fail_for(live.worker, live.token, error)
+                await self._completion.fail_for(live.worker, live.token, error)
             except TqError as refused:
                 if refused.code is ErrorCode.LOST_LEASE:
                     return  # the worker reported the end meanwhile

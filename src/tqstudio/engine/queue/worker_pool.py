@@ -65,8 +65,10 @@ Lost = Callable[[str, str, str, bool], Awaitable[None]]
 class WorkerPool:
     """Keeps one process running in each slot until it is stopped."""
 
-    def __init__(self, home: Home, db: Database, identities: WorkerTokens, ffmpeg: str, lost: Lost) -> None:
-        self._home, self._db, self._identities = home, db, identities
+    def __init__(
+        self, home: Home, db: Database, worker_tokens: WorkerTokens, ffmpeg: str, lost: Lost
+    ) -> None:
+        self._home, self._db, self._worker_tokens = home, db, worker_tokens
         self._ffmpeg, self._lost = ffmpeg, lost
         self._running: dict[str, _Running] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -93,7 +95,7 @@ class WorkerPool:
 
     def is_reserved(self, name: str) -> bool:
         """Whether a name is of a worker of this machine, or may become one with more slots."""
-        return self.has(name) or self._identities.issued(name) or bool(_SLOT.fullmatch(name))
+        return self.has(name) or self._worker_tokens.issued(name) or bool(_SLOT.fullmatch(name))
 
     def is_obsolete(self, name: str) -> bool:
         """Whether a worker's row is obsolete: from an earlier, larger pool or announced to an earlier
@@ -102,7 +104,7 @@ class WorkerPool:
 
     def announced(self, name: str) -> bool:
         """Whether the worker got its token by hand and is started outside the pool."""
-        return not self.has(name) and self._identities.knows(name)
+        return not self.has(name) and self._worker_tokens.knows(name)
 
     def note_of(self, name: str) -> str | None:
         """Returns why a worker is not running; None if it runs or is unknown to the pool."""
@@ -151,7 +153,7 @@ class WorkerPool:
 
     async def _spawn(self, slot: Slot) -> _Running:
         row = await self._db.write(_ensure, slot)
-        token = self._identities.issue(row.id, slot.name, slot.kind)
+        token = self._worker_tokens.issue(row.id, slot.name, slot.kind)
         environment = {
             "TQSTUDIO_HOME": str(self._home.root),
             "TQSTUDIO_WORKER_SOCKET": str(self._home.socket),
@@ -174,7 +176,7 @@ class WorkerPool:
         return running
 
     async def _ended(self, running: _Running, how: str) -> None:
-        self._identities.revoke(running.token)
+        self._worker_tokens.revoke(running.token)
         self._running.pop(running.slot.name, None)
         row = await self._db.read(workers.by_id, running.worker)
         instance = row.instance if row else None

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _JobFiles:
     """Where the files of a job are."""
 
     video: int
@@ -239,17 +239,17 @@ class Transfers:
                 if folder == rendition.folder or found != (segment.size, segment.blake3):
                     raise TqError(ErrorCode.OUTPUT_INVALID, f"{path} is not what the worker has reported")
 
-    def _look_up(self, job: _Job, *, make: bool = False) -> tuple[str, list[str]]:
+    def _look_up(self, job: _JobFiles, *, make: bool = False) -> tuple[str, list[str]]:
         with self._hold(job, new_output=make) as store:
             return segment_files.origin(store), sorted(segment_files.listing(store))
 
-    def _digest(self, job: _Job, path: str) -> tuple[int, str]:
+    def _digest(self, job: _JobFiles, path: str) -> tuple[int, str]:
         names = segment_files.names_of(path)
         with self._hold(job, *names[:-1], make=False) as folder:
             return segment_files.digest(folder / names[-1])
 
     def _hold(
-        self, job: _Job, *names: str, make: bool = True, new_output: bool = False
+        self, job: _JobFiles, *names: str, make: bool = True, new_output: bool = False
     ) -> AbstractContextManager[Path]:
         """Open a folder of the video's store.
 
@@ -266,7 +266,7 @@ class Transfers:
             raise TqError(ErrorCode.OUTPUT_GONE, text)
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
-    async def _job(self, token: LeaseToken) -> _Job:
+    async def _job(self, token: LeaseToken) -> _JobFiles:
         if not self._is_live(token):
             raise leases.lost(token.job)
         return await self._db.read(_job_of, token.job)
@@ -280,7 +280,7 @@ class Transfers:
         except NoAnswer as error:
             raise TqError(ErrorCode.DISK_SILENT, str(error.strerror)) from error
 
-    async def _write(self, job: _Job, function: Callable[[], T]) -> T:
+    async def _write(self, job: _JobFiles, function: Callable[[], T]) -> T:
         """Run a step in the store of a video, one at a time; FileNotFoundError is for the caller."""
         place = b"%s/%d" % (job.output_root, job.video)
         try:
@@ -294,13 +294,13 @@ class Transfers:
             raise from_output_error(error, f"the output folder {shown} cannot be used") from error
 
 
-def _job_of(db: Connection, number: int) -> _Job:
+def _job_of(db: Connection, number: int) -> _JobFiles:
     assignment, facts = assignment_of(db, number), job_facts(db, number)
     assert facts is not None, "a lease is of a job"
     folder = (
         assignment.folder if assignment.folder and is_within(assignment.source, assignment.folder) else None
     )
-    return _Job(facts.video, assignment.source, folder, assignment.output_root)
+    return _JobFiles(facts.video, assignment.source, folder, assignment.output_root)
 
 
 def _version_of(state: FileId, samples: str) -> str:
@@ -313,17 +313,17 @@ def _is_same(version: str, other: str) -> bool:
     return version.split(".")[:3] == other.split(".")[:3]
 
 
-def _opened(job: _Job, path: bytes) -> AbstractContextManager[int]:
+def _opened(job: _JobFiles, path: bytes) -> AbstractContextManager[int]:
     """Open the source or a file beside it; of the latter, links are never followed."""
     return source_file.opened(path, job.folder if path == job.source else job.folder or os.path.dirname(path))
 
 
-def _found(job: _Job) -> _Inputs:
+def _found(job: _JobFiles) -> _Inputs:
     folder, name = os.path.split(job.source)
     return _Inputs(folder, name, frozenset(track.file for track in sidecars.find(job.source).tracks))
 
 
-def _source_files(job: _Job) -> tuple[list[SourceFile], list[WarningView]]:
+def _source_files(job: _JobFiles) -> tuple[list[SourceFile], list[WarningView]]:
     """The source and the subtitle files beside it, with warnings about those that are left out."""
     files: list[SourceFile] = []
     beside = sidecars.find(job.source)

@@ -28,7 +28,7 @@ LOST_CODES = frozenset({ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND})
 """Error codes that mean that the lease is lost."""
 
 
-class ApiClient(Protocol):
+class WorkerClient(Protocol):
     """The part of `protocol.client.Client` that workers use."""
 
     def send(self, call: Call[T], *, timeout_s: float = 30.0) -> T: ...
@@ -55,7 +55,7 @@ class HeartbeatThread:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: WorkerClient,
         instance: str,
         heartbeat_s: float,
         measure: Callable[[], tuple[float, int]],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tqstudio import paths
-from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
+from tqstudio.engine.worker.heartbeat import LOST_CODES, WorkerClient
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.reporting import calls, retry_delay
 from tqstudio.engine.worker.reporting.lease import Lease
@@ -43,7 +43,11 @@ class OutcomeReport:
     """
 
     def __init__(
-        self, client: ApiClient, instance: str, stopping: Callable[[], bool], on_refused: Callable[[], None]
+        self,
+        client: WorkerClient,
+        instance: str,
+        stopping: Callable[[], bool],
+        on_refused: Callable[[], None],
     ) -> None:
         self._client = client
         self._instance = instance

@@ -23,7 +23,7 @@ from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities
 from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
+from tqstudio.engine.worker.heartbeat import HeartbeatThread, WorkerClient
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
@@ -72,7 +72,7 @@ class WorkerIdentity:
     """Codecs that this GPU decodes and scales."""
 
 
-def _connect(identity: WorkerIdentity) -> ApiClient:
+def _connect(identity: WorkerIdentity) -> WorkerClient:
     return Client(identity.at, token=identity.token, keep_alive=True)
 
 
@@ -89,7 +89,7 @@ class WorkerSession:
     def __init__(
         self,
         identity: WorkerIdentity,
-        connect: Callable[[WorkerIdentity], ApiClient] = _connect,
+        connect: Callable[[WorkerIdentity], WorkerClient] = _connect,
         *,
         instance: str | None = None,
         run_job: RunJob | None = None,

@@ -12,7 +12,7 @@ from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_pages import JobPages
 from tqstudio.ui.data.marks import CONTROL_ASKED
-from tqstudio.ui.data.model import Connection, Link, Model
+from tqstudio.ui.data.model import ConnectionState, Link, Model
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive, WorkerView
@@ -131,7 +131,7 @@ class Feed:
     def start_expected(self) -> None:
         """Expect a supervisor that is starting: retry often and do not report its silence for a while."""
         self._starting_until = monotonic() + self._start_timeout_s
-        self.model.connection = Connection(Link.CONNECTING)
+        self.model.connection = ConnectionState(Link.CONNECTING)
         self._changed()
         self.try_now()
 
@@ -148,7 +148,7 @@ class Feed:
             delay_s = START_RETRY_S
         else:
             unresponsive = not reason and await asyncio.to_thread(self._listening)
-            self.model.connection = Connection(Link.LOST, reason, unresponsive)
+            self.model.connection = ConnectionState(Link.LOST, reason, unresponsive)
             self._changed()
         await _wait(self._try_now, delay_s)
 
@@ -165,7 +165,7 @@ class Feed:
         if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MAX_MISSED_EVENTS:
             model.take_events(page["events"], page["last_seq"])
         model.take_status(await self._in_time(calls.status()))
-        model.connection = Connection(Link.UP)
+        model.connection = ConnectionState(Link.UP)
         self._starting_until = 0.0
         self._changed()
         anchor, _ = self._anchor()

@@ -26,7 +26,7 @@ class Link(Enum):
 
 
 @dataclass(slots=True)
-class Connection:
+class ConnectionState:
     """State of the connection to the supervisor.
 
     `reason` explains why an answer cannot be used; `unresponsive`: a supervisor runs but does not answer.
@@ -42,7 +42,7 @@ class Model:
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.now = now
-        self.connection = Connection()
+        self.connection = ConnectionState()
         self.remote = ""
         """Name of the studio if it runs on another machine."""
         self.status: answers.StatusView | None = None

@@ -105,7 +105,7 @@ def read_theme(file: Path) -> Theme:
     """Read the theme of one file; raise ThemeError if a key is unknown or missing, or no colour."""
     try:
         data = toml_files.read(file)
-    except (OSError, toml_files.Unusable) as error:
+    except (OSError, toml_files.UnusableToml) as error:
         raise ThemeError(f"theme {file.name} cannot be read: {error}") from None
     name, dark = data.pop("name", file.stem), data.pop("dark", True)
     if not isinstance(name, str) or not name or not isinstance(dark, bool):

@@ -23,7 +23,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class DivisiblePart:
     """The part of an encode that other workers may make: of each of these streams, some segments."""
 
     missing: Sequence[tuple[int, int]]
@@ -42,7 +42,7 @@ def catches_up(encode: LadderEncode) -> bool:
     return any(task.planned is not None and task.planned.stop is not None for task in encode.tasks)
 
 
-def division(encode: LadderEncode) -> Division | None:
+def division(encode: LadderEncode) -> DivisiblePart | None:
     """Return what other workers may make of an encode at present; None for nothing.
 
     Only the encode itself can tell where the source ends, so the last segment is its own. Where seeking is
@@ -60,7 +60,7 @@ def division(encode: LadderEncode) -> Division | None:
             keys = {each.name: each.stream_key for each in encode.renditions if each.name in task.names}
             segment_s = float(spec.grid.seg_frames / spec.grid.fps)
             missing = gaps(front, spec.grid.segment_count - 1, stored)
-            return Division(missing, segment_s, keys, task.encoder, spec.ffmpeg.build)
+            return DivisiblePart(missing, segment_s, keys, task.encoder, spec.ffmpeg.build)
     return None
 
 

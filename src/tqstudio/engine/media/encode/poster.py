@@ -21,7 +21,7 @@ def take_poster(directory: Path, scratch: Path) -> Path:
     return poster.replace(scratch / POSTER_NAME)
 
 
-def store(scratch: Path, target: Path) -> Path:
+def store_poster(scratch: Path, target: Path) -> Path:
     """Move a poster durably to the place where later attempts find it."""
     durable.sync(scratch)
     kept = scratch.replace(target)
@@ -29,7 +29,7 @@ def store(scratch: Path, target: Path) -> Path:
     return kept
 
 
-def is_complete(path: Path) -> bool:
+def is_poster_complete(path: Path) -> bool:
     """Whether the file exists and ends with the JPEG end marker."""
     try:
         with path.open("rb") as file:

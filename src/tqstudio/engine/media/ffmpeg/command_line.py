@@ -14,7 +14,7 @@ from typing import Any
 import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.source import source_file as sources
+from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 # Placeholder for the source in the graph: the compiler cannot hash a name that is not UTF-8.
@@ -58,7 +58,7 @@ def open_input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0, **m
 
 def input_options(threads: int) -> dict[str, Any]:
     """Options of every input. With 0 `threads`, ffmpeg chooses the number for the decoder."""
-    return {**sources.OPTIONS, **({"threads": threads} if threads else {})}
+    return {**source_file.OPTIONS, **({"threads": threads} if threads else {})}
 
 
 def at(seconds: Fraction | float) -> dict[str, str]:
@@ -112,7 +112,7 @@ def compile_command(
         options += ["-filter_complex_threads", str(threads)]
     compiled = compile_outputs(outputs)
     if source is not None:
-        compiled[compiled.index(SOURCE)] = sources.url(source)
+        compiled[compiled.index(SOURCE)] = source_file.url(source)
     # Global options first, for readability; the compiler would put them last.
     return [ffmpeg.path, *options, *compiled]
 

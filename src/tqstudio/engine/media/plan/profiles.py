@@ -200,7 +200,7 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         field, allowed, read = KEYS[key]
         try:
             value: Any = toml_files.parse(f"value = {text}")["value"]
-        except toml_files.Unusable:
+        except toml_files.UnusableToml:
             value = text
         try:
             fields[field] = read(value)
@@ -215,7 +215,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
     """Read one file: its own settings as Profile fields, and the name of the profile that it extends."""
     try:
         document = toml_files.read(file)
-    except toml_files.Unusable as error:
+    except toml_files.UnusableToml as error:
         raise TqError(
             ErrorCode.BAD_CONFIG, f"profile {_path(file)}: {error}", "correct the file, or remove it"
         ) from None

@@ -1,6 +1,6 @@
 """Parses the boxes of fragmented MP4 (ISO/IEC 14496-12) that segments contain.
 
-All functions raise `Damage`, `struct.error` or `IndexError` for malformed data.
+All functions raise `BoxError`, `struct.error` or `IndexError` for malformed data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AAC_OBJECT_TYPE = 0x40
 _DURATION, _SIZE, _FLAGS, _COMPOSITION = 0x100, 0x200, 0x400, 0x800
 
 
-class Damage(Exception):
+class BoxError(Exception):
     """A box is malformed or missing."""
 
     def __init__(self, reason: str, *, empty: bool = False) -> None:
@@ -74,9 +74,9 @@ class Segment:
         return mine == its
 
     def with_next(self, later: Segment) -> Segment:
-        """Combine it with the segment that follows it; raise Damage if they are not contiguous."""
+        """Combine it with the segment that follows it; raise BoxError if they are not contiguous."""
         if not later.follows(self):
-            raise Damage("its fragments are not contiguous")
+            raise BoxError("its fragments are not contiguous")
         return replace(
             self,
             frames=self.frames + later.frames,
@@ -112,7 +112,7 @@ def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
             (length,) = struct.unpack(">Q", file.read(8))
             header = 16
         if length < header or offset + length > size:
-            raise Damage(f"box {kind!r} at {offset} declares {length} of {size - offset} bytes")
+            raise BoxError(f"box {kind!r} at {offset} declares {length} of {size - offset} bytes")
         boxes.append((kind, offset + header, length - header))
         offset += length
     return boxes
@@ -121,7 +121,7 @@ def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
 def load(file: BinaryIO, offset: int, length: int) -> bytes:
     """Read the payload of a metadata box."""
     if length > _LARGEST_META:
-        raise Damage(f"{length} bytes of metadata")
+        raise BoxError(f"{length} bytes of metadata")
     file.seek(offset)
     return file.read(length)
 
@@ -187,7 +187,7 @@ def track(moov: bytes) -> Init:
         return Init(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
     if entry_kind == b"ec-3":
         return Init(timescale, "ec-3", 0, 0)
-    raise Damage(f"a track of type {entry_kind!r}")
+    raise BoxError(f"a track of type {entry_kind!r}")
 
 
 def _decode_time(traf: dict[bytes, bytes]) -> int:
@@ -208,7 +208,7 @@ def _children(data: bytes, start: int = 0) -> dict[bytes, bytes]:
     while offset + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, offset)
         if length < 8 or offset + length > len(data):
-            raise Damage(f"box {kind!r} does not fit its container")
+            raise BoxError(f"box {kind!r} does not fit its container")
         found.setdefault(kind, data[offset + 8 : offset + length])
         offset += length
     return found
@@ -216,7 +216,7 @@ def _children(data: bytes, start: int = 0) -> dict[bytes, bytes]:
 
 def _child(boxes: dict[bytes, bytes], kind: bytes) -> bytes:
     if kind not in boxes:
-        raise Damage(f"no {kind.decode()} box")
+        raise BoxError(f"no {kind.decode()} box")
     return boxes[kind]
 
 
@@ -257,7 +257,7 @@ def _aac_codec(esds: bytes) -> str:
             return f"mp4a.{_AAC_OBJECT_TYPE:x}.{esds[offset] >> 3}"
         else:
             offset += length
-    raise Damage("no decoder configuration in esds")
+    raise BoxError("no decoder configuration in esds")
 
 
 def _avc_codec(entry: dict[bytes, bytes]) -> str:

@@ -281,7 +281,7 @@ class StreamOutput:
                 raise
             self.store.sync()
             return None  # a worker that lost its lease joined the same fragments
-        except (OSError, boxes.Damage) as error:
+        except (OSError, boxes.BoxError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             # The next attempt must not continue from unreadable fragments.

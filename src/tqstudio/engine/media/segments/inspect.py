@@ -29,7 +29,7 @@ class Torn:
 
     reason: str
     empty: bool = False
-    """See `boxes.Damage`."""
+    """See `boxes.BoxError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def _read(path: Path, parse: Callable[[BinaryIO, int], _T]) -> _T | Torn:
     try:
         with path.open("rb") as file:
             return parse(file, file.seek(0, 2))
-    except boxes.Damage as damage:
-        return Torn(str(damage), damage.empty)
+    except boxes.BoxError as error:
+        return Torn(str(error), error.empty)
     except (struct.error, IndexError) as error:
         return Torn(str(error) or "a box is truncated")
 
@@ -93,7 +93,7 @@ def _init(file: BinaryIO, size: int) -> Init:
     for kind, *place in boxes.top_level(file, size):
         if kind == b"moov":
             return boxes.track(boxes.load(file, *place))
-    raise boxes.Damage("no moov box")
+    raise boxes.BoxError("no moov box")
 
 
 def _pairs(file: BinaryIO, size: int) -> list[tuple[_Place, _Place]]:
@@ -101,9 +101,9 @@ def _pairs(file: BinaryIO, size: int) -> list[tuple[_Place, _Place]]:
     found = boxes.top_level(file, size)
     media = [box for box in found if box[0] in (b"moof", b"mdat")]
     if not media:
-        raise boxes.Damage("no moof and no mdat box", empty=bool(found))
+        raise boxes.BoxError("no moof and no mdat box", empty=bool(found))
     if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
-        raise boxes.Damage("its moof and mdat boxes do not alternate")
+        raise boxes.BoxError("its moof and mdat boxes do not alternate")
     return [(moof[1:], mdat[1:]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
 
 
@@ -111,7 +111,7 @@ def _fragment(file: BinaryIO, moof: _Place, mdat: _Place) -> Segment:
     media, media_bytes = mdat
     read = boxes.fragment(boxes.load(file, *moof), moof[0] - boxes.HEADER_BYTES, media)
     if read.size != media_bytes:
-        raise boxes.Damage(f"its samples declare {read.size} bytes, its mdat has {media_bytes}")
+        raise boxes.BoxError(f"its samples declare {read.size} bytes, its mdat has {media_bytes}")
     return read
 
 

@@ -19,7 +19,7 @@ _COPY_BYTES = 1024 * 1024
 
 
 def join(fragments: Sequence[Path], target: Path) -> None:
-    """Write contiguous fragments as one segment; boxes.Damage or FileNotFoundError if one is not whole."""
+    """Write contiguous fragments as one segment; boxes.BoxError or FileNotFoundError if one is not whole."""
     try:
         kind, index = _head(fragments)
         with target.open("wb") as file:
@@ -30,8 +30,8 @@ def join(fragments: Sequence[Path], target: Path) -> None:
                         if name not in (b"styp", b"sidx"):
                             file.write(_header(name, length))
                             _copy(fragment, offset, length, file)
-    except (struct.error, IndexError) as damage:
-        raise boxes.Damage(str(damage) or "a box is truncated") from damage
+    except (struct.error, IndexError) as error:
+        raise boxes.BoxError(str(error) or "a box is truncated") from error
 
 
 def _head(fragments: Sequence[Path]) -> tuple[bytes, bytes]:
@@ -54,7 +54,7 @@ def _joined_index(indexes: Sequence[bytes]) -> bytes:
     try:
         begins = [_BEFORE_COUNT[index[0]] for index in indexes]
     except KeyError:
-        raise boxes.Damage("a sidx box of an unknown version") from None
+        raise boxes.BoxError("a sidx box of an unknown version") from None
     entries = b"".join(index[begin + 2 :] for index, begin in zip(indexes, begins, strict=True))
     payload = indexes[0][: begins[0]] + struct.pack(">H", len(entries) // 12) + entries
     return _header(b"sidx", len(payload)) + payload
@@ -75,6 +75,6 @@ def _copy(source: BinaryIO, offset: int, length: int, target: BinaryIO) -> None:
     while length:
         chunk = source.read(min(length, _COPY_BYTES))
         if not chunk:
-            raise boxes.Damage("the file was truncated while it was read")
+            raise boxes.BoxError("the file was truncated while it was read")
         target.write(chunk)
         length -= len(chunk)

@@ -148,7 +148,7 @@ class SegmentStore:
             joined.replace(parts[0])
             self._on_change(parts[0])
             self.sync()
-        except boxes.Damage:
+        except boxes.BoxError:
             return
         finally:
             joined.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ class NotHashed(Exception):
     """A full hash is needed to decide whether a file changed; the caller has to compute it and retry."""
 
 
-class Stopped(Exception):
+class HashingStopped(Exception):
     """Hashing was cancelled by `stop`."""
 
 
@@ -72,7 +72,7 @@ def quick_hash_of(descriptor: int, size: int) -> str:
 def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
     """Hash the whole file: 64 hex digits (BLAKE3); raises as `source_file.check`.
 
-    `stop` is called every 4 MiB; if it returns True, Stopped is raised.
+    `stop` is called every 4 MiB; if it returns True, HashingStopped is raised.
     """
     source_file.check(path)
     # BLAKE3 on one thread: the hash runs beside an encode that needs the cores.
@@ -80,7 +80,7 @@ def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
     with source_file.reading(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             if stop is not None and stop():
-                raise Stopped
+                raise HashingStopped
             hasher.update(chunk)
     return hasher.hexdigest()
 

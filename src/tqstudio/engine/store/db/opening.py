@@ -46,7 +46,7 @@ class Remedy(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DatabaseProblem:
     """What is wrong with a database, partly in SQLite's words."""
 
     text: str
@@ -61,7 +61,7 @@ class Problem:
         return errors.damaged(address, self.text, repair.get(self.remedy, errors.REPAIR))
 
 
-def require_intact(home: Home) -> Problem | None:
+def require_intact(home: Home) -> DatabaseProblem | None:
     """Rebuilds indexes and counts of a database before a start if they do not match its tables; returns why.
 
     A restored backup is checked wholly.
@@ -111,7 +111,7 @@ def is_empty(path: Path) -> bool:
     return True
 
 
-def problem_of(address: Address, within_s: float | None = None) -> Problem | None:
+def problem_of(address: Address, within_s: float | None = None) -> DatabaseProblem | None:
     """Checks a database; None if it is intact, as what is not checked `within_s` counts.
 
     Raises:
@@ -137,7 +137,7 @@ def problem_of(address: Address, within_s: float | None = None) -> Problem | Non
         is_file = isinstance(address, Path)
         # The file itself is damaged.
         if is_file and (_code(error) == sqlite3.SQLITE_ERROR or not isinstance(error, OperationalError)):
-            return Problem(str(error.orig))
+            return DatabaseProblem(str(error.orig))
         raise errors.as_tq_error(error, address) from error
 
 
@@ -145,7 +145,7 @@ def _code(error: DBAPIError) -> int:
     return int(getattr(error.orig, "sqlite_errorcode", 0))
 
 
-def _check(path: Path, within_s: float | None) -> Problem | None:
+def _check(path: Path, within_s: float | None) -> DatabaseProblem | None:
     with closing(connect(path, read_only=True)) as db:
         is_whole = within_s is None
         if problem := _of_schema(db, path, whole=is_whole):
@@ -165,40 +165,40 @@ def _check(path: Path, within_s: float | None) -> Problem | None:
             # What is wrong in an index alone does no harm, unless rows are lost too.
             dangling = integrity.foreign_key_problems(db)
         if dangling:
-            return Problem(f"{dangling} rows refer to missing rows")
+            return DatabaseProblem(f"{dangling} rows refer to missing rows")
         counted = _of_counts(db, difference) if is_whole or difference else None
         return max(filter(None, (found, counted)), key=lambda each: each.remedy, default=None)
 
 
-def _of_schema(db: Connection, address: Address, *, whole: bool) -> Problem | None:
+def _of_schema(db: Connection, address: Address, *, whole: bool) -> DatabaseProblem | None:
     """Checks the version of the schema, and that tables and columns are those of that version."""
     is_file = isinstance(address, Path)
     version = integrity.version(db) if is_file else schema.schema_version(address, read_only=True)
     if not version:
-        return Problem("it has no version of its schema (alembic_version)")
+        return DatabaseProblem("it has no version of its schema (alembic_version)")
     if version > schema.SCHEMA_VERSION:
-        return Problem(schema.unsupported(version), code=ErrorCode.NEWER_DATABASE)
+        return DatabaseProblem(schema.unsupported(version), code=ErrorCode.NEWER_DATABASE)
     if version == schema.SCHEMA_VERSION:
         lack = schema.lacking(db.core, dialect_of(address).COLUMNS)
-        return Problem(lack) if lack else None
+        return DatabaseProblem(lack) if lack else None
     # A start migrates it, so it need not try that before.
     if whole and is_file and (why := schema.why_not_migrated(db.core, version)):
-        return Problem(f"it cannot be migrated from schema {version}: {why}")
+        return DatabaseProblem(f"it cannot be migrated from schema {version}: {why}")
     return None
 
 
-def _of_lines(db: Connection, lines: list[str]) -> Problem | None:
+def _of_lines(db: Connection, lines: list[str]) -> DatabaseProblem | None:
     if not lines:
         return None
     if not integrity.is_in_indexes_alone(db):
-        return Problem(lines[0])
+        return DatabaseProblem(lines[0])
     if longer := integrity.longer_index(lines):
         # Rebuilt, it would forget that there were more rows.
-        return Problem(f"the index {longer} has entries of rows that its table lacks", Remedy.CONSENT)
-    return Problem(lines[0], Remedy.REBUILD)
+        return DatabaseProblem(f"the index {longer} has entries of rows that its table lacks", Remedy.CONSENT)
+    return DatabaseProblem(lines[0], Remedy.REBUILD)
 
 
-def _of_counts(db: Connection, difference: str = "") -> Problem | None:
+def _of_counts(db: Connection, difference: str = "") -> DatabaseProblem | None:
     """Compares the stored counts with the table of jobs.
 
     Args:
@@ -206,10 +206,10 @@ def _of_counts(db: Connection, difference: str = "") -> Problem | None:
     """
     fewer, more = integrity.miscounted(db)
     if fewer:
-        return Problem(f"it has fewer {', '.join(fewer)} jobs than were counted", Remedy.CONSENT)
+        return DatabaseProblem(f"it has fewer {', '.join(fewer)} jobs than were counted", Remedy.CONSENT)
     if more:
-        return Problem(f"it has more {', '.join(more)} jobs than were counted", Remedy.RECOUNT)
-    return Problem(difference, Remedy.REBUILD) if difference else None
+        return DatabaseProblem(f"it has more {', '.join(more)} jobs than were counted", Remedy.RECOUNT)
+    return DatabaseProblem(difference, Remedy.REBUILD) if difference else None
 
 
 @contextlib.contextmanager

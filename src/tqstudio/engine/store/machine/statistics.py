@@ -153,7 +153,7 @@ _BATCHES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchLabel:
     """What people know a batch by."""
 
     jobs: int
@@ -163,10 +163,10 @@ class Batch:
     """When that was added, in µs since 1970."""
 
 
-def batches(db: Connection, names: Iterable[str]) -> dict[str, Batch]:
+def batches(db: Connection, names: Iterable[str]) -> dict[str, BatchLabel]:
     """Returns what describes these batches, except those whose jobs are gone."""
     found = db.execute(_BATCHES, {"batches": list(names)})
-    return {row.batch: Batch(row.jobs, row.name, row.created_at) for row in found}
+    return {row.batch: BatchLabel(row.jobs, row.name, row.created_at) for row in found}
 
 
 def between(db: Connection, since: int, until: int) -> Figures:

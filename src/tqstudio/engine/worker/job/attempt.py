@@ -29,7 +29,7 @@ from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit, memory_limit, require_length
-from tqstudio.engine.worker.job.rendition_choice import Choice, choose
+from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, choose
 from tqstudio.engine.worker.job.source import ExaminedSource, examine
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Outcome
@@ -86,7 +86,7 @@ class Attempt:
     """Keeps the source and the work folder open."""
     source: ExaminedSource | None = None
     profile: Profile = field(init=False)
-    choice: Choice = field(init=False)
+    choice: RenditionChoice = field(init=False)
 
     def run(self) -> Outcome:
         """Run all steps. Raises StopWork if the lease ended; any other exception is passed to `failed`."""

@@ -25,7 +25,7 @@ from tqstudio.engine.media.source.chapters import within
 from tqstudio.engine.media.source.colour import range_of
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.job.failure import printable
-from tqstudio.engine.worker.job.rendition_choice import Choice
+from tqstudio.engine.worker.job.rendition_choice import RenditionChoice
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 
 def build(
-    work_dir: Path, choice: Choice, encode: LadderEncode, poster: Path | None, check: Callable[[], None]
+    work_dir: Path,
+    choice: RenditionChoice,
+    encode: LadderEncode,
+    poster: Path | None,
+    check: Callable[[], None],
 ) -> dict[str, Any]:
     """Build the manifest of a finished encode.
 

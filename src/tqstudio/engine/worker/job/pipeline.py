@@ -16,8 +16,8 @@ import structlog
 from blake3 import blake3
 
 from tqstudio import paths
-from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.poster import is_poster_complete
 from tqstudio.engine.media.encode.values import Duplicate, OwnershipLostError
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.video_codecs import uses_gpu
@@ -92,7 +92,7 @@ class LadderWork(Attempt):
             source, profile, choice = self.source, self.profile, self.choice
             assert source is not None
             poster = self._poster_path(source.content_id)
-            spec = self.spec(poster=not choice.nothing_to_make and not pictures.is_complete(poster))
+            spec = self.spec(poster=not choice.nothing_to_make and not is_poster_complete(poster))
             encode = self.encode = LadderEncode(spec)
             encode.look_up()
             encode.warnings.extend([*warnings.of_source(source.facts, profile), *source.warnings])
@@ -108,7 +108,7 @@ class LadderWork(Attempt):
                 # It is extracted in parallel to the encode, so that the job does not wait for it.
                 self.log.line(
                     "the poster exists already"
-                    if pictures.is_complete(poster)
+                    if is_poster_complete(poster)
                     else "the poster will be extracted"
                 )
             deadline = Deadline(self.config.time_limit.of(source.facts, choice.make, spec.encoder))
@@ -124,7 +124,7 @@ class LadderWork(Attempt):
                     transcode(encode, poster, self.lease, watch, config.stall_s, deadline)
                     self.report.advance(TRANSCODE_ENDS_AT)
                 with self.step(Step.MASTER_PLAYLIST):
-                    made = poster if pictures.is_complete(poster) else None
+                    made = poster if is_poster_complete(poster) else None
                     listed = manifest.build(self.work_dir, choice, encode, made, self.lease.check)
                     self.report.advance(98)
                 with self.step(Step.FINALIZE):

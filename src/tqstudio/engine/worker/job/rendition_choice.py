@@ -22,7 +22,7 @@ KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RenditionChoice:
     """The renditions to encode and to keep."""
 
     ladder: tuple[Rung, ...]
@@ -52,7 +52,7 @@ def choose(
     kept: Mapping[str, str],
     *,
     dropped: Collection[str] = (),
-) -> Choice:
+) -> RenditionChoice:
     """Compare the ladder of the profile with the current generation.
 
     Args:
@@ -103,7 +103,7 @@ def choose(
             f"without {', '.join(sorted(dropped))} the source has no quality left",
             "transcode it again and drop fewer",
         )
-    return Choice(
+    return RenditionChoice(
         ladder=ladder,
         make=make,
         audio=tuple(sound for name, sound in sounds.items() if name not in keep),
@@ -114,7 +114,7 @@ def choose(
 
 
 def rows(
-    choice: Choice, states: Mapping[str, RenditionState], gpu: str | None = None
+    choice: RenditionChoice, states: Mapping[str, RenditionState], gpu: str | None = None
 ) -> list[dict[str, Any]]:
     """Convert all qualities to `requests.RenditionReport`, without tracks of audio.
 
@@ -125,7 +125,9 @@ def rows(
     return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
 
 
-def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | None) -> dict[str, Any]:
+def _row(
+    choice: RenditionChoice, rung: Rung, state: RenditionState | None, gpu: str | None
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": rung.name,
         "status": "skipped" if rung.skipped else "pending",

@@ -67,7 +67,7 @@ class SourceHash:
         try:
             self._digest = fingerprint.full_hash(self._source.path, self._must_stop)
             self._source.note_hashed()
-        except fingerprint.Stopped:
+        except fingerprint.HashingStopped:
             return
         except Exception as error:  # raised by `wait`
             self._error = error

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from tqstudio import paths, shell_quoting
 from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
-from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.division import catches_up, division
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.poster import store_poster
 from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
 from tqstudio.engine.media.plan.rungs import max_ladder_bytes
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
-from tqstudio.engine.worker.job.rendition_choice import Choice, rows
+from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, rows
 from tqstudio.engine.worker.job.source import ExaminedSource
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Lost
@@ -99,7 +99,7 @@ def transcode(
 
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
     if encode.side.poster is not None and encode.side.poster != poster:
-        encode.side.poster = pictures.store(encode.side.poster, poster)
+        encode.side.poster = store_poster(encode.side.poster, poster)
         encode.spec.on_change(poster)
 
 
@@ -109,7 +109,7 @@ class Watch:
 
     encode: LadderEncode
     source: ExaminedSource
-    choice: Choice
+    choice: RenditionChoice
     report: Report
     log: AttemptLog
     gpu: str | None

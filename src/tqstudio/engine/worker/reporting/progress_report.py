@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
-    from tqstudio.engine.media.encode.division import Division
+    from tqstudio.engine.media.encode.division import DivisiblePart
 
 _PACE_WINDOW_S = 30.0
 _MIN_PACE_S = 2.0
@@ -91,7 +91,7 @@ class Report:
         with self._lock:
             self._renditions = list(renditions)
 
-    def divide(self, division: Division | None) -> None:
+    def divide(self, division: DivisiblePart | None) -> None:
         """Set what other workers may make."""
         with self._lock:
             self._division = asdict(division) if division is not None else None

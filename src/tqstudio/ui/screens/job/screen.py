@@ -16,7 +16,7 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
-from tqstudio.ui.screens.job import sections as parts
+from tqstudio.ui.screens.job import sections
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words.format import copied
@@ -97,16 +97,16 @@ class JobScreen(JobActions):
         detail = self.detail
         if detail is None:
             return [[self._waiting]]
-        attempts = partial(parts.attempts, chosen=self.selected_attempt())
-        left: tuple[Part, ...] = (parts.state, parts.qualities, parts.steps, attempts)
-        right = (parts.facts, parts.generation, parts.events)
+        attempts = partial(sections.attempts, chosen=self.selected_attempt())
+        left: tuple[Part, ...] = (sections.state, sections.qualities, sections.steps, attempts)
+        right = (sections.facts, sections.generation, sections.events)
 
         def bound(*of: Part) -> list[Section]:
             return [partial(part, self.document, detail) for part in of]
 
         if two:
-            return [bound(*left, parts.command), bound(*right)]
-        return [bound(*left, *right, parts.command)]
+            return [bound(*left, sections.command), bound(*right)]
+        return [bound(*left, *right, sections.command)]
 
     def _waiting(self, width: int) -> list[Strip]:
         text = self._problem or "reading…"
@@ -134,7 +134,7 @@ class JobScreen(JobActions):
         if self.detail and self.detail["status"] == "done" and generation is not None:
             self.copy(copied(generation["master_b64"]), "path of the playlist")
             return
-        attempt = parts.newest_attempt(self.detail) if self.detail else None
+        attempt = sections.newest_attempt(self.detail) if self.detail else None
         if attempt is None or not attempt["argv"]:
             self.toast("no command has run yet")
             return

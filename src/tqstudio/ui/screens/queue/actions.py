@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tqstudio import paths as sources
 from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import display, encode, readable
 from tqstudio.protocol import calls
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.frame.list_screen import RowsScreen
@@ -94,8 +94,8 @@ class QueueActions(JobActions, RowsScreen):
         self.toast(_summary(results), problem=bool(refused))
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
-        output = sources.encode(answer.output) if answer.output else None
-        encoded = [sources.encode(path) for path in paths]
+        output = encode(answer.output) if answer.output else None
+        encoded = [encode(path) for path in paths]
         request = calls.add(encoded, profile=answer.profile, output_b64=output, hold=answer.hold or None)
         return (await self.context.feed.send(request))["results"]
 
@@ -104,17 +104,15 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
     """The chosen videos, in lists of one request each; raise TqError if there are none, or too many."""
     path = os.fsencode(answer.path)
     if not os.path.exists(path):
-        what = f"there is no file or folder {sources.display(path)}"
+        what = f"there is no file or folder {display(path)}"
         raise TqError(ErrorCode.SOURCE_MISSING, what, "check the path")
     found = list(source_files.walk(path, recursive=True)) if answer.is_folder else [path]
     if not found:
-        raise TqError(
-            ErrorCode.NO_MEDIA, f"{sources.display(path)} contains no videos", "choose another folder"
-        )
+        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} contains no videos", "choose another folder")
     if len(found) > MAX_ADDED:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{sources.display(path)} contains {counted(len(found), 'video')}, more than {MAX_ADDED}",
+            f"{display(path)} contains {counted(len(found), 'video')}, more than {MAX_ADDED}",
             "add smaller folders, or use: tqstudio add",
         )
     return [found[at : at + AT_ONCE] for at in range(0, len(found), AT_ONCE)]
@@ -124,7 +122,7 @@ def _summary(results: Sequence[AddResult]) -> str:
     """The decision about the files, as a toast."""
     first = results[0]
     if len(results) == 1:
-        return f"{sources.readable(os.path.basename(first['path']))}: {sentence(first, KEYS)}"
+        return f"{readable(os.path.basename(first['path']))}: {sentence(first, KEYS)}"
     return f"{counted(len(results), 'file')}: {summary(results)}"
 
 

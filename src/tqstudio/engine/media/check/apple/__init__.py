@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tqstudio.engine.media.check.apple import package, playlists, tracks, video
-from tqstudio.engine.media.check.apple.rules import Outcome, Result, Rule, result_of
+from tqstudio.engine.media.check.apple.rules import Result, Rule, RuleOutcome, result_of
 
 __all__ = ["RULES", "Outcome", "Result", "check", "violation"]
 
@@ -41,7 +41,7 @@ def check(master: Path) -> tuple[Result, ...]:
 def violation(results: Iterable[Result]) -> str | None:
     """A sentence about the first violated MUST, with the first three places."""
     for result in results:
-        if result.outcome is Outcome.FAIL:
+        if result.outcome is RuleOutcome.FAIL:
             return (
                 f"it violates Apple's rule {result.number} ({result.text}): {'; '.join(result.details[:3])}"
             )

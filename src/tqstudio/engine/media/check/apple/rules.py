@@ -12,7 +12,7 @@ from tqstudio.engine.media.check.apple.package import Package
 Level = Literal["MUST", "SHOULD"]
 
 
-class Outcome(StrEnum):
+class RuleOutcome(StrEnum):
     """The outcome of a rule, from best to worst."""
 
     PASS = "pass"
@@ -54,7 +54,7 @@ class Result:
     number: str
     level: Level
     text: str
-    outcome: Outcome
+    outcome: RuleOutcome
     details: tuple[str, ...] = ()
     """Where it is not kept, or the reasons why it cannot be."""
 
@@ -81,8 +81,8 @@ def result_of(rule: Rule, package: Package) -> Result:
     found = list(dict.fromkeys(rule.check(package)))
     violations = tuple(each for each in found if isinstance(each, str))
     notes = tuple(each.text for each in found if isinstance(each, Note))
-    outcome = Outcome.NOTE if notes else Outcome.PASS
+    outcome = RuleOutcome.NOTE if notes else RuleOutcome.PASS
     if violations:
         is_new = bool(package.iframes) or package.is_audio_only
-        outcome = Outcome.FAIL if rule.level == "MUST" and is_new else Outcome.WARN
+        outcome = RuleOutcome.FAIL if rule.level == "MUST" and is_new else RuleOutcome.WARN
     return Result(rule.number, rule.level, rule.text, outcome, (*violations, *notes))
