@@ -92,9 +92,26 @@ class House:
 
     def __init__(self, home: Home, db: Database, root: Path) -> None:
         self.db, self.root = db, root
-        self.admission = Admission(home, Settings(), db)
+        self.left: list[bytes] = []
+        """Paths that were left by files of waiting jobs."""
+        self.disk_is_away = False
+        self.admission = Admission(
+            home,
+            Settings(),
+            db,
+            on_left=self.left.append,
+            on_settled=lambda: None,
+            is_away=self._is_away,
+            restore_deleted=self._restore_deleted,
+        )
         self.out = root / "out"
         self.web = self.admission.profile("web")
+
+    async def _is_away(self, _job: int) -> bool:
+        return self.disk_is_away
+
+    async def _restore_deleted(self, _video: int, _actor: str) -> None:
+        """What was deleted stays so: the part that restores is not here."""
 
     def file(self, name: str = "clip.mp4", content: bytes = b"some video") -> Path:
         path = self.root / name
@@ -402,8 +419,6 @@ def _renamed(path: Path, name: str = "new name.mp4") -> Path:
 
 @pytest.mark.parametrize("state", ["pending", "paused", "in_progress", "failed"])
 def test_a_job_follows_its_file_to_another_name(house: House, state: str) -> None:
-    left: list[bytes] = []
-    house.admission.on_left = left.append
     path = house.file()
     first = house.offer(path, hold=state == "paused")
     if state == "in_progress":
@@ -419,7 +434,7 @@ def test_a_job_follows_its_file_to_another_name(house: House, state: str) -> Non
     assert row is not None
     assert (row.name, row.title) == ("new name.mp4", "new name")
     assert row.slug == ("clip" if state == "in_progress" else "new-name")
-    assert left == [os.fsencode(path)]
+    assert house.left == [os.fsencode(path)]
 
 
 def test_the_parts_of_a_disc_have_the_name_of_its_folder(house: House) -> None:
@@ -551,7 +566,7 @@ def test_a_finished_film_follows_no_other_file(house: House, why: str) -> None:
         path.unlink()
     match why:
         case "its disk is away":
-            house.admission.is_away = _always
+            house.disk_is_away = True
         case "the content differs":
             before = copy.stat()
             copy.write_bytes(b"one content")
@@ -563,10 +578,6 @@ def test_a_finished_film_follows_no_other_file(house: House, why: str) -> None:
     result = house.offer(copy)
     assert (result["decision"], result["video"] == video.id) == ("queued", False)
     assert _row(house, video.id).source == os.fsencode(path)
-
-
-async def _always(_job: int) -> bool:
-    return True
 
 
 def _mark(house: House, video: int, column: str) -> None:
@@ -816,7 +827,7 @@ def test_a_file_is_given_up_when_the_supervisor_ends(house: House) -> None:
     house.offer(path)
     house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
     os.utime(path, ns=(6, 6))
-    house.admission.end()
+    asyncio.run(house.admission.stop())
     with pytest.raises(TqError) as refused:
         house.offer(path)
     assert refused.value.code is ErrorCode.REFUSED
@@ -1172,7 +1183,8 @@ def test_a_file_without_permission(house: House) -> None:
         "home.create()\n"
         "db = Database(home.database)\n"
         "db.open()\n"
-        "admission = Admission(home, Settings(), db)\n"
+        "later = dict.fromkeys(('on_left', 'on_settled', 'is_away', 'restore_deleted'))\n"
+        "admission = Admission(home, Settings(), db, **later)\n"
         "how = Offer(admission.profile('web'), b'/out')\n"
         "try:\n"
         "    asyncio.run(admission.offer(os.fsencode(sys.argv[1]), how))\n"

@@ -127,7 +127,7 @@ def fail_and_send(office: Office, alerts: Alerts) -> None:
     """Let a job fail, and send what is due."""
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await settled(alerts)
 
@@ -147,7 +147,7 @@ def test_a_failing_server_gets_the_same_request_again(office: Office, receiver: 
     alerts = office.alerts(alert_webhook=receiver.url, alert_secret="s3cret")
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await settled(alerts)
         assert [(row.tries, row.error) for row in office.rows()] == [(1, "it answered 500")]
@@ -192,7 +192,7 @@ def test_after_a_day_it_is_given_up(office: Office) -> None:
 
     async def work() -> None:
         nonlocal tries
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         began = office.now
         await settled(alerts)
@@ -226,7 +226,7 @@ def test_a_hanging_server_is_given_up(office: Office, receiver: Receiver) -> Non
     alerts = office.alerts(alert_webhook=receiver.url, alert_timeout_s=1)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await alerts.tick()
         await until_true(lambda: not alerts._tasks)
@@ -244,7 +244,7 @@ def test_a_hanging_server_holds_up_no_other_channel(office: Office, receiver: Re
         alerts = office.alerts(**urls, alert_timeout_s=60)
 
         async def work() -> None:
-            await alerts.begin()
+            await alerts.start()
             office.fails()
             await alerts.tick()
             await until_true(lambda: other.received and receiver.received)
@@ -266,7 +266,7 @@ def test_an_endless_answer_is_not_read(office: Office) -> None:
         alerts = office.alerts(alert_webhook=f"http://127.0.0.1:{server.getsockname()[1]}/")
 
         async def work() -> None:
-            await alerts.begin()
+            await alerts.start()
             office.fails()
             await alerts.tick()
             loop = asyncio.get_running_loop()
@@ -467,7 +467,7 @@ def test_the_sending_process_has_no_secret_in_argv_or_environment(
     seen: list[str] = []
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await alerts.tick()
         await until_true(lambda: receiver.received)
@@ -490,7 +490,7 @@ def test_what_is_suppressed_is_counted_in_the_next_one(office: Office, receiver:
     alerts = office.alerts(alert_webhook=receiver.url, alert_kinds="failed")
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         job = office.fails()
         await settled(alerts)
         for _ in range(13):
@@ -515,7 +515,7 @@ def test_a_video_that_fails_again(office: Office, receiver: Receiver) -> None:
     alerts = office.alerts(alert_webhook=receiver.url)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         job = office.fails()
         await settled(alerts)
         office.fails(job)
@@ -530,7 +530,7 @@ def test_a_stale_job_that_was_recovered(office: Office, receiver: Receiver) -> N
     alerts = office.alerts(alert_webhook=receiver.url)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         lease = office.do(lambda queue: queue.claimed())
         how = {"now": office.now, "worker": "cpu-0", "why": "the lease expired"}
         office.db.write_now(outcomes.lose, lease, **how, event=EventKind.REQUEUED_STALE)
@@ -551,10 +551,10 @@ def test_kinds_that_are_off_by_default(office: Office, receiver: Receiver) -> No
         alerts = office.alerts(alert_webhook=receiver.url, alert_kinds=setting)
 
         async def work(alerts: Alerts = alerts) -> None:
-            await alerts.begin()
+            await alerts.start()
             office.do(happens)
             await settled(alerts)
-            await alerts.stop(patient=False)
+            await alerts.stop()
 
         run(work)
         assert [each.body["kind"] for each in receiver.received] == expected
@@ -567,7 +567,7 @@ def test_a_clock_that_jumps_ahead_gives_no_alert_up(office: Office, receiver: Re
     receiver.status = lambda _: 503
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await settled(alerts)
         office.ahead = 50 * 365 * DAY_S * SECOND
@@ -585,7 +585,7 @@ def test_a_gate_that_is_shut_for_long(office: Office, receiver: Receiver) -> Non
     why = "the disk of /srv/films has 1 MB free"
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         for kind in GateKind:
             shut = {"now": office.now, "actor": "supervisor"}
             office.db.write_now(gates.shut, kind, f"{why} ({kind})", **shut)
@@ -612,7 +612,7 @@ def test_of_a_path_below_no_known_folder_only_the_name_is_sent(office: Office, r
     alerts = office.alerts(alert_webhook=receiver.url)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.do(
             lambda queue: queue.fail(
                 queue.claimed(),
@@ -644,7 +644,7 @@ def test_a_disk_that_is_low_soon(office: Office, receiver: Receiver) -> None:
     office.disks = disk(1_999_999_999)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         for _ in range(5):
             await settled(alerts)
             office.wait(8 * 3600)
@@ -661,23 +661,23 @@ def test_what_happened_before_alerts_were_on_is_no_alert(office: Office, receive
     first, on = office.alerts(), {"alert_webhook": receiver.url}
 
     async def work() -> None:
-        await first.begin()
+        await first.start()
         job = office.fails()
         second = office.alerts(**on)
-        await second.begin()
+        await second.start()
         await settled(second)
         assert receiver.received == []
-        await second.stop(patient=False)
+        await second.stop()
         office.fails(job)
         third = office.alerts(**on)
-        await third.begin()
+        await third.start()
         await until_true(lambda: receiver.received)
         await until_true(lambda: not third._tasks)
         # While they are off nothing is collected.
-        await office.alerts().begin()
+        await office.alerts().start()
         office.fails(job)
         fourth = office.alerts(**on)
-        await fourth.begin()
+        await fourth.start()
         await settled(fourth)
 
     run(work)
@@ -689,10 +689,10 @@ def test_what_waits_for_a_service_that_was_removed_is_given_up(office: Office, r
     alerts = office.alerts(alert_webhook=receiver.url)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await settled(alerts)
-        await office.alerts(on_failed="true").begin()
+        await office.alerts(on_failed="true").start()
 
     run(work)
     [row] = office.rows()
@@ -742,7 +742,7 @@ def test_a_command_gets_the_facts(office: Office, tmp_path: Path, monkeypatch: p
     alerts = office.alerts(on_failed=command, on_done="")
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         jobs = [office.fails() for _ in range(3)]
         office.fails(jobs[0])
         office.do(lambda queue: queue.complete(queue.claimed()))
@@ -785,7 +785,7 @@ def test_a_command_that_fails_is_not_repeated(
     alerts = office.alerts(on_failed=_script(tmp_path, text), command_timeout_s=timeout_s)
 
     async def work() -> None:
-        await alerts.begin()
+        await alerts.start()
         office.fails()
         await settled(alerts)
         office.wait(DAY_S)

@@ -28,8 +28,7 @@ class Waiting:
     def __init__(self, db: Database, path: Path, settle_s: float = 0.0) -> None:
         self.db, self.path, self.woken = db, path, 0
         path.write_bytes(b"a film")
-        self.sources = ChangedSources(db, BoundedIO(), settle_s)
-        self.sources.on_ready = self._wake
+        self.sources = ChangedSources(db, BoundedIO(), settle_s, self._wake)
         self.job = db.write_now(self._begin)
 
     def _begin(self, db: Connection) -> int:

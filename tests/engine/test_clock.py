@@ -11,7 +11,7 @@ import pytest
 from tqstudio.engine.host import ages
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import RunningClock
-from tqstudio.engine.parts.maintenance import Every, Scheduler
+from tqstudio.engine.parts.scheduler import Every, Scheduler
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

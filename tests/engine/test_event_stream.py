@@ -304,14 +304,14 @@ def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
         assert await anext(lagging) == await anext(following) == b""
         step = RECENT + PAGE
         for end in (step, 2 * step, 3 * step):
-            event_stream.events(store(opened, step))
+            event_stream.on_events(store(opened, step))
             assert await some(following, end) == heard(end - step + 1, end)
         held = event_stream.since(event_stream.last - RECENT)
         assert held is not None
         assert len(held) == RECENT
         assert event_stream.since(event_stream.last - RECENT - 1) is None
         assert await some(lagging, event_stream.last) == heard(1, 3 * step)
-        event_stream.events(store(opened, 1))
+        event_stream.on_events(store(opened, 1))
         assert await some(lagging, event_stream.last) == heard(event_stream.last, event_stream.last)
 
     asyncio.run(main())
@@ -320,16 +320,16 @@ def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
 def test_what_is_pruned_meanwhile_is_reported_as_such(opened: Database) -> None:
     async def main() -> None:
         event_stream = EventStream(lambda event: {"seq": event.seq})
-        event_stream.events(store(opened, 3 * PAGE))
+        event_stream.on_events(store(opened, 3 * PAGE))
         messages = messages_of(event_stream, opened, 0)
         assert await anext(messages) == b""
         assert await some(messages, PAGE) == heard(1, PAGE)
         opened.write_now(events.forget, through=2 * PAGE + 10, limit=10_000)
         assert await some(messages, 3 * PAGE) == [("reset", 0), *heard(2 * PAGE + 11, 3 * PAGE)]
         # All that is left is forgotten too; what comes then is sent.
-        event_stream.events(store(opened, 2 * RECENT))
+        event_stream.on_events(store(opened, 2 * RECENT))
         opened.write_now(events.forget, through=event_stream.last, limit=10_000)
-        event_stream.events(store(opened, 1))
+        event_stream.on_events(store(opened, 1))
         assert (await some(messages, event_stream.last))[-1] == ("event", event_stream.last)
 
     asyncio.run(main())
@@ -342,7 +342,7 @@ def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
         event_stream = EventStream(lambda event: {"seq": event.seq})
         slow = messages_of(event_stream, opened, 0)
         assert await anext(slow) == b""
-        event_stream.events(store(opened, 10))
+        event_stream.on_events(store(opened, 10))
         for _ in range(BACKLOG):
             event_stream.snapshot("progress", {})
         assert event_stream.watched
@@ -364,8 +364,8 @@ def test_after_the_end_a_stream_is_over_once_all_is_sent(opened: Database) -> No
         event_stream = EventStream(lambda event: {"seq": event.seq})
         early = messages_of(event_stream, opened, 0)
         assert await anext(early) == b""
-        event_stream.events(store(opened, 2))
-        event_stream.stop()
+        event_stream.on_events(store(opened, 2))
+        await event_stream.stop()
         late = messages_of(event_stream, opened, 1)
         assert not event_stream.watched
         assert [text async for text in early] == [b"".join(message("event", {"seq": n}, n) for n in (1, 2))]

@@ -362,7 +362,7 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     return Parts(
         opened,
         running_jobs,
-        Reports(opened, running_jobs, ranges, nothing, Metrics()),
+        Reports(opened, running_jobs, ranges, nothing, Metrics(), 10),
         lease_end,
         recovery,
         boot,

@@ -234,7 +234,7 @@ def event(kind: EventKind, code: ErrorCode | None = None, target: JobStatus | No
 def test_what_events_count() -> None:
     pending, failed = JobStatus.PENDING, JobStatus.FAILED
     metrics = Metrics()
-    metrics.events(
+    metrics.on_events(
         [
             event(EventKind.FAIL_RETRYABLE, ErrorCode.ENCODER_EXIT, pending),
             event(EventKind.FAIL_FINAL, ErrorCode.ENCODER_EXIT, failed),

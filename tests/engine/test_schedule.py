@@ -45,7 +45,7 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     begin = datetime(2026, 11, 23, 21, 59, 58).astimezone()
     clock = begin
     monkeypatch.setattr(schedule, "now_us", lambda: int(clock.timestamp() * 1_000_000))
-    queue = Schedule(Settings(hours="22:00-06:00"), opened, running_jobs)
+    queue = Schedule(Settings(hours="22:00-06:00"), opened, running_jobs, lambda: None)
 
     def shut_at(after: timedelta) -> list[Any]:
         nonlocal clock
@@ -65,13 +65,15 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     assert triggers == ["gate_shut", "gate_opened", "gate_shut", "gate_opened", "gate_shut"]
 
     # The next supervisor has other hours, or none.
-    asyncio.run(Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened, running_jobs).tick())
+    asyncio.run(
+        Schedule(Settings(hours="06:00-07:00; 22:00-23:00"), opened, running_jobs, lambda: None).tick()
+    )
     assert opened.read_now(gates.listing) == [], "06:59:58 is in them"
     shut_at(timedelta(hours=10))
-    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened, running_jobs).tick())
+    asyncio.run(Schedule(Settings(hours="sat 10:00-11:00"), opened, running_jobs, lambda: None).tick())
     [row] = opened.read_now(gates.listing)
     assert "sat 10:00-11:00" in row.reason
-    asyncio.run(Schedule(Settings(), opened, running_jobs).tick())
+    asyncio.run(Schedule(Settings(), opened, running_jobs, lambda: None).tick())
     assert opened.read_now(gates.listing) == []
 
 
@@ -104,12 +106,12 @@ def test_what_runs_is_asked_to_stop_when_the_hours_of_the_queue_end(
     running_jobs.begin(token, "cpu-0", 1)
     need = gates.JobVolumes(**dict.fromkeys(gates.JobVolumes.__dataclass_fields__) | {"job": 1})
     monkeypatch.setattr(gates, "running_needs", lambda _: [need])
-    asyncio.run(Schedule(Settings(hours=now_closed()), opened, running_jobs).tick())
+    asyncio.run(Schedule(Settings(hours=now_closed()), opened, running_jobs, lambda: None).tick())
     assert running_jobs.jobs[1].asked == "hours"
     running_jobs.control(1, Control.PAUSE)
     assert running_jobs.jobs[1].asked == "pause", "a person's request comes first"
     running_jobs.control(1, Control.NONE)
-    asyncio.run(Schedule(Settings(), opened, running_jobs).tick())
+    asyncio.run(Schedule(Settings(), opened, running_jobs, lambda: None).tick())
     assert running_jobs.jobs[1].asked == "none"
 
 

@@ -154,11 +154,9 @@ def test_volumes_are_measured_before_a_claim_asks(home: Home, opened: Database, 
     settings = Settings(disk_reserve_bytes=0)
 
     async def claims() -> None:
-        monitor = VolumeMonitor(home, settings, opened, reader, house.retention())
         ready = asyncio.Event()
-        monitor.on_ready = ready.set
-        opened.on_events = monitor.hint
-        opened.bind(asyncio.get_running_loop())
+        monitor = VolumeMonitor(home, settings, opened, reader, house.retention(), ready.set)
+        opened.bind(monitor.on_events)
         job = await asyncio.to_thread(lambda: house.job(house.video()))
         async with asyncio.timeout(60):
             await ready.wait()

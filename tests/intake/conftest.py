@@ -18,7 +18,7 @@ from tqstudio.engine.intake import FolderState, Intake
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.media.source.fingerprint import Digest
-from tqstudio.engine.parts.maintenance import Scheduler
+from tqstudio.engine.parts.scheduler import Scheduler
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import NO_AUTORESTART

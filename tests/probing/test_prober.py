@@ -47,7 +47,7 @@ class Desk:
     @asynccontextmanager
     async def at_work(self, **settings: Any) -> AsyncIterator[Prober]:
         self.prober = Prober(self.home, Settings(**settings), self.db, self._on_found, self.program)
-        self.prober.start()
+        await self.prober.start()
         try:
             yield self.prober
         finally:

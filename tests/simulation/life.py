@@ -14,12 +14,15 @@ from sqlalchemy import Engine
 
 from tqstudio.engine import supervisor
 from tqstudio.engine.api import events
+from tqstudio.engine.assembly import services
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import measure
 from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.host import children, failpoints, orphan_processes
+from tqstudio.engine.http import doors
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.parts import maintenance, services
+from tqstudio.engine.parts import scheduler
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
@@ -30,7 +33,7 @@ from tqstudio.errors import ErrorCode, TqError
 from .timekeeping import patched
 
 if TYPE_CHECKING:
-    from tqstudio.engine.parts.maintenance import Every
+    from tqstudio.engine.parts.scheduler import Every
 
     from .world import World
 
@@ -303,7 +306,7 @@ class _Schedule:
             task.cancel()
 
 
-class _Intake:
+class _Intake(Part):
     """In the place of the watcher: the simulation says itself which file has settled."""
 
     def __init__(self, *, offer: Callable[..., Any], **_more: Any) -> None:
@@ -312,16 +315,7 @@ class _Intake:
         assert life is not None
         life.intake = self
 
-    async def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
-
     async def set_folders(self, _rows: Any) -> None:
-        pass
-
-    async def request_due_scans(self) -> None:
         pass
 
     def look_again(self, _path: bytes) -> None:
@@ -331,19 +325,10 @@ class _Intake:
         return {}
 
 
-class _Prober:
+class _Prober(Part):
     """In the place of the process that looks at waiting files: none is looked at before its job runs."""
 
     def __init__(self, *_parts: Any) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
-
-    def hint(self, _events: Any) -> None:
         pass
 
     def wake(self) -> None:
@@ -405,15 +390,15 @@ def _reach(name: str) -> None:
 def outside_replaced(world: World) -> Iterator[None]:
     """Sockets, processes, signals, the scheduler's clock and the disk's size are the simulation's."""
     with patched(
-        (supervisor, "SocketServer", _Door),
+        (doors, "SocketServer", _Door),
         (services, "Intake", _Intake),
-        (supervisor, "Prober", _Prober),
-        (supervisor, "make_app", lambda _services: None),
+        (services, "Prober", _Prober),
+        (doors, "make_app", lambda _services: None),
         (children, "become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
-        (maintenance, "Scheduler", _Schedule),
-        (maintenance, "LoadGate", lambda *parts: LoadGate(*parts, lambda: world.reading)),
+        (scheduler, "Scheduler", _Schedule),
+        (services, "LoadGate", lambda *parts: LoadGate(*parts, lambda: world.reading)),
         (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),

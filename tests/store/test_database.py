@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def words(db: Connection) -> list[str]:
     return [row[0] for row in db.execute("SELECT trigger FROM event ORDER BY seq")]
 
 
-def held_up(opened: Database, writes: Any) -> list[Any]:
+def held_up(opened: Database, writes: Any, heard: Callable[[Any], None] = lambda _: None) -> list[Any]:
     """What the writes answer when they all wait while the writer is busy."""
     go, busy = threading.Event(), threading.Event()
 
@@ -36,7 +37,7 @@ def held_up(opened: Database, writes: Any) -> list[Any]:
         assert go.wait(60)
 
     async def run() -> list[Any]:
-        opened.bind(asyncio.get_running_loop())
+        opened.bind(heard)
         holding = asyncio.create_task(opened.write(hold))
         await asyncio.to_thread(busy.wait, 60)
         asked = [asyncio.create_task(opened.write(fn, *args)) for fn, *args in writes]
@@ -86,13 +87,13 @@ def test_no_more_than_so_many_share(opened: Database) -> None:
 
 def test_one_that_fails_is_undone_alone(opened: Database) -> None:
     seen: list[str] = []
-    opened.on_events = lambda rows: seen.extend(row.trigger for row in rows)
 
     def half(db: Connection) -> None:
         note(db, "half")
         raise ValueError("half way")
 
-    answers = held_up(opened, [(note, "one"), (half,), (note, "three")])
+    writes = [(note, "one"), (half,), (note, "three")]
+    answers = held_up(opened, writes, lambda rows: seen.extend(row.trigger for row in rows))
     assert [type(answer) for answer in answers] == [int, ValueError, int]
     assert opened.read_now(words) == ["one", "three"]
     assert seen == ["one", "three"]

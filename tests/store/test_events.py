@@ -178,8 +178,7 @@ def test_watchers_hear_of_committed_events_alone_and_in_order(opened: Database) 
             raise RuntimeError(detail)
 
     async def main() -> None:
-        opened.bind(asyncio.get_running_loop())
-        opened.on_events = heard.extend
+        opened.bind(heard.extend)
         writes = [opened.write(write, str(n), fails=n == 1) for n in range(4)]
         answers = await asyncio.gather(*writes, return_exceptions=True)
         assert [type(a).__name__ for a in answers] == ["NoneType", "RuntimeError", "NoneType", "NoneType"]

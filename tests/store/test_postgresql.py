@@ -115,8 +115,7 @@ def test_the_events_of_such_a_commit_are_sent_once(opened: Database, proxy: Prox
     sent: list[str] = []
 
     async def run() -> None:
-        opened.bind(asyncio.get_running_loop())
-        opened.on_events = lambda events: sent.extend(str(event.trigger) for event in events)
+        opened.bind(lambda events: sent.extend(str(event.trigger) for event in events))
         proxy.cut = cut
         await asyncio.gather(*(opened.write(note, f"w{number}") for number in range(5)))
 
@@ -208,8 +207,7 @@ def test_one_that_lost_its_connection_to_another_writes_nothing(proxy: Proxy) ->
     first.open()
 
     async def run() -> None:
-        first.bind(asyncio.get_running_loop())
-        first.on_lost_lead = taken.append
+        first.bind(on_lost_lead=taken.append)
         await first.write(note, "mine")
         proxy.hang_up()
         with contextlib.closing(await asyncio.to_thread(connect, address)):

@@ -35,6 +35,7 @@ from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, HashingStopped, NotHashed
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import generations, videos
@@ -53,25 +54,35 @@ _SHARING = 32
 """Decisions that share a commit; a claim may have to wait for them."""
 
 
-class Admission:
-    """Admits files from the API and from drop folders."""
+class Admission(Part):
+    """Admits files from the API and from drop folders.
 
-    def __init__(self, home: Home, settings: Settings, db: Database) -> None:
+    Args:
+        on_left: called with the previous path of a waiting job's source that was renamed.
+        on_settled: called after a file of a drop folder was offered, because no event says that.
+        is_away: whether the source of a job is missing because its disk is.
+        restore_deleted: brings back a deleted video whose source is added again.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        *,
+        on_left: Callable[[bytes], None],
+        on_settled: Callable[[], None],
+        is_away: Callable[[int], Awaitable[bool]],
+        restore_deleted: Callable[[int, str], Awaitable[None]],
+    ) -> None:
         self._home, self._settings, self._db = home, settings, db
+        self._on_left, self._on_settled = on_left, on_settled
+        self._is_away, self._restore_deleted = is_away, restore_deleted
         self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
         self._ending = threading.Event()
         self._log = structlog.get_logger()
-        self.on_left: Callable[[bytes], None] = lambda _path: None
-        """Called with the previous path of a waiting job's source that was renamed."""
-        self.on_settled: Callable[[], None] = lambda: None
-        """Called after a file of a drop folder was offered: no event says that a waiting one has changed."""
-        self.is_away: Callable[[int], Awaitable[bool]] = _never
-        """Whether the source of a job is missing because its disk is."""
-        self.restore_deleted: Callable[[int, str], Awaitable[None]] = _nothing
-        """Brings back a deleted video whose source is added again."""
 
-    def end(self) -> None:
-        """Stop reading files, at shutdown."""
+    async def stop(self) -> None:
         self._ending.set()
 
     def is_ending(self) -> bool:
@@ -200,7 +211,7 @@ class Admission:
             owner="folder",
         )
         answers = await self.offer_all(list(files), offer)
-        self.on_settled()
+        self._on_settled()
         return [await self._error_of(folder, *each) for each in zip(files, answers, strict=True)]
 
     async def _error_of(
@@ -260,7 +271,7 @@ class Admission:
                     f"its video {known.id} was deleted",
                     f"bring it back with: tqstudio video undelete {known.id}",
                 )
-            await self.restore_deleted(known.id, offer.actor)
+            await self._restore_deleted(known.id, offer.actor)
             known = await self._db.read(videos.get, known.id)
         left: videos.VideoRow | None = None
         if known is None and (named := await self._named_otherwise(path, found, offer)) is not None:
@@ -322,7 +333,7 @@ class Admission:
         except Outdated:
             return await self._decide(await self._look(file.path, file.offer))
         if file.left is not None:
-            self.on_left(file.left.source)
+            self._on_left(file.left.source)
         return answer
 
     async def _named_otherwise(
@@ -330,16 +341,8 @@ class Admission:
     ) -> other_names.OtherName | None:
         with _refusal_at_shutdown(path):
             return await other_names.find(
-                self._db, path, found, offer, is_away=self.is_away, stop=self._ending.is_set
+                self._db, path, found, offer, is_away=self._is_away, stop=self._ending.is_set
             )
-
-
-async def _nothing(_video: int, _actor: str) -> None:
-    return None
-
-
-async def _never(_job: int) -> bool:
-    return False
 
 
 def _unknown(db: Connection, paths: Sequence[bytes], output_root: bytes) -> list[bytes]:

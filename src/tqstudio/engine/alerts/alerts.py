@@ -32,6 +32,7 @@ from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import failpoints, logging_setup
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -55,18 +56,20 @@ _GIVEN_UP_S = 86_400.0
 """How long an alert is retried."""
 OVERDUE_S = 3600.0
 """How long a channel fails until `doctor` reports it."""
+_TICK_S = 5.0
 _RESULTS = {EventKind.COMPLETE: "done", EventKind.FAIL_FINAL: "failed"}
 """The events that run a command, and its TQSTUDIO_STATUS."""
 _LASTING = (GateKind.DISK, GateKind.BACKPRESSURE)
 """Gates that no person closes."""
 
 
-class Alerts:
+class Alerts(Part):
     """Alerts of a studio; without a configured channel it does nothing.
 
     Args:
         studio_uuid: UUID of the database.
         low_soon: returns the disks that may be too full soon.
+        patient: whether commands may end when it is stopped.
         now: µs since 1970 in UTC.
 
     Raises:
@@ -82,6 +85,7 @@ class Alerts:
         low_soon: Callable[[], list[Waits]],
         ages: Ages,
         *,
+        patient: bool = False,
         now: Callable[[], int] = now_us,
     ) -> None:
         self._home, self._settings, self._db, self._now = home, settings, db, now
@@ -94,6 +98,10 @@ class Alerts:
         commands = {"done": settings.on_done, "failed": settings.on_failed}
         self._runs: dict[str, str] = {event: status for event, status in _RESULTS.items() if commands[status]}
         self._causes = causes | {event for event in _RESULTS if event in self._runs}
+        self.triggers = self._causes
+        self._patient = patient
+        if self.active:
+            self.every = (Periodic(_TICK_S, self.tick),)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The running task that makes alerts, and that of each channel."""
         self._again: set[str] = set()
@@ -106,17 +114,16 @@ class Alerts:
         """Whether any channel is configured."""
         return bool(self._channels)
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Continue after the last event that alerts were made of; the first time, after the newest."""
         self._running = self.active
         if self.active or await self._db.read(outbox.position) is not None:
             await self._db.write(_begin, [channel.name for channel in self._channels])
         self._wake("make", self._make)
 
-    def hint(self, happened: Sequence[EventRow]) -> None:
+    def on_events(self, _events: Sequence[EventRow]) -> None:
         """Make alerts of events that were committed."""
-        if any(event.trigger in self._causes for event in happened):
-            self._wake("make", self._make)
+        self._wake("make", self._make)
 
     async def tick(self) -> None:
         """Make the alerts of conditions that last, and send what is due."""
@@ -125,17 +132,13 @@ class Alerts:
             await self._db.write(self._store_all, found, self._now())
         self._wake("make", self._make)
 
-    async def stop(self, *, patient: bool) -> None:
-        """Send what is due, for a moment; the rest stays stored.
-
-        Args:
-            patient: whether commands may end.
-        """
+    async def stop(self) -> None:
+        """Send what is due, for a moment; the rest stays stored."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(_STOP_S, self._settings.alert_timeout_s)):
                 while self._tasks:
                     await asyncio.wait(list(self._tasks.values()))
-        if patient and (commands := self._tasks.get(COMMAND)) is not None:
+        if self._patient and (commands := self._tasks.get(COMMAND)) is not None:
             await asyncio.wait([commands], timeout=self._settings.command_timeout_s)
         self._running = False
         left = list(self._tasks.values())

@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 
 from tqstudio.engine.access.principal import Principal
 from tqstudio.engine.access.worker_tokens import WorkerToken
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
-from tqstudio.engine.parts.services import Services
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
 

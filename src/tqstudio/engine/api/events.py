@@ -19,10 +19,10 @@ from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.api.jobs import no_such_job
 from tqstudio.engine.api.views import event_view, job_live, parse_time, source_summary
 from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import event_stream
 from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, EventStream
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.probing.prober import ProbeResult
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection

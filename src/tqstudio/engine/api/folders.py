@@ -16,10 +16,10 @@ from tqstudio.engine.admission import output_template
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError

@@ -14,8 +14,8 @@ from tqstudio.engine.api import views
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.system import gate_view
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection

@@ -18,6 +18,7 @@ from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
@@ -25,7 +26,6 @@ from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.doctor import line
 from tqstudio.engine.monitoring.readiness import readiness
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.lists import pages

@@ -13,9 +13,9 @@ from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import video_view
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.queue import moved_output
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import EPOCH, MICROSECOND, iso_time
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow

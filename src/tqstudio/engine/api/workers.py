@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill, iso
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.monitoring.workers import is_gone, status_of
-from tqstudio.engine.parts.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable

@@ -30,6 +30,7 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs.place import Place, bucket_url
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import deletions, generations, videos
@@ -43,8 +44,17 @@ T = TypeVar("T")
 _ENDS = frozenset(status.value for status in TERMINAL)
 
 
-class Deletions:
-    """Deletes videos and brings them back, one step at a time."""
+_ADVANCE_S = 60.0
+
+
+class Deletions(Part):
+    """Deletes videos and brings them back, one step at a time.
+
+    Args:
+        on_returned: called when a ladder is back in its place.
+    """
+
+    triggers = None
 
     def __init__(
         self,
@@ -56,14 +66,15 @@ class Deletions:
         bounded_io: BoundedIO,
         retention: Retention,
         ages: Ages,
+        on_returned: Callable[[], object],
     ) -> None:
         self._home, self._db, self._running_jobs, self._workspace = home, db, running_jobs, workspace
         self._bounded_io, self._retention, self._ladders = bounded_io, retention, DeletedLadders(workspace)
         self._ages = ages
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
-        self.on_returned: Callable[[], object] = lambda: None
-        """Called when a ladder is back in its place."""
+        self._on_returned = on_returned
+        self.every = (Periodic(_ADVANCE_S, self.advance_all, at_once=True),)
         self._waiting = set[int]()
         """Deleted videos whose job has to end first."""
         self._tasks = set[asyncio.Task[None]]()
@@ -122,7 +133,7 @@ class Deletions:
         if await self._db.read(deletions.of_video, video) is not None:
             await self.undelete(video, actor=actor)
 
-    def hint(self, events: Sequence[EventRow]) -> None:
+    def on_events(self, events: Sequence[EventRow]) -> None:
         """Set the ladders of deleted videos aside whose job has ended."""
         if any(event.video in self._waiting and event.target in _ENDS for event in events):
             task = asyncio.get_running_loop().create_task(self.advance(), name="deletions")
@@ -175,7 +186,7 @@ class Deletions:
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
                 await self._db.write(partial(deletions.returned, video_id=video, url=url))
-                self.on_returned()
+                self._on_returned()
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._ladders.remove(root, video, current))
                 failpoints.reach("deletion.removed")

@@ -34,6 +34,7 @@ from tqstudio.engine.host.waiting import WakeableLoop
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
@@ -53,11 +54,12 @@ _SEGMENT_SUFFIX = ".m4s"
 _SAVE_S = 1.0
 _HELD_S = 1.0
 """Until the next look at what would be removed by its age, see `Ages`."""
-_HINTS = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
 
 
-class Deliveries:
+class Deliveries(Part):
     """The copies of ladders in buckets; one after the other is brought up to date."""
+
+    triggers = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
 
     def __init__(
         self, home: Home, settings: Settings, db: Database, bounded_io: BoundedIO, ages: Ages
@@ -70,10 +72,9 @@ class Deliveries:
         self.loop = WakeableLoop("deliveries", self._do_next)
         self._log = structlog.get_logger()
 
-    def hint(self, events: Sequence[EventRow]) -> None:
+    def on_events(self, _events: Sequence[EventRow]) -> None:
         """Look for work when a ladder was published or a video deleted."""
-        if any(event.trigger in _HINTS for event in events):
-            self.loop.wake()
+        self.loop.wake()
 
     async def check(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that the bucket of an output can be used; any other output can.

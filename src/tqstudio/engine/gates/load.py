@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from tqstudio.config import Settings
 from tqstudio.engine.host import memory
 from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 from tqstudio.units import size
 
+_TICK_S = 3.0
 HYSTERESIS = 0.2
 """A shut gate opens only at this fraction beyond its limit, so that it does not flap."""
 
@@ -33,7 +35,7 @@ def measure() -> Reading:
     return Reading(os.getloadavg()[0] / (os.cpu_count() or 1), memory.available())
 
 
-class LoadGate:
+class LoadGate(Part):
     """Holds the queue while the machine is overloaded. Running jobs continue.
 
     Args:
@@ -44,6 +46,7 @@ class LoadGate:
         self._settings, self._db, self._measure = settings, db, measure
         self._shut: bool | None = None
         """None at first: an earlier supervisor may have left it shut."""
+        self.every = (Periodic(_TICK_S, self.tick, at_once=True),)
 
     async def tick(self) -> None:
         if self._shut is None:

@@ -24,6 +24,7 @@ from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use,
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -89,11 +90,23 @@ class _Plan:
     """Whether the gate may be shut or opened."""
 
 
-class VolumeMonitor:
-    """Measures volumes, answers claims, and shuts and opens the disk gate."""
+class VolumeMonitor(Part):
+    """Measures volumes, answers claims, and shuts and opens the disk gate.
+
+    Args:
+        on_ready: called when a job may have become claimable.
+    """
+
+    triggers = None
 
     def __init__(
-        self, home: Home, settings: Settings, db: Database, reader: VolumeReader, retention: Retention
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        reader: VolumeReader,
+        retention: Retention,
+        on_ready: Callable[[], object],
     ) -> None:
         self._settings, self._db, self._reader, self._retention = settings, db, reader, retention
         self._volumes = Volumes(MeasuredPath(Use.HOME, os.fsencode(home.root)), now_us())
@@ -110,8 +123,7 @@ class VolumeMonitor:
         self._failures: dict[bytes, _Failure] = {}
         self._away: dict[bytes, Problem] = {}
         """The volumes that single jobs wait for."""
-        self.on_ready: Callable[[], None] = lambda: None
-        """Called when a job may have become claimable."""
+        self._on_ready = on_ready
         self._log = structlog.get_logger()
 
     # Claims
@@ -134,7 +146,7 @@ class VolumeMonitor:
         self._refused.add(job)
         await self.look()
 
-    def hint(self, events: Sequence[EventRow]) -> None:
+    def on_events(self, events: Sequence[EventRow]) -> None:
         """Look when a job became ready or ended early, and at any change while the gate is shut."""
         is_ready = any(event.target == JobStatus.PENDING for event in events)
         # It may have used more space than estimated.
@@ -144,7 +156,7 @@ class VolumeMonitor:
             self._hinted, self._is_ahead = now, self._is_ahead or is_ready
             self._look_soon()
         elif is_ready:
-            self.on_ready()
+            self._on_ready()
 
     async def until_measured(self) -> None:
         """Wait for the looks that were hinted at."""
@@ -165,7 +177,7 @@ class VolumeMonitor:
         except Exception:
             self._log.exception("volumes not measured")
         finally:
-            self.on_ready()
+            self._on_ready()
 
     # A look
 

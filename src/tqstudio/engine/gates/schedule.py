@@ -6,7 +6,7 @@ alone until the folder is found open. The worker of a job whose hours end releas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from tqstudio import hours
@@ -14,6 +14,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import RunningJobs
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import folder_hours
@@ -35,16 +36,27 @@ def closed(need: JobVolumes) -> Waits | None:
     return Waits(need.folder, code, why, MEANINGS[code].hint)
 
 
-class Schedule:
-    """Shuts and opens the gate of the queue's hours, ends pauses, ends waits for folders' hours, and has
-    running jobs released whose hours have ended."""
+_TICK_S = 3.0
 
-    def __init__(self, settings: Settings, db: Database, running_jobs: RunningJobs) -> None:
+
+class Schedule(Part):
+    """Shuts and opens the gate of the queue's hours, ends pauses, ends waits for folders' hours, and has
+    running jobs released whose hours have ended.
+
+    Args:
+        on_ready: called when jobs may have become claimable.
+    """
+
+    def __init__(
+        self, settings: Settings, db: Database, running_jobs: RunningJobs, on_ready: Callable[[], object]
+    ) -> None:
         self._hours, self._db, self._running_jobs = hours.parse(settings.hours), db, running_jobs
+        self._on_ready = on_ready
+        self.every = (Periodic(_TICK_S, self.tick, at_once=True),)
         self._reason = f"jobs run in these hours only: {settings.hours}"
 
-    async def tick(self) -> bool:
-        """Compares hours and pauses with the clock; returns whether jobs may have become claimable."""
+    async def tick(self) -> None:
+        """Compares hours and pauses with the clock."""
         now = _now()
         rules, shut, waits = await self._db.reread(_look)
         folders = {folder for folder, text in rules.items() if not hours.parse(text).include(now)}
@@ -55,7 +67,8 @@ class Schedule:
         needs = await self._db.read(gates.running_needs) if self._running_jobs.jobs else []
         is_open = self._hours.include(now)
         self._running_jobs.end_hours({need.job for need in needs if not is_open or closed(need) is not None})
-        return is_due
+        if is_due:
+            self._on_ready()
 
     def _is_wrong(self, listed: Iterable[GateRow], now: datetime) -> bool:
         """Whether a gate has to be shut or opened."""

@@ -1,4 +1,4 @@
-"""Waits for events with a timeout, and repeats a task when it is woken or its next work is due."""
+"""Waits for events and signals, and repeats a task when it is woken or its next work is due."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ async def wait_until_set(event: asyncio.Event, at_most_s: float | None) -> bool:
         async with asyncio.timeout(at_most_s):
             await event.wait()
     return event.is_set()
+
+
+class Signal:
+    """Wakes all that wait for the next `set`."""
+
+    def __init__(self) -> None:
+        self.next = asyncio.Event()
+
+    def set(self) -> None:
+        self.next.set()
+        self.next = asyncio.Event()
 
 
 class WakeableLoop:

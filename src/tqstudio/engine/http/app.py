@@ -23,8 +23,8 @@ from tqstudio.engine.api import (
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.network import tokens, uploads, worker_files
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
-from tqstudio.engine.parts.services import Services
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import ErrorAnswer
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.intake.folder_watcher import FolderState, FolderWatcher, Known, Offer
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.library.folders import FolderRow
 
+_SCANS_S = 1.0
 
-class Intake:
+
+class Intake(Part):
     """Offers every video in the drop folders once it is complete.
 
     A file is offered again when its size or modification time differ from those offered and from those of
@@ -25,6 +28,7 @@ class Intake:
         take_bins: the setting.
         offer: awaited with a folder and complete files; returns for each the exception, if any. For
             `NotHashed` the whole file is hashed and offered again with its digest.
+        rules: returns all folders, at the start.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
     """
 
@@ -35,6 +39,7 @@ class Intake:
         rescan_s: float,
         offer: Offer,
         known: Known,
+        rules: Callable[[], Awaitable[Sequence[FolderRow]]] | None = None,
         take_bins: bool = False,
     ) -> None:
         self._default_settle_s = default_settle_s
@@ -42,17 +47,18 @@ class Intake:
         self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
+        self._rules = rules
         self._started = False
         self._rows: tuple[FolderRow, ...] = ()
         self._watched: dict[int, FolderWatcher] = {}
         self._changing = asyncio.Lock()
+        self.every = (Periodic(_SCANS_S, self.request_due_scans),)
 
     async def start(self) -> None:
-        """Start watching the folders set so far; a second call does nothing."""
-        async with self._changing:
-            if not self._started:
-                self._started = True
-                await self._watch()
+        """Start watching the folders; a second call does nothing."""
+        if not self._started:
+            self._started = True
+            await self.set_folders(self._rows if self._rules is None else await self._rules())
 
     async def set_folders(self, folders: Sequence[FolderRow]) -> None:
         """Watch exactly these folders from now on; new and changed ones are scanned at once."""

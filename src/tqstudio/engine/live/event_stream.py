@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
@@ -69,8 +70,10 @@ class Watcher:
         self.woken.set()
 
 
-class EventStream:
+class EventStream(Part):
     """Distributes events and snapshots to the watchers; runs on the event loop."""
+
+    triggers = None
 
     def __init__(self, view: Callable[[EventRow], Mapping[str, Any]]) -> None:
         self.view = view
@@ -99,7 +102,7 @@ class EventStream:
             self._has_watcher.clear()
             await self._has_watcher.wait()
 
-    def events(self, rows: list[EventRow]) -> None:
+    def on_events(self, rows: Sequence[EventRow]) -> None:
         """Passes on stored events: all of them, in the order of their sequence numbers."""
         if not self.last:
             self._floor = rows[0].seq - 1
@@ -151,7 +154,7 @@ class EventStream:
     def leave(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Ends every stream, so that the server can close."""
         self._stopped = True
         for watcher in self._watchers:

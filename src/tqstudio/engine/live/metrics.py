@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.live.workload import size_class
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of, code_of
 from tqstudio.events import EventKind
@@ -56,7 +57,7 @@ class Histogram:
         return list(zip(self._bounds, accumulate(self._counts), strict=True))
 
 
-class Metrics:
+class Metrics(Part):
     """The counters and histograms of a supervisor; used on the event loop only."""
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class Metrics:
         """Multiples of real time."""
         self.wait_s, self.publish_s = Histogram(_WAIT_S), Histogram(_PUBLISH_S)
 
-    def events(self, rows: Iterable[EventRow]) -> None:
+    def on_events(self, rows: Sequence[EventRow]) -> None:
         """Counts committed events."""
         for row in rows:
             if (reason := RECOVERIES.get(row.trigger)) is not None:

@@ -81,9 +81,17 @@ class Ranges:
     Args:
         enabled: whether jobs are divided at all.
         lease_us: how long a range stays assigned without a heartbeat.
+        on_offer: called when there is a job to help with that was not offered before.
     """
 
-    def __init__(self, running_jobs: RunningJobs, *, enabled: bool, lease_us: int) -> None:
+    def __init__(
+        self,
+        running_jobs: RunningJobs,
+        *,
+        enabled: bool,
+        lease_us: int,
+        on_offer: Callable[[], object] = lambda: None,
+    ) -> None:
         self._running_jobs, self._enabled, self._lease_us = running_jobs, enabled, lease_us
         self._clock = running_jobs.leases.clock
         self._divided: dict[int, _Divided] = {}
@@ -93,8 +101,7 @@ class Ranges:
         self._speeds: dict[tuple[str, int], float] = {}
         """Segments per second, by instance and job; until one has made a range, that of the job's own worker
         counts."""
-        self.on_offer: Callable[[], object] = lambda: None
-        """Called when there is a job to help with that was not offered before."""
+        self._on_offer = on_offer
 
     def offer(self, owner: LeaseToken, offered: Division | None) -> None:
         """Take what the worker of a job lets others make; None for nothing."""
@@ -107,7 +114,7 @@ class Ranges:
             known.offered = offered
         else:
             self._divided[owner.job] = _Divided(owner, offered)
-            self.on_offer()
+            self._on_offer()
 
     def begin_to_receive(self, owner: LeaseToken, paths: Iterable[str]) -> None:
         """Note what is here of a job whose worker, on another machine, begins now.

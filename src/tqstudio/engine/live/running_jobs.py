@@ -130,17 +130,22 @@ class RunningJobs:
 
     Args:
         idle_after_us: time without progress after which a running job counts as stalled.
+        on_end: called when a job is no longer running.
     """
 
-    def __init__(self, leases: Leases, idle_after_us: int = 30_000_000) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        idle_after_us: int = 30_000_000,
+        on_end: Callable[[], object] = lambda: None,
+    ) -> None:
         self._idle_after_us = idle_after_us
         self.jobs: dict[int, LiveJob] = {}
         self.heartbeats: dict[int, Heartbeat] = {}
         self._last_contact: dict[int, int] = {}
         """When each worker registered or sent its last heartbeat, by the clock of the leases."""
         self.leases = leases
-        self.on_end: Callable[[], object] = lambda: None
-        """Called when a job is no longer running."""
+        self._on_end = on_end
         self._touched_jobs: set[int] = set()
         self._fresh_heartbeats: dict[int, Heartbeat] = {}
 
@@ -223,7 +228,7 @@ class RunningJobs:
         self.leases.end(job)
         self._touched_jobs.discard(job)
         ended = self.jobs.pop(job, None)
-        self.on_end()
+        self._on_end()
         return ended
 
     def saved(self, job: int, now: int, stored: float | None) -> None:

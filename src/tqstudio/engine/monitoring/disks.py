@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tqstudio.engine.parts.services import Services
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import gates
 

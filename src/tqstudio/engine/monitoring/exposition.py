@@ -22,11 +22,11 @@ from prometheus_client.core import (
 )
 
 from tqstudio import __version__
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.live.metrics import Histogram, Metrics
 from tqstudio.engine.monitoring.disks import Disk
 from tqstudio.engine.monitoring.stored import Stored
 from tqstudio.engine.monitoring.workers import statuses
-from tqstudio.engine.parts.services import Services
 from tqstudio.lifecycle import GateKind, WorkerStatus
 from tqstudio.paths import display
 

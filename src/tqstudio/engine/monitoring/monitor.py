@@ -10,13 +10,13 @@ import time
 from functools import partial
 from importlib import import_module
 
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring import disks, stored
 from tqstudio.engine.monitoring.disks import Disk
 from tqstudio.engine.monitoring.latest import Latest
 from tqstudio.engine.monitoring.readiness import SILENT, readiness
 from tqstudio.engine.monitoring.stored import Stored
 from tqstudio.engine.monitoring.workers import statuses
-from tqstudio.engine.parts.services import Services
 from tqstudio.protocol.answers import HealthView, ReadyView
 
 DATABASE_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tqstudio.engine.parts.services import Services
+from tqstudio.engine.assembly.services import Services
 from tqstudio.lifecycle import GateKind, WorkerStatus
 from tqstudio.protocol.answers import ReadyView, Reason
 

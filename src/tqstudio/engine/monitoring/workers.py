@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tqstudio.engine.parts.services import Services
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.store.machine.workers import WorkerRow
 from tqstudio.lifecycle import WorkerStatus, worker_status
 

@@ -36,6 +36,7 @@ from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.media.source.fingerprint import HashingStopped, full_hash
 from tqstudio.engine.outputs import relocation
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -61,27 +62,29 @@ _LACKING = frozenset(
     )
 )
 """A ladder with these warnings lacks something that only the source has."""
-_HINTS = (EventKind.PUBLISHED, EventKind.FOLDER_CHANGED)
+_RETRY_S = 60.0
 
 
 class _Kept(Exception):
     """The source stays where it is; with the reason, unless it is no longer the source."""
 
 
-class AfterDone:
+class AfterDone(Part):
     """Moves and deletes sources, one after the other, in a task of its own."""
+
+    triggers = (EventKind.PUBLISHED, EventKind.FOLDER_CHANGED)
 
     def __init__(self, db: Database, bounded_io: BoundedIO, on_left: Callable[[bytes], None]) -> None:
         self._db, self._bounded_io, self._on_left = db, bounded_io, on_left
+        self.every = (Periodic(_RETRY_S, self.retry, at_once=True),)
         self._task: asyncio.Task[None] | None = None
         self._wanted = False
         self._ending = threading.Event()
         self._log = structlog.get_logger()
 
-    def hint(self, events: Sequence[EventRow]) -> None:
+    def on_events(self, _events: Sequence[EventRow]) -> None:
         """Look for due removals when a ladder was published or a rule has changed."""
-        if any(event.trigger in _HINTS for event in events):
-            self._wake()
+        self._wake()
 
     async def retry(self) -> None:
         """Look for removals that are due, or could not be done earlier."""

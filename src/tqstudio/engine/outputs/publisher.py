@@ -41,6 +41,7 @@ from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.outputs.place import bucket_url, place_of
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import LeaseToken
@@ -53,10 +54,11 @@ from tqstudio.home import Home
 from tqstudio.paths import display
 from tqstudio.protocol.requests import CompleteRequest
 
+_UNDO_S = 60.0
 _INTERRUPTED = "the publish was interrupted"
 
 
-class Publisher:
+class Publisher(Part):
     """Publishes ladders; the only writer of published folders."""
 
     def __init__(
@@ -70,6 +72,7 @@ class Publisher:
             bounded_io,
         )
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self.every = (Periodic(_UNDO_S, self.undo_leftovers, at_once=True),)
         self._log = structlog.get_logger()
 
     async def publish(

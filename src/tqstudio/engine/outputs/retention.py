@@ -17,6 +17,7 @@ from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import integrity
 from tqstudio.engine.store.db.connection import Connection
@@ -34,9 +35,11 @@ _SCRATCH_IDLE_S = 3600.0
 """A scratch directory of a running job is always newer than this."""
 _MIN_INTERVAL_S = 60.0
 _PAGE = 50
+_RETIRED_S = 60.0
+_WORK_S = 600.0
 
 
-class Retention:
+class Retention(Part):
     """Deletes files that the database no longer needs, and records events.
 
     Files on a disk that does not answer stay until it does.
@@ -50,6 +53,10 @@ class Retention:
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
         self._next_check: dict[bytes, float] = {}
+        self.every = (
+            Periodic(_RETIRED_S, self.remove_retired, at_once=True),
+            Periodic(_WORK_S, self.expire_work, at_once=True),
+        )
         self._log = structlog.get_logger()
 
     # Replaced generations
@@ -90,8 +97,8 @@ class Retention:
         for root in await self._db.read(videos.output_roots):
             await self._expire(root, self._ages.before(self._keep_failed_us))
 
-    async def sweep_scratch(self) -> None:
-        """Remove all unused scratch directories, at start, when no job runs."""
+    async def start(self) -> None:
+        """Remove all unused scratch directories, when no job runs."""
         for root in await self._db.read(videos.output_roots):
             await self._sweep_scratch(root, idle_s=0)
 

@@ -19,7 +19,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.host import home_lock
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
@@ -56,8 +57,10 @@ class _OutputLock:
     """When it was last requested; seconds of `time.monotonic`."""
 
 
-class Workspace:
+class Workspace(Part):
     """The work folders of one database."""
+
+    triggers = (EventKind.RESTART,)
 
     def __init__(
         self, db: Database, store_uuid: str, bounded_io: BoundedIO, *, allow_shared: bool = False
@@ -216,10 +219,10 @@ class Workspace:
 
     # Restarted jobs
 
-    def hint(self, events: Iterable[EventRow]) -> None:
+    def on_events(self, events: Sequence[EventRow]) -> None:
         """Free the space of a restarted job at once, before it is claimed."""
         for event in events:
-            if event.trigger == EventKind.RESTART and event.job is not None:
+            if event.job is not None:
                 self._begin_to_start_over(event.job)
 
     async def start_over(self, job: int) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine.host.waiting import wait_until_set
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.probing.probe_client import (
     PROGRAM,
     Answer,
@@ -54,13 +55,15 @@ class ProbeResult:
     problem: ErrorView | None = None
 
 
-class Prober:
+class Prober(Part):
     """Runs a probe process while there are sources to probe.
 
     Args:
         found: called with the results that were stored.
         program: the module that the process runs.
     """
+
+    triggers = None
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class Prober:
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Start probing, unless it is started already."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -93,7 +96,7 @@ class Prober:
         """Check for work now."""
         self._hinted.set()
 
-    def hint(self, events: Sequence[EventRow]) -> None:
+    def on_events(self, events: Sequence[EventRow]) -> None:
         """Check for work if any of the events adds a waiting job."""
         if any(event.target in _WAITING for event in events):
             self.wake()

@@ -13,28 +13,31 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.intake.settling import FileStat, Settling
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import volume_waits
 from tqstudio.engine.store.jobs.retry_rules import RESOURCE_WAIT_S
 from tqstudio.engine.store.jobs.volume_waits import Changed
 
+_TICK_S = 1.0
 _SOON_S = 5.0
 """Waits that end within this time are extended."""
 
 
-class ChangedSources:
+class ChangedSources(Part):
     """Looks at the sources of jobs that wait.
 
     Args:
         settle_s: how long a file has to stay as it is, unless its drop folder says otherwise.
+        on_ready: called when a job has become claimable.
     """
 
-    def __init__(self, db: Database, io: BoundedIO, settle_s: float) -> None:
+    def __init__(self, db: Database, io: BoundedIO, settle_s: float, on_ready: Callable[[], object]) -> None:
         self._db, self._io, self._settle_s = db, io, settle_s
         self._settling: dict[float, Settling] = {}
         """By the time that files have to stay as they are."""
-        self.on_ready: Callable[[], None] = lambda: None
-        """Called when a job has become claimable."""
+        self._on_ready = on_ready
+        self.every = (Periodic(_TICK_S, self.tick),)
 
     async def tick(self) -> None:
         """Make jobs claimable whose source has settled, and let others wait longer."""
@@ -52,7 +55,7 @@ class ChangedSources:
             until = now + int(RESOURCE_WAIT_S * MICROSECOND)
             await self._db.write(volume_waits.update_waits, longer=longer, back=back, now=now, until=until)
         if back:
-            self.on_ready()
+            self._on_ready()
 
     async def _settled(self, waiting: Sequence[Changed]) -> set[bytes]:
         """The sources that are complete now, or cannot be looked at: their job finds out why."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,12 +20,14 @@ from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.files.mounts import is_within
 from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.waiting import Signal
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Range, Ranges
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.outputs import is_intact
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -49,7 +51,6 @@ from tqstudio.source_files import is_audio_name
 
 _MAX_DEFERRED = 50
 """Jobs that one transaction lets wait for their own volumes; the next one continues."""
-_WAKING_TRIGGERS = frozenset({EventKind.GATE_OPENED, EventKind.WORKER_ENABLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,14 @@ def _request_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
         job["requested"] = [*job["requested"], *sorted(damaged - {*job["requested"]})]
 
 
-class Dispatcher:
-    """Assigns jobs to workers."""
+class Dispatcher(Part):
+    """Assigns jobs to workers.
+
+    Args:
+        work: set when a job or range may have become claimable.
+    """
+
+    triggers = frozenset({EventKind.GATE_OPENED, EventKind.WORKER_ENABLED})
 
     def __init__(
         self,
@@ -97,24 +104,22 @@ class Dispatcher:
         workspace: Workspace,
         volumes: VolumeMonitor,
         metrics: Metrics,
+        work: Signal,
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._running_jobs, self._ranges = running_jobs, ranges
         self._workspace, self._volumes, self._metrics = workspace, volumes, metrics
-        self._work = asyncio.Event()
+        self._work = work
         self._waiting_gpus: dict[int, int] = {}
-        ranges.on_offer = self.wake
         self.closed = False
         """Set at shutdown: no more jobs are assigned."""
 
-    def hint(self, events: list[EventRow]) -> None:
+    def on_events(self, _events: Sequence[EventRow]) -> None:
         """Wake waiting claims; for new jobs the monitor does, when their volumes are measured."""
-        if any(e.trigger in _WAKING_TRIGGERS for e in events):
-            self.wake()
+        self.wake()
 
     def wake(self) -> None:
         self._work.set()
-        self._work = asyncio.Event()
 
     def close(self) -> None:
         """Assign no more jobs; waiting claims end."""
@@ -140,7 +145,7 @@ class Dispatcher:
         try:
             while not self.closed and not await disconnected():
                 await self._volumes.until_measured()
-                work = self._work
+                work = self._work.next
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.
                 if self._db.refusal is None:

@@ -9,6 +9,7 @@ import shutil
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import MICROSECOND, now_us, since_boot
 from tqstudio.engine.live.running_jobs import RunningJobs
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.store.db.database import Database
@@ -24,7 +25,7 @@ _PUBLISHES_WITHIN_S = 10.0
 """Longest wait at the end for publishes, whose disk may hang: the next supervisor finishes or undoes them."""
 
 
-class Recovery:
+class Recovery(Part):
     """Ends the leases of workers that cannot end them. Their finished segments are kept."""
 
     def __init__(
@@ -44,6 +45,8 @@ class Recovery:
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[LeaseToken]] = {}
         """Expired leases whose worker process still runs, by instance."""
+        # Stored with the heartbeats of the workers, in one commit.
+        self.every = (Periodic(settings.heartbeat_s, self.renew),)
 
     async def begin(self) -> None:
         """Takes over the jobs and remote workers of the supervisor before this one."""
@@ -127,7 +130,7 @@ class Recovery:
         log = self._home.job_logs(token.job) / f"{token.epoch}.log"
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
-    async def finish_requeues(self) -> None:
+    async def stop(self) -> None:
         """Waits for the tasks that `lost` started; not for a publish on a disk that hangs."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_PUBLISHES_WITHIN_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
@@ -9,6 +11,7 @@ from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob, RunningJobs
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress
@@ -22,15 +25,33 @@ from tqstudio.lifecycle import Control
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 from tqstudio.protocol.worker_answers import HeartbeatAnswer
 
+_SAVE_S = 1.0
 
-class Reports:
-    """Keeps what workers report about their jobs."""
+
+class Reports(Part):
+    """Keeps what workers report about their jobs.
+
+    Args:
+        flush_s: how often heartbeats are stored.
+    """
 
     def __init__(
-        self, db: Database, running_jobs: RunningJobs, ranges: Ranges, forecasts: Forecasts, metrics: Metrics
+        self,
+        db: Database,
+        running_jobs: RunningJobs,
+        ranges: Ranges,
+        forecasts: Forecasts,
+        metrics: Metrics,
+        flush_s: float,
     ) -> None:
         self._db, self._running_jobs, self._ranges = db, running_jobs, ranges
         self._forecasts, self._metrics = forecasts, metrics
+        self.every = (Periodic(flush_s, self.flush_heartbeats), Periodic(_SAVE_S, self.save_progress))
+
+    async def stop(self) -> None:
+        """Store the last second of progress, unless the disk is full."""
+        with contextlib.suppress(TqError):
+            await self.save_progress(everything=True)
 
     async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""

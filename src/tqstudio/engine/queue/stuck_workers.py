@@ -18,6 +18,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.outputs.workspace import Workspace
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.queue.completion import Completion
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
@@ -34,7 +35,10 @@ CONTROL_S = 5.0
 _CHECK_INTERVAL_S = 5.0
 
 
-class StuckWorkers:
+_TICK_S = 1.0
+
+
+class StuckWorkers(Part):
     """Frees jobs and slots of stuck workers; no attempt is counted if a disk does not respond."""
 
     def __init__(
@@ -57,6 +61,7 @@ class StuckWorkers:
         self._ranges, self._completion, self._pool = ranges, completion, pool
         self._limit_s = settings.stall_s + MARGIN_S
         self._checked: dict[LeaseToken, float] = {}
+        self.every = (Periodic(_TICK_S, self.tick),)
 
     async def tick(self) -> None:
         """Checks jobs whose worker is blocked."""

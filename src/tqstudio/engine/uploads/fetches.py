@@ -18,6 +18,7 @@ import structlog
 
 from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.host.waiting import WakeableLoop
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import uploads
@@ -34,7 +35,7 @@ _FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPL
 """Codes of permanent errors, after which nothing is retried."""
 
 
-class Fetches:
+class Fetches(Part):
     """The sources that are fetched, one after the other."""
 
     def __init__(self, home: Home, db: Database, to: Uploads, backoff_max_s: float) -> None:

@@ -32,6 +32,7 @@ from tqstudio.engine.host import failpoints, logging_setup
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
+from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.library.uploads import UploadRow
@@ -52,7 +53,10 @@ MAX_UNFINISHED = 100
 """Uploads without a result, of all clients."""
 
 
-class Uploads:
+_FINISH_S = 10.0
+
+
+class Uploads(Part):
     """The uploads of this studio."""
 
     def __init__(
@@ -71,6 +75,7 @@ class Uploads:
         logging_setup.know(os.fsencode(self._incoming))
         self._busy: set[str] = set()
         """Uploads with a request in progress, or that `finish_pending` finishes."""
+        self.every = (Periodic(_FINISH_S, self.finish_pending, at_once=True),)
         self._hashers: dict[str, tuple[int, blake3]] = {}
         """How many bytes of each unfinished upload were hashed, and the hasher to continue with."""
         self._log = structlog.get_logger()

@@ -48,7 +48,7 @@ class Database:
     `write(fn, *args)` runs `fn(connection, *args)` in a transaction on the writer's thread and returns once
     it is durable; `read` and `search` run on threads of their own. A function may run again if the commit it
     shared with others failed, so it must have no effect except on the connection. Events that it appended are
-    passed to `on_events` on the event loop after the commit, in commit order.
+    passed to the listener of `bind` on the event loop after the commit, in commit order.
 
     When the disk is full or cannot be written, writes are refused with DISK_LOW or DATABASE_UNWRITABLE until
     one by `write_again` succeeds; reads continue. PostgreSQL that cannot be reached is the same, as
@@ -57,13 +57,12 @@ class Database:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
-        self.on_lost_lead: Callable[[TqError], None] = lambda _why: None
-        """Called when another supervisor has the database of PostgreSQL, after its connection was lost."""
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
         self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_events: Callable[[list[EventRow]], None] = lambda _events: None
+        self._on_lost_lead: Callable[[TqError], None] = lambda _why: None
         self.refusal: WriteBlock | None = None
         self._commits = 0
         """Transactions that may have changed something."""
@@ -95,9 +94,20 @@ class Database:
             self.close()
             raise errors.as_tq_error(error, self.address) from error
 
-    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sets the loop on which `on_events` is called."""
-        self._loop = loop
+    def bind(
+        self,
+        on_events: Callable[[list[EventRow]], None] = lambda _events: None,
+        on_lost_lead: Callable[[TqError], None] = lambda _why: None,
+    ) -> None:
+        """Have the running loop called back.
+
+        Args:
+            on_events: called with the events of each commit.
+            on_lost_lead: called when another supervisor has the database of PostgreSQL, after its connection
+                was lost.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._on_events, self._on_lost_lead = on_events, on_lost_lead
 
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -247,7 +257,7 @@ class Database:
             # For good: with the lock back it would write beside what the other one has decided.
             self._lost_lead = TqError(ErrorCode.DATABASE_UNWRITABLE, found.message, found.hint)
             if self._loop is not None:
-                _soon(self._loop, self.on_lost_lead, found)
+                _soon(self._loop, self._on_lost_lead, found)
             found = self._lost_lead
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN:
             self._refuse(found)
@@ -274,7 +284,7 @@ class Database:
     def _arrive(self, events: list[EventRow], calls: Sequence[DatabaseCall]) -> None:
         """Hands events to the watchers first: they are on their way when the caller has its answer."""
         if events:
-            self.on_events(events)
+            self._on_events(events)
         _deliver_all(calls)
 
     def close(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tqstudio import __version__
 from tqstudio.config import Settings
@@ -10,14 +13,19 @@ from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.alerts.alerts import Alerts
+from tqstudio.engine.assembly.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.deletion.deletions import Deletions
 from tqstudio.engine.delivery.deliveries import Deliveries
 from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.monitor import VolumeMonitor
+from tqstudio.engine.gates.schedule import Schedule
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
+from tqstudio.engine.host.waiting import Signal
 from tqstudio.engine.intake import Intake
+from tqstudio.engine.intake.missing_sources import MissingSources
 from tqstudio.engine.live.event_stream import EventStream
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
@@ -29,7 +37,7 @@ from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.parts.shutdown import IdleShutdown, Shutdown
+from tqstudio.engine.probing.prober import Prober, ProbeResult
 from tqstudio.engine.queue.bulk_operations import BulkOperations
 from tqstudio.engine.queue.changed_sources import ChangedSources
 from tqstudio.engine.queue.completion import Completion
@@ -42,6 +50,7 @@ from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
+from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.engine.transfer.received_ladders import ReceivedLadders
 from tqstudio.engine.transfer.transfers import Transfers
@@ -60,6 +69,7 @@ class Services:
     """The parts of a supervisor; `supervisor` starts and ends them.
 
     Args:
+        on_probed: called with what the background probe found.
         until_idle: as of `IdleShutdown`.
     """
 
@@ -70,6 +80,7 @@ class Services:
         db: Database,
         ffmpeg: FFmpeg,
         event_stream: EventStream,
+        on_probed: Callable[[Sequence[ProbeResult]], None],
         *,
         until_idle: bool,
     ) -> None:
@@ -100,10 +111,12 @@ class Services:
         db.supervisor = row
         # Heartbeat interval and gap together are shorter than a lease.
         clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
+        work, ended = Signal(), asyncio.Event()
         self.ages = ages = Ages(home.clock, clock)
         self.running_jobs = running_jobs = RunningJobs(
             Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
+            on_end=ended.set,
         )
         self.metrics = metrics = Metrics()
         self.bounded_io = io = BoundedIO()
@@ -112,13 +125,17 @@ class Services:
         self.forecasts = forecasts = Forecasts(db, running_jobs)
         self.retention = retention = Retention(settings, db, workspace, io, ages)
         reader = VolumeReader(db, workspace, io)
-        self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention)
-        self.ranges = ranges = Ranges(running_jobs, enabled=settings.divide_jobs, lease_us=lease_us)
-        self.reports = Reports(db, running_jobs, ranges, forecasts, metrics)
-        self.dispatch = Dispatcher(home, settings, db, running_jobs, ranges, workspace, volumes, metrics)
-        volumes.on_ready = self.dispatch.wake
-        self.changed_sources = ChangedSources(db, io, settings.settle_s)
-        self.changed_sources.on_ready = self.dispatch.wake
+        self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention, work.set)
+        self.load_gate = LoadGate(settings, db)
+        self.schedule = Schedule(settings, db, running_jobs, work.set)
+        self.ranges = ranges = Ranges(
+            running_jobs, enabled=settings.divide_jobs, lease_us=lease_us, on_offer=work.set
+        )
+        self.reports = Reports(db, running_jobs, ranges, forecasts, metrics, settings.heartbeat_s)
+        self.dispatch = Dispatcher(
+            home, settings, db, running_jobs, ranges, workspace, volumes, metrics, work
+        )
+        self.changed_sources = ChangedSources(db, io, settings.settle_s, work.set)
         self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
         lease_end = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
         self.completion = completion = Completion(
@@ -141,24 +158,34 @@ class Services:
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)
-        self.admission = Admission(home, settings, db)
+        self.deliveries = Deliveries(home, settings, db, io, ages)
+        self.deletions = Deletions(
+            home, settings, db, running_jobs, workspace, io, retention, ages, self.deliveries.loop.wake
+        )
+        self.prober = Prober(home, settings, db, on_probed)
+        self.admission = Admission(
+            home,
+            settings,
+            db,
+            # Each of the two offers files to the other.
+            on_left=lambda path: self.intake.look_again(path),
+            on_settled=self.prober.wake,
+            is_away=volumes.is_away,
+            restore_deleted=self.deletions.restore_on_add,
+        )
         self.intake = Intake(
             default_settle_s=settings.settle_s,
             rescan_s=settings.rescan_s,
             offer=self.admission.offer_settled,
             known=self.admission.known,
+            rules=partial(db.read, folders.listing),
             take_bins=settings.take_bins,
         )
-        self.admission.on_left = self.intake.look_again
-        self.admission.is_away = volumes.is_away
-        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention, ages)
-        self.admission.restore_deleted = self.deletions.restore_on_add
-        self.deliveries = Deliveries(home, settings, db, io, ages)
-        self.deletions.on_returned = self.deliveries.loop.wake
+        self.missing_sources = MissingSources(db, self.intake.look_again)
         self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io, ages)
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
-        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon, ages)
-        self.shutdown = Shutdown(running_jobs, settings.drain_s)
+        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon, ages, patient=until_idle)
+        self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)

@@ -40,12 +40,12 @@ class Shutdown:
 
     Args:
         drain_s: how long SIGTERM waits for running jobs.
+        changed: set when a job has ended.
     """
 
-    def __init__(self, running_jobs: RunningJobs, drain_s: float) -> None:
-        self._running_jobs, self._drain_s = running_jobs, drain_s
+    def __init__(self, running_jobs: RunningJobs, drain_s: float, changed: asyncio.Event) -> None:
+        self._running_jobs, self._drain_s, self._changed = running_jobs, drain_s, changed
         self._mode: ShutdownMode | None = None
-        self._changed = asyncio.Event()
         self.is_asked_for = False
         """Whether a person or the service manager has requested it."""
         self.worked_on: set[int] = set()
@@ -75,13 +75,14 @@ class Shutdown:
 
     async def requested(self) -> None:
         """Wait for the first request."""
-        await self._changed.wait()
+        while self._mode is None:
+            self._changed.clear()
+            await self._changed.wait()
         self.worked_on |= set(self._running_jobs.jobs)
 
     async def until_due(self) -> None:
         """Wait as long as running jobs may continue after a request."""
         loop = asyncio.get_running_loop()
-        self._running_jobs.on_end = self._changed.set
         left: float | None = None
         deadline = None
         while self._running_jobs.jobs and self._mode is not ShutdownMode.NOW:
