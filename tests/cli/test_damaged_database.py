@@ -149,10 +149,10 @@ def test_an_empty_file_where_there_was_a_database_is_neither_repaired_nor_copied
 
 
 _CHECKS_AT_ONCE = """
-from tqstudio.engine.parts import maintenance
+from tqstudio.engine.assembly import maintenance
 from tqstudio.engine.store.db import upkeep
 upkeep.FIRST_S = upkeep.INTERVAL_S = 0
-maintenance._RETENTION_S = 0.2
+maintenance._PRUNE_S = 0.2
 from tqstudio.config import load_settings
 from tqstudio.engine import program
 from tqstudio.home import current_home
