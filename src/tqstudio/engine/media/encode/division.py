@@ -19,6 +19,7 @@ from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.segments.collector import SeamError
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 
@@ -148,7 +149,7 @@ class RangeEncode:
     def _start(self, batch: Batch) -> None:
         per_segment = self._spec.grid.fragments_per_segment
         planned = VideoRun(self._first * per_segment, self._end * per_segment, batch.names, apart=True)
-        stores = {name: self._spec.segment_store(self._states[name].directory) for name in batch.names}
+        stores = {name: SegmentStore(self._states[name].directory) for name in batch.names}
         self._task = self._launcher.video(planned, stores, batch)
         self.last_advance = time.monotonic()
 

@@ -40,7 +40,7 @@ def take_over(
         if state.status == "completed" or settings != state.settings_hash:
             continue
         # Under the duplicate's key: these segments may be joined with its own only.
-        store = spec.segment_store(spec.store_root / state.name / key)
+        store = SegmentStore(spec.store_root / state.name / key)
         try:
             if store.completed() is None:
                 _link(spec, replace(state, duplicate=duplicate.video), duplicate.folder, store, check)
@@ -80,9 +80,7 @@ def _link(
             durable.link(folder / listed, scratch / name)
         if digests.of_file(scratch / name) != digest:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"{name} is not what was published")
-    # Nothing of the scratch directory is in the store.
-    apart = replace(spec, on_change=lambda _: None)
-    found = finish(apart, [replace(state, directory=scratch)])
+    found = finish(spec, [replace(state, directory=scratch)])
     for error in (*found.failures.values(), *filter(None, [found.end_mismatch])):
         raise error
     check()

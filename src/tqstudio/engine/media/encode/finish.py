@@ -10,7 +10,7 @@ from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
-from tqstudio.engine.media.segments.store import Complete
+from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 
@@ -40,7 +40,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
                 raise  # the stream itself may be valid
             spec.require_ownership()
             # The next run must not continue an invalid stream.
-            spec.segment_store(state.directory).discard()
+            SegmentStore(state.directory).discard()
             failures[state.name] = error
     whole = [state for state in states if state.name in passed]
     if mismatch := _end_mismatch(spec, whole, passed):
@@ -48,7 +48,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
     for state in whole:
         try:
             complete = Complete(state.encoder, passed[state.name], state.warning, state.duplicate)
-            spec.segment_store(state.directory).mark_complete(complete)
+            SegmentStore(state.directory).mark_complete(complete)
         except OSError as error:
             raise from_output_error(error, f"{state.name}: cannot record the finished stream") from error
     return Finish(passed, failures)
@@ -56,11 +56,11 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
 
 def _verify(spec: EncodeSpec, state: RenditionState) -> RenditionCheck:
     if state.kind == "subtitles":
-        names = spec.segment_store(state.directory).listing()
+        names = SegmentStore(state.directory).listing()
         return webvtt.inspect(state.directory, names, webvtt.durations(spec.grid))
     spec.require_ownership()
     try:
-        spec.segment_store(state.directory).join_short_end()
+        SegmentStore(state.directory).join_short_end()
     except OSError as error:
         raise from_output_error(error, f"{state.name}: cannot join its last segments") from error
     check = verify_rendition(state.directory, spec.grid if state.kind == "video" else None, name=state.name)
@@ -81,6 +81,6 @@ def _end_mismatch(
             spec.require_ownership()
             # So that the next attempt encodes the end again.
             for state in video:
-                spec.segment_store(state.directory).remove(checks[state.name].segments[-1].name)
+                SegmentStore(state.directory).remove(checks[state.name].segments[-1].name)
         return error
     return None

@@ -31,6 +31,7 @@ from tqstudio.engine.media.plan.missing_runs import plan
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, on_cpu
 from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, SeamError, StreamOutput
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, WarningCode, class_of
 
@@ -173,7 +174,7 @@ class LadderEncode:
         stored = {name: 0 if batch.fresh else self._states[name].prefix.fragments for name in batch.names}
         runs = plan(self.spec.grid, stored, batch.latest)
         if runs and self.state == "running":
-            stores = {name: self.spec.segment_store(self._states[name].directory) for name in runs[0].names}
+            stores = {name: SegmentStore(self._states[name].directory) for name in runs[0].names}
             self._watch(self._launcher.video(runs[0], stores, batch))
 
     def _watch(self, task: Task) -> None:

@@ -15,6 +15,7 @@ from tqstudio.engine.media.encode.values import (
 from tqstudio.engine.media.plan.keys import Rendition
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import verified_prefix
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 
 
@@ -127,7 +128,7 @@ class RenditionStates:
         self.spec.require_ownership()
         for name in left:
             # So that the next attempt does not continue it.
-            self.spec.segment_store(self[name].directory).discard()
+            SegmentStore(self[name].directory).discard()
         return left
 
     def warn(self, code: WarningCode, text: str) -> None:
@@ -156,7 +157,7 @@ class RenditionStates:
         for name, count in frames.items():
             if count != longest:
                 self.spec.require_ownership()
-                self.spec.segment_store(self._states[name].directory).discard()
+                SegmentStore(self._states[name].directory).discard()
                 text = f"it has {count} frames, the other qualities have {longest}"
                 errors[name] = TqError(ErrorCode.OUTPUT_INVALID, text)
         return errors

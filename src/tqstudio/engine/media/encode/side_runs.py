@@ -137,7 +137,6 @@ class SideRuns:
                 spec.require_ownership()
                 if self.storyboard is not None:
                     self.storyboard.store(task.directory)
-                    spec.on_change(self.storyboard.folder)
             case "subtitles":
                 self._take_subtitles(task)
                 return task.taken == len(task.names)
@@ -214,4 +213,4 @@ class SideRuns:
             self._queue.appendleft(("audio", tuple(found)))
 
     def _store(self, name: str) -> SegmentStore:
-        return self._launcher.spec.segment_store(self._states[name].directory)
+        return SegmentStore(self._states[name].directory)

@@ -78,17 +78,11 @@ class EncodeSpec:
     is_owner: Callable[[], bool] = lambda: True
     """Whether this worker still has the job; called before anything is stored, completed or removed. A
     process may be suspended at any line while another worker continues with the same store."""
-    on_change: Callable[[Path], None] = lambda _: None
-    """Called with each file, or folder, once it was stored below `store_root` or removed there."""
 
     def require_ownership(self) -> None:
         """Raise OwnershipLostError if `is_owner` returns False."""
         if not self.is_owner():
             raise OwnershipLostError("another worker may have the job by now")
-
-    def segment_store(self, directory: Path) -> SegmentStore:
-        """The segments of one stream."""
-        return SegmentStore(directory, self.on_change)
 
     @property
     def identity(self) -> FileId:
@@ -111,7 +105,6 @@ class EncodeSpec:
             durable.make_folder(mark.parent)
             mark.touch()
             durable.sync_folder(mark.parent)
-            self.on_change(mark)
         except OSError as error:
             raise from_output_error(error, "cannot record that the source cannot be seeked in") from error
 

@@ -299,7 +299,7 @@ class StreamOutput:
                 kept = self.store.root / FRAGMENTS_NAME / path.name
                 found = self._stored(kept.relative_to(self.store.root))
                 if found is None or not found.is_like(piece):
-                    self.store.drop(kept)  # the stored one is damaged
+                    kept.unlink(missing_ok=True)  # the stored one is damaged
                 self.store.put_fragment(path)
                 self._open_pieces[number] = kept, piece
 
@@ -307,7 +307,7 @@ class StreamOutput:
         """Remove the fragments of a segment from the store, including those of other runs."""
         if self._grid is not None:
             for g in range(k * self._pieces_per_segment, (k + 1) * self._pieces_per_segment):
-                self.store.drop(self.store.fragment_path(g))
+                self.store.fragment_path(g).unlink(missing_ok=True)
         for path, _ in self._open_pieces:
             path.unlink(missing_ok=True)
 
@@ -322,7 +322,7 @@ class StreamOutput:
                 raise self._misplaced(
                     f"segment {k} has {encoded.frames} frames, the stored one has {found.frames}", first
                 )
-        self.store.drop(stored)
+        stored.unlink(missing_ok=True)
 
     def _file_name(self, number: int) -> str:
         return segment_name(number) if self._grid is None else fragment_name(number)

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +42,10 @@ class Complete:
 
 
 class SegmentStore:
-    """The segments of one stream. Creating the object does not access the disk.
+    """The segments of one stream. Creating the object does not access the disk."""
 
-    Args:
-        on_change: called with each file, or folder, once it was stored or removed.
-    """
-
-    def __init__(self, root: Path, on_change: Callable[[Path], None] = lambda _: None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._on_change = on_change
 
     @property
     def init_path(self) -> Path:
@@ -92,7 +86,6 @@ class SegmentStore:
         self.discard()
         scratch.rename(self.root)
         durable.sync_folder(self.root.parent)
-        self._on_change(self.root)
 
     def put_fragment(self, scratch: Path) -> bool:
         """The same for a checked fragment; dropped if the stream was completed meanwhile."""
@@ -143,10 +136,8 @@ class SegmentStore:
             durable.sync(joined)
             # First, so that what a crash leaves is contiguous: then the rest is encoded again.
             parts[1].unlink()
-            self._on_change(parts[1])
             self.sync()
             joined.replace(parts[0])
-            self._on_change(parts[0])
             self.sync()
         except boxes.BoxError:
             return
@@ -169,7 +160,6 @@ class SegmentStore:
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
         # A worker that lost its lease may have left fragments that are part of segments now.
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
-        self._on_change(self.root / FRAGMENTS_NAME)
 
     def completed(self) -> Complete | None:
         """The record of a complete stream.
@@ -193,16 +183,10 @@ class SegmentStore:
             return None
         return complete if whole and complete.check.segments and not complete.check.ends_short else None
 
-    def drop(self, path: Path) -> None:
-        """Remove one file, which may not exist."""
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-            self._on_change(path)
-
     def remove(self, name: str) -> None:
         """Remove one segment and the record that the stream is complete."""
         for path in (self.root / COMPLETE_NAME, self.root / name):
-            self.drop(path)
+            path.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove everything of this stream."""
@@ -210,7 +194,6 @@ class SegmentStore:
         with contextlib.suppress(FileNotFoundError):
             (self.root / COMPLETE_NAME).unlink()
         shutil.rmtree(self.root, ignore_errors=True)
-        self._on_change(self.root)
 
     def _write(self, target: Path, content: bytes) -> None:
         durable.make_folder(target.parent)
@@ -222,7 +205,6 @@ class SegmentStore:
             temporary.unlink(missing_ok=True)
             raise
         durable.sync_folder(target.parent)
-        self._on_change(target)
 
     def _put(self, scratch: Path, folder: Path) -> bool:
         durable.sync(scratch)
@@ -240,8 +222,6 @@ class SegmentStore:
         scratch.unlink(missing_ok=True)
         # Even if another worker stored it: that one may not have synced the folder yet.
         durable.sync_folder(folder)
-        if stored:
-            self._on_change(target)
         return stored
 
     def _move(self, scratch: Path, target: Path) -> bool:

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,8 +80,6 @@ class Attempt:
     named_work_dir: Path
     work_dir: Path
     """The same folder, or its path below a descriptor once it is kept open."""
-    on_change: Callable[[Path], None] = lambda _: None
-    """As of `pipeline.run`."""
     open_files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Keeps the source and the work folder open."""
     source: ExaminedSource | None = None
@@ -265,7 +263,6 @@ class Attempt:
             storyboard=choice.storyboard,
             require_output=self._require_work_dir,
             is_owner=lambda: not isinstance(self.lease.ended, Lost),
-            on_change=lambda path: self.on_change(path.relative_to(self.video_store)),
         )
 
 

@@ -41,20 +41,10 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 
-def run(
-    job: ClaimedJob,
-    config: WorkerConfig,
-    lease: Lease,
-    report: Report,
-    on_change: Callable[[Path], None] = lambda _: None,
-) -> Outcome:
+def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> Outcome:
     """Work on a job until it is done, fails, or its lease ends. ffmpeg is dead when this returns.
 
     Call it from the main thread: ffmpeg is killed when the thread that started it ends.
-
-    Args:
-        on_change: called with each file, or folder, once it was stored or removed in the segment store of the
-            video; with its path there.
     """
     path = paths.decode(job["source"]["path_b64"])
     work_dir = Path(os.fsdecode(paths.decode(job["work_dir"]["path_b64"])))
@@ -68,7 +58,7 @@ def run(
             f" tqstudio job command {job['job']} prints the complete commands"
         )
         kind = RangeWork if job.get("range") else LadderWork
-        work = kind(job, config, lease, report, log, path, work_dir, work_dir, on_change)
+        work = kind(job, config, lease, report, log, path, work_dir, work_dir)
         with work.open_files:
             try:
                 outcome: Outcome = work.run()

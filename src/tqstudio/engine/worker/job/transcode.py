@@ -100,7 +100,6 @@ def transcode(
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
     if encode.side.poster is not None and encode.side.poster != poster:
         encode.side.poster = store_poster(encode.side.poster, poster)
-        encode.spec.on_change(poster)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.remote import shared
 from tqstudio.engine.worker.remote.link import Link
-from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held
+from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held, state_of
 from tqstudio.engine.worker.reporting import calls
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Done, Failed, Outcome, RangeMade, Stopped
@@ -86,7 +86,7 @@ class RemoteJobs:
             inputs, root, source = self._copy_inputs(job, lease, report)
             local = self._localise(job, root, source, inputs)
             with self._mirror(local, inputs, lease, report) as mirror:
-                outcome = pipeline.run(local, config, lease, report, mirror.note_change)
+                outcome = pipeline.run(local, config, lease, report)
                 if mirror.error is None:
                     outcome = self._as_of_worker(outcome, inputs, root, job["job"])
                 if isinstance(outcome, Done | RangeMade):
@@ -146,7 +146,7 @@ class RemoteJobs:
     @contextlib.contextmanager
     def _mirror(self, job: ClaimedJob, inputs: JobInputs, lease: Lease, report: Report) -> Iterator[Mirror]:
         store = self._store(job)
-        known = set(inputs["stored"])
+        known = {path: state_of(store / path) for path in inputs["stored"]}
         link = Link(self.at, lease, self.instance, lease.check, self.bytes_per_s)
         source = paths.decode(job["source"]["path_b64"])
         if job.get("range"):

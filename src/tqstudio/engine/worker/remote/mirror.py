@@ -1,4 +1,4 @@
-"""Keeps the segment store of a studio equal to the local one, whose changes it is told of.
+"""Keeps the segment store of a studio equal to the local one, while the local one is written.
 
 What other workers make of the job comes the other way.
 """
@@ -9,7 +9,6 @@ import math
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -27,8 +26,7 @@ from tqstudio.engine.worker.reporting.outcome import Lost
 from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
-_PAUSE_S = 0.5
-"""Between two rounds: meanwhile a fast encode has joined most fragments, which are not sent then."""
+_INTERVAL_S = 0.5
 _LOOK_S, _RARELY_S = 3.0, 30.0
 """How often to look for segments of other workers, while there are some and otherwise: a supervisor that was
 restarted knows of none."""
@@ -41,13 +39,14 @@ _MAX_DAMAGED = 3
 """Times that a file is sent."""
 
 _log = structlog.get_logger()
+_State = tuple[int, int, int]
 
 
 class Mirror:
     """Sends new files and removals from a thread of its own, and the log of the attempt.
 
     Args:
-        known: the files that the studio has too. All others in the store are sent first.
+        known: the files that the studio has, as `state_of` gives them.
         source: its path, for messages.
         log: the log of the attempt, which may not exist yet; None to send none.
         report: of the job, of which other workers may make parts; None for a part.
@@ -58,15 +57,13 @@ class Mirror:
         link: Link,
         lease: Lease,
         store: Path,
-        known: set[str],
+        known: dict[str, _State],
         source: bytes,
         log: Path | None,
         report: Report | None = None,
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
         self._known, self._source, self._report = known, source, report
-        self._changes = deque(files(store) - known)
-        """Paths in the store."""
         self._looked_at = 0.0
         self._logged = 0
         self._log_after = 0.0
@@ -77,10 +74,6 @@ class Mirror:
         """Why nothing more is sent."""
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
-
-    def note_change(self, path: Path) -> None:
-        """Send a file of the store, or those of a folder, or remove what is gone; from any thread."""
-        self._changes.append(str(path))
 
     def finish(self, check: Callable[[], None], within_s: float = math.inf) -> None:
         """Wait until everything is sent, or the time is over.
@@ -117,7 +110,7 @@ class Mirror:
                 if is_last:
                     return
                 self._fetch_others()
-                self._ending.wait(_PAUSE_S)
+                self._ending.wait(_INTERVAL_S)
         except StopWork:
             return
         except TqError as error:
@@ -138,17 +131,14 @@ class Mirror:
             self._lease.fail(describe(error, self._source))
 
     def _send_changes(self) -> None:
-        named = {self._changes.popleft() for _ in range(len(self._changes))}
-        folders = tuple(f"{path}/" for path in named)
-        named.update(path for path in self._known if path.startswith(folders))
-        named = named.union(*(files(self._store, folder) for folder in folders))
-        here = {path for path in named if (self._store / path).is_file()}
-        gone = (named - here) & self._known
+        found = states(self._store)
+        gone = self._known.keys() - found.keys()
         # The fragments of a segment go after it has arrived: they are what a lost worker leaves of it.
         fragments = {path for path in gone if FRAGMENTS_NAME in path.split("/")}
         self._remove(gone - fragments)
-        for path in sorted(here, key=_order):
-            self._send(path)
+        for path in sorted(found, key=_order):
+            if self._known.get(path) != found[path]:
+                self._send(path, found[path])
         self._remove(fragments)
         self._send_log()
 
@@ -167,22 +157,23 @@ class Mirror:
             if path in self._known or target.exists() or not (target.parent / INIT_NAME).exists():
                 continue
             if target.resolve().is_relative_to(self._store.resolve()) and fetch(self._link, path, target):
-                self._known.add(path)
+                self._known[path] = state_of(target)
 
     def _remove(self, paths: set[str]) -> None:
         if paths:
             self._link.post("store/remove", {"paths": sorted(paths)})
-            self._known -= paths
+            for path in paths:
+                del self._known[path]
 
-    def _send(self, path: str) -> None:
+    def _send(self, path: str, state: _State) -> None:
         try:
-            # Of one open file: another may take its place meanwhile, which is sent in the next round.
+            # Of one open file: another may take its place meanwhile, which the next scan shows.
             with (self._store / path).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 self._send_file(file, path=path, size=size, blake3=digests.of_open(file))
         except FileNotFoundError:
             return  # joined or discarded meanwhile
-        self._known.add(path)
+        self._known[path] = state
 
     def _send_file(self, file: BinaryIO, *, size: int, **about: str) -> None:
         """Send all parts of a file, an empty one for an empty file; from its start if it arrives damaged."""
@@ -237,11 +228,37 @@ def require_held(lease: Lease) -> None:
         raise StopWork(ended)
 
 
-def files(store: Path, folder: str = "") -> set[str]:
-    """The visible files of a store, or of a folder in it; none of one that is missing."""
-    found = (os.path.join(parent, name) for parent, _, names in os.walk(store / folder) for name in names)
-    paths = (Path(path).relative_to(store) for path in found)
-    return {str(path) for path in paths if not any(part.startswith(".") for part in path.parts)}
+def states(store: Path) -> dict[str, _State]:
+    """The visible files of a store: path → what changes with its content."""
+    found: dict[str, _State] = {}
+    _scan(os.fspath(store), "", found.__setitem__)
+    return found
+
+
+def _scan(folder: str, below: str, add: Callable[[str, _State], None]) -> None:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                _scan(entry.path, f"{below}{entry.name}/", add)
+            else:
+                add(f"{below}{entry.name}", _state(entry.stat(follow_symlinks=False)))
+        except FileNotFoundError:
+            continue
+
+
+def state_of(path: Path) -> _State:
+    """What changes with the content of a file."""
+    return _state(path.stat())
+
+
+def _state(found: os.stat_result) -> _State:
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _order(path: str) -> tuple[bool, bool, str]:
