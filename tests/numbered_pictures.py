@@ -11,4 +11,4 @@ def draw(rate: str | int | float, seconds: float, size: str = "160x90") -> str:
     bars = f"geq=lum='if(bitand(floor(N/pow(2,floor(X*{BITS}/W))),1),235,16)':cb=128:cr=128"
     # Drawn as large as the bars need, because each pixel costs an expression.
     small = f"color=s={BITS}x2:r={rate}:d={seconds},format=yuv420p,{bars}"
-    return f"{small},scale={size.replace('x', ':')}:flags=neighbor"
+    return f"{small},scale={size.replace('x', ':')}:flags=neighbor,setsar=1"

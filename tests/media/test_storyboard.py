@@ -27,7 +27,7 @@ BARS = f"geq=lum='if(mod(floor(N/pow(2,floor(X*{BITS}/W))),2),235,16)':cb=128:cr
 
 def numbered(size: str) -> str:
     """Return filters that number the pictures of a clip, drawn as large as the bars need."""
-    return f"scale={BITS}:2,{BARS},scale={size.replace('x', ':')}:flags=neighbor"
+    return f"scale={BITS}:2,{BARS},scale={size.replace('x', ':')}:flags=neighbor,setsar=1"
 
 
 PLACE = re.compile(r"(.+)#xywh=(\d+),(\d+),(\d+),(\d+)")

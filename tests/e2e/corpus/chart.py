@@ -30,7 +30,7 @@ def pictures(rate: str, seconds: float, size: str = "320x180") -> str:
     ]
     # Drawn as large as its bars need, for each pixel costs an expression.
     drawn = f"color=s={BITS}x2:r={rate}:d={seconds},format=gbrp,geq={':'.join(planes)}"
-    return f"{drawn},scale={size.replace('x', ':')}:flags=neighbor"
+    return f"{drawn},scale={size.replace('x', ':')}:flags=neighbor,setsar=1"
 
 
 def sound(track: int, seconds: float, layout: str = "stereo", rate: int = 48000) -> str:
