@@ -129,11 +129,15 @@ def test_a_home_that_others_may_look_into(house: House) -> None:
 
 def test_a_process_that_outlived_its_supervisor(house: House) -> None:
     left = subprocess.Popen(
-        [sys.executable, "-c", "input()"],
+        [sys.executable, "-c", "print(flush=True); input()"],
         env=os.environ | {orphan_processes.MARK: f"{house.uuid}:1:1:{house.home.root}"},
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
+        # `Popen` returns while the kernel still makes the new image, which has no environment yet.
+        assert left.stdout is not None
+        assert left.stdout.readline()
         assert house.levels() == {"processes": "warn"}
         assert str(left.pid) in house.detail("processes")
     finally:
