@@ -60,6 +60,8 @@ class Histogram:
 class Metrics(Part):
     """The counters and histograms of a supervisor; used on the event loop only."""
 
+    triggers = None
+
     def __init__(self) -> None:
         # Zeros from the start, because Prometheus sees no increase in a series that begins at 1.
         self.recovered = Counter(dict.fromkeys(RECOVERIES.values(), 0))
