@@ -33,7 +33,6 @@ STARTS = [
     "LocalWorkers.start",
     "Prober.start",
     "Intake.start",
-    "Retention.start",
     "leave_output",
 ]
 ENDS = [

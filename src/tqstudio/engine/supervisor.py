@@ -132,6 +132,7 @@ class Supervisor:
             s.intake,
             s.admission,
             s.retention,
+            Background(s.retention.sweep_scratch),  # a disk that fails here must not end the supervisor
         )
         return parts
 

@@ -97,8 +97,8 @@ class Retention(Part):
         for root in await self._db.read(videos.output_roots):
             await self._expire(root, self._ages.before(self._keep_failed_us))
 
-    async def start(self) -> None:
-        """Remove all unused scratch directories, when no job runs."""
+    async def sweep_scratch(self) -> None:
+        """Remove all unused scratch directories, at start."""
         for root in await self._db.read(videos.output_roots):
             await self._sweep_scratch(root, idle_s=0)
 
