@@ -30,7 +30,6 @@ STARTS = [
     "make_app",
     "Alerts.start",
     "Timetable.start",
-    "LocalWorkers.start",
     "Prober.start",
     "Intake.start",
     "leave_output",

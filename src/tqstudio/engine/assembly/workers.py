@@ -16,33 +16,26 @@ from tqstudio.engine.host import memory
 from tqstudio.engine.media.ffmpeg import hardware
 from tqstudio.engine.media.ffmpeg.hardware import Device
 from tqstudio.engine.media.ffmpeg.trial_results import Results
-from tqstudio.engine.parts.part import Part, log_failure
+from tqstudio.engine.parts.part import Background
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 
 _GPUS_WITHIN_S = 20.0
 """How long CPU workers wait for GPUs that only decode; one that hangs must not hold them up."""
 
 
-class LocalWorkers(Part):
+class LocalWorkers(Background):
     """Finds the GPUs, and has the pool keep a process running in each slot."""
 
     def __init__(self, services: Services) -> None:
+        super().__init__(self._start_all)
         self._services = services
-        self._starting: asyncio.Task[None] | None = None
-        self._log = structlog.get_logger()
-
-    async def start(self) -> None:
-        self._starting = asyncio.create_task(self._start())
-        self._starting.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         """End the processes; until then they still report."""
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait([self._starting])
+        await super().stop()
         await self._services.pool.stop()
 
-    async def _start(self) -> None:
+    async def _start_all(self) -> None:
         settings, pool = self._services.settings, self._services.pool
         finding = asyncio.create_task(asyncio.to_thread(self._find_gpus))
         await asyncio.wait([finding], timeout=_GPUS_WITHIN_S if settings.gpu_decode else 0)
@@ -51,7 +44,7 @@ class LocalWorkers(Part):
             pool.start(slot)
         for device in await finding:
             words = {"encoders": device.encoders, "decodes": device.decodes}
-            self._log.info("gpu found", device=device.label, **words)
+            structlog.get_logger().info("gpu found", device=device.label, **words)
             if device.encoders:
                 slot = Slot(device.name, "gpu", device.encoders, device.node, device.label, device.decodes)
                 pool.start(slot)

@@ -55,7 +55,7 @@ class Background(Part):
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(log_failure)
+        self._task.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -97,7 +97,7 @@ class Parts:
                 part.on_events(mine)
 
 
-def log_failure(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     """Log the error by which a task has ended, if any."""
     if not task.cancelled() and (error := task.exception()) is not None:
         structlog.get_logger().error("a part failed", exc_info=error)
