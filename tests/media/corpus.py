@@ -47,11 +47,13 @@ class Corpus:
 
     Args:
         folder: receives all files.
+        size: of the pictures of all clips.
     """
 
-    def __init__(self, ffmpeg: FFmpeg, folder: Path) -> None:
+    def __init__(self, ffmpeg: FFmpeg, folder: Path, size: str = "160x90") -> None:
         self._ffmpeg = ffmpeg
         self._folder = folder
+        self._size = size
 
     def source(self, nasty: Nasty) -> Path:
         """The file, made when it is first asked for."""
@@ -67,7 +69,7 @@ class Corpus:
         path = self._folder / name
         if not path.exists():
             self.run(
-                *("-f", "lavfi", "-i", draw(fps, _SECONDS)),
+                *("-f", "lavfi", "-i", draw(fps, _SECONDS, self._size)),
                 *(("-f", "lavfi", "-i", f"sine=r=44100:d={_SECONDS}", "-c:a", "aac") if sound else ()),
                 *("-vf", filters, "-c:v", "libx264", "-pix_fmt", "yuv420p", *options, str(path)),
             )

@@ -78,9 +78,9 @@ def test_sound_that_begins_late_is_not_held_in_memory(
     """Neither the silence before it, nor the other track meanwhile."""
     picture, source = tmp_path / "one.mp4", tmp_path / "late.mkv"
     numbered(ffmpeg, picture, "5", 1)
-    sounds = [f"aevalsrc='0.5*sin(3000*t)|0.5*sin(3000*t)':s=48000:d={length}" for length in (450, 50)]
+    sounds = [f"sine=f=477:r=48000:d={length},pan=stereo|c0=4*c0|c1=4*c0" for length in (450, 50)]
     sound, late_sound = (("-f", "lavfi", "-i", each) for each in sounds)
-    streams_of = ("-map", "0:v", "-map", "1:a", "-map", "2:a", "-c:v", "copy", "-c:a", "aac")
+    streams_of = ("-map", "0:v", "-map", "1:a", "-map", "2:a", "-c:v", "copy", "-c:a", "pcm_s16le")
     late = ("-itsoffset", "400", *late_sound)
     run_ffmpeg(ffmpeg, "-i", str(picture), *sound, *late, *streams_of, str(source))
     made = encode(

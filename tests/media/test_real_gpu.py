@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from tqstudio.engine.media.ffmpeg.hardware import Device, discover
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.source.probe import probe
 
-from . import corpus as clips
 from .conftest import MakeClip, MakeEncode, leave, run_to_end
 from .corpus import Corpus, Nasty
 from .test_gpu_decode import DIRECT, hardware_runs, joined, streams, tagged, video_of
@@ -41,10 +39,8 @@ def device(ffmpeg: FFmpeg) -> Device:
 
 
 @pytest.fixture(scope="module")
-def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clips, "_SIZE", "640x360")
-        yield Corpus(ffmpeg, tmp_path_factory.mktemp("corpus"))
+def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(ffmpeg, tmp_path_factory.mktemp("corpus"), "640x360")
 
 
 @pytest.fixture
