@@ -11,13 +11,13 @@ import pytest
 
 import module_names
 from tqstudio.cli import commands
-from tqstudio.cli.command_tree import COMMANDS, CommandTree
+from tqstudio.cli.command_tree import COMMANDS, CommandTree, function_of
 from tqstudio.engine import probing, worker
-from tqstudio.engine.alerts import deliver
 from tqstudio.engine.monitoring import exposition
 from tqstudio.engine.store.db import schema
 from tqstudio.ui import screens
 from tqstudio.ui.screens import registry
+from tqstudio.wings.alerts import deliver
 
 ROOT = module_names.ROOT
 PROGRAMS = {module.__name__ for module in (probing, worker, deliver, schema)}
@@ -56,9 +56,10 @@ def commands_of(tree: CommandTree) -> Iterator[str]:
 
 
 def test_what_the_tables_of_commands_and_screens_name_exists() -> None:
-    functions = [f"{commands.__name__}.{command}" for command in commands_of(COMMANDS)]
+    for command in commands_of(COMMANDS):
+        assert function_of(command)
     modules = [f"{screens.__name__}.{name}" for name in (*registry.VIEWS.values(), *registry.LATER)]
-    assert {name for name in (*functions, *modules) if is_missing(name)} == set()
+    assert {name for name in modules if is_missing(name)} == set()
 
 
 # pyproject.toml

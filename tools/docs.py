@@ -17,9 +17,9 @@ import commands_page
 import fault_matrix
 import man_page
 from tqstudio.config import Settings
-from tqstudio.engine.alerts.kinds import KINDS
 from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
+from tqstudio.wings.alerts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 MANUAL = ROOT / "man" / "tqstudio.1"

@@ -15,6 +15,7 @@ import grimp
 
 _ROOT = "tqstudio"
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
+_WINGS = f"{_ROOT}.wings."
 _PROGRAM = f"{_ROOT}.__main__"
 """Starts the command line, from beneath everything."""
 MAX_FILES = 14
@@ -48,7 +49,9 @@ def main() -> int:
         lines = sum(map(_lines, members[folder]))
         print(f"{folder:<40} {len(_written(members[folder])):>3} files {lines:>6} lines")
     arrows = sum(map(len, folders.values()))
-    print(f"{len(folders)} folders, {arrows} arrows between them, no circle; {sum(map(_lines, files))} lines")
+    print(f"{len(folders)} folders, {arrows} arrows between them, no circle")
+    total, wings = (sum(_lines(file) for file in files if file.startswith(each)) for each in (_ROOT, _WINGS))
+    print(f"{total - wings} lines in the core, {wings} in the wings, {total} together")
     crowded = [folder for folder in order if len(_written(members[folder])) > MAX_FILES]
     for folder in crowded:
         print(f"{folder} has more than {MAX_FILES} files")

@@ -22,9 +22,6 @@ from certificates import certificate
 from harness import until_ended
 from store.conftest import SECOND, Queue
 from tqstudio.config import Settings
-from tqstudio.engine.alerts import channels, deliver, kinds
-from tqstudio.engine.alerts.alerts import OVERDUE_S, Alerts
-from tqstudio.engine.alerts.kinds import KINDS, AlertKind
 from tqstudio.engine.files.volumes import Volume
 from tqstudio.engine.gates.decide import MeasuredPath, Use, Volumes, VolumeState, low_soon
 from tqstudio.engine.host import logging_setup
@@ -33,12 +30,16 @@ from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import outcomes
-from tqstudio.engine.store.machine import gates, outbox
-from tqstudio.engine.store.machine.outbox import AlertRow
+from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, Operation
+from tqstudio.wings.alerts import channels, deliver, kinds
+from tqstudio.wings.alerts import store as outbox
+from tqstudio.wings.alerts.kinds import KINDS, AlertKind
+from tqstudio.wings.alerts.part import OVERDUE_US, Alerts
+from tqstudio.wings.alerts.store import AlertRow
 from waiting import until_true
 
 from .receiver import Receiver, serving
@@ -211,7 +212,7 @@ def test_after_a_day_it_is_given_up(office: Office) -> None:
 
 
 def test_the_waits_between_tries_of_a_day() -> None:
-    from tqstudio.engine.alerts.alerts import _wait_s
+    from tqstudio.wings.alerts.part import _wait_s
 
     assert [_wait_s(tries) for tries in (0, 1, 2, 8, 9, 10, 10_000)] == [5, 10, 20, 1280, 2560, 3600, 3600]
 
@@ -703,8 +704,8 @@ def test_a_channel_that_fails_for_long_is_found(office: Office, receiver: Receiv
     receiver.status = lambda _: 503
     alerts = office.alerts(alert_webhook=receiver.url)
     fail_and_send(office, alerts)
-    late = office.now + int(OVERDUE_S * SECOND) + 1
-    [row] = office.db.read_now(outbox.overdue, before=late - int(OVERDUE_S * SECOND))
+    late = office.now + OVERDUE_US + 1
+    [row] = office.db.read_now(outbox.overdue, before=late - OVERDUE_US)
     assert row.error == "it answered 503"
 
 

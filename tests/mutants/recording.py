@@ -13,11 +13,12 @@ from typing import Any, TypeGuard
 
 from sqlalchemy import event
 
+from tqstudio import wings
 from tqstudio.engine import store
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.dialects import sqlite
 
-_STORE = str(Path(inspect.getfile(store)).parent)
+_STORE, _WINGS = (str(Path(inspect.getfile(package)).parent) for package in (store, wings))
 _NO_STATEMENTS = ("backup.py", "connection.py", "schema.py", "sqlite.py")
 """Modules that call the driver itself, or create the tables."""
 
@@ -52,10 +53,10 @@ def watched(seen: Seen) -> Iterator[None]:
     def execute(self: Connection, statement: Any, values: Any = None) -> Any:
         frame = sys._getframe(1)
         code = frame.f_code
-        if not code.co_filename.startswith(_STORE):
+        if not _is_of_store(code.co_filename):
             return run(self, statement, values)
         # A generator or lambda within a function has a name of its own: `page.<locals>.<genexpr>`.
-        function = f"{Path(code.co_filename).stem}.{code.co_qualname.partition('.<locals>')[0]}"
+        function = f"{module_of(Path(code.co_filename))}.{code.co_qualname.partition('.<locals>')[0]}"
         caller.append((function, Place(code.co_filename, frame.f_lineno)))
         try:
             return run(self, statement, values)
@@ -86,10 +87,24 @@ def watched(seen: Seen) -> Iterator[None]:
         sqlite.engine_of.cache_clear()
 
 
+def module_of(path: Path) -> str:
+    """Return the name of a module of the store; the statements of a wing have the wing's."""
+    return path.parent.name if path.stem == "store" else path.stem
+
+
+def files() -> list[Path]:
+    """Return the modules of the store and those of the wings' statements."""
+    return sorted([*Path(_STORE).rglob("*.py"), *Path(_WINGS).glob("*/store.py")])
+
+
+def _is_of_store(file: str) -> bool:
+    return file.startswith(_STORE) or (file.startswith(_WINGS) and file.endswith("/store.py"))
+
+
 def places() -> dict[Place, range]:
     """Every call in the store that runs a statement: where it begins, and its lines."""
     found = {}
-    for path in sorted(Path(_STORE).rglob("*.py")):
+    for path in files():
         if path.name in _NO_STATEMENTS or "migrations" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):

@@ -9,12 +9,12 @@ from pkgutil import resolve_name
 
 import pytest
 
-from tqstudio.engine import store
+import tqstudio
 
 from .clauses import Change
 from .gate import SHOWS, UNRECORDED, Equivalent, Mutant, Tried, equivalents, wrong_equivalents
 from .lanes import Ending, Trial
-from .recording import _NO_STATEMENTS, _STORE
+from .recording import _NO_STATEMENTS, files, module_of
 
 _ROOT = Path(__file__).parents[2]
 _WORKERS = "tests/store/test_workers.py"
@@ -69,11 +69,8 @@ def test_every_equivalent_says_why() -> None:
 
 
 def test_the_lists_name_modules_and_functions_of_the_store() -> None:
-    root = Path(_STORE)
-    modules = {
-        path.stem: ".".join([store.__name__, *path.relative_to(root).with_suffix("").parts])
-        for path in root.rglob("*.py")
-    }
+    root = Path(tqstudio.__file__).parents[1]
+    modules = {module_of(path): ".".join(path.relative_to(root).with_suffix("").parts) for path in files()}
     listed = {*SHOWS, *UNRECORDED, *(Path(name).stem for name in _NO_STATEMENTS)}
     assert listed - modules.keys() == set()
     for entry in equivalents():

@@ -16,11 +16,12 @@ from tqstudio.engine.store.db.connection import Address, Connection, connect, di
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import deletions, uploads
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import gates, outbox, standbys, supervisors, tokens
-from tqstudio.engine.store.machine.outbox import NewAlert
+from tqstudio.engine.store.machine import gates, standbys, supervisors, tokens
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, Operation
 from tqstudio.protocol.roles import Role
+from tqstudio.wings.alerts import store as outbox
+from tqstudio.wings.alerts.store import NewAlert
 
 from .conftest import DATABASES, Queue, empty, migrated, rolled_back
 from .test_differential import act, acts, stored

@@ -48,17 +48,7 @@ from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.engine.store.lists import matching, pages, records
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
-from tqstudio.engine.store.machine import (
-    gates,
-    outbox,
-    quarantine,
-    speeds,
-    statistics,
-    supervisors,
-    tokens,
-    workers,
-)
-from tqstudio.engine.store.machine.outbox import NewAlert
+from tqstudio.engine.store.machine import gates, quarantine, speeds, statistics, supervisors, tokens, workers
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
@@ -75,6 +65,8 @@ from tqstudio.lifecycle import (
 from tqstudio.paths import display
 from tqstudio.protocol.requests import SourceIdentity
 from tqstudio.protocol.roles import GRANTABLE
+from tqstudio.wings.alerts import store as outbox
+from tqstudio.wings.alerts.store import NewAlert
 
 from .conftest import DATABASES, OLDEST, RULES, SECOND, Queue, migrated, rolled_back
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.store import events
-from tqstudio.engine.store.machine import outbox
-from tqstudio.engine.store.machine.outbox import AlertRow, NewAlert
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus, Operation
+from tqstudio.wings.alerts import store as outbox
+from tqstudio.wings.alerts.store import AlertRow, NewAlert
 
 from .conftest import NOW, SECOND, Queue
 

@@ -13,7 +13,8 @@ from typer.core import TyperGroup
 
 from tqstudio.errors import ErrorCode, TqError
 
-# Name → "module:function" below `commands`, or a group: (its help text, the same table for its commands).
+# Name → "module:function" below `commands` or in a wing, or a group: (its help text, the same for its
+# commands).
 CommandTree = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
 
 COMMANDS: CommandTree = {
@@ -112,7 +113,7 @@ COMMANDS: CommandTree = {
     ),
     "alert": (
         "List the alerts that were sent or wait, and test their channels.",
-        {"list": "studio.events:list_alerts", "test": "studio.events:alert_test"},
+        {"list": "wings.alerts.cli:list_alerts", "test": "wings.alerts.cli:alert_test"},
     ),
     "verify": "jobs.verify:verify",
     "database": (
@@ -167,14 +168,21 @@ def _build(name: str, command: str | tuple[str, Mapping[str, str]]) -> Any:
     if isinstance(command, tuple):
         about, tree = command
         return _group(name, about, tree, _help_alone, add_completion=False)
-    module, _, function = command.partition(":")
-    callback = getattr(import_module(f"tqstudio.cli.commands.{module}"), function)
+    callback = function_of(command)
     if command in LOCAL:
         callback = _refused_elsewhere(callback)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"ignore_unknown_options": True} if command in DASHED_ARGUMENTS else {}
     app.command(name, context_settings=settings)(callback)
     return typer.main.get_command(app)
+
+
+def function_of(command: str) -> Callable[..., int]:
+    """Import the function of a command, as the tree names it."""
+    module, _, function = command.partition(":")
+    below = "tqstudio" if module.startswith("wings.") else "tqstudio.cli.commands"
+    found: Callable[..., int] = getattr(import_module(f"{below}.{module}"), function)
+    return found
 
 
 def _refused_elsewhere(command: Callable[..., int]) -> Callable[..., int]:

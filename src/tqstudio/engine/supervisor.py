@@ -33,6 +33,7 @@ from tqstudio.engine.standby.output_locks import OutputLocks
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import gates, supervisors
+from tqstudio.engine.wings import ROUTERS, wings_of
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind
@@ -78,8 +79,9 @@ class Supervisor:
             loop.add_signal_handler(number, self.services.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
         try:
-            doors = Doors(self.services, self._home_guard, network)
-            parts = self._parts(doors)
+            wings = wings_of(self.services)
+            doors = Doors(self.services, wings, ROUTERS, self._home_guard, network)
+            parts = self._parts(wings, doors)
             self._db.bind(parts.on_events, self._lead.lose)
             children.become_subreaper()
             if await OutputLocks(self.services, self._home_guard, self._manager).acquire():
@@ -95,7 +97,7 @@ class Supervisor:
         self._lead.require()
         return left
 
-    def _parts(self, doors: Doors) -> Parts:
+    def _parts(self, wings: Parts, doors: Doors) -> Parts:
         """What a supervisor does, in the order in which it starts."""
         s = self.services
         parts = Parts(
@@ -116,7 +118,7 @@ class Supervisor:
             s.deliveries,
             Background(s.deliveries.loop.run),
             Background(s.fetches.loop.run),
-            s.alerts,
+            *wings,
             s.after_done,
             s.load_gate,
             s.schedule,

@@ -887,6 +887,17 @@ class CheckView(TypedDict):
     hint: str
 
 
+def check_view(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView:
+    """Build a line of `doctor`; the hint is dropped if the check passed."""
+    return {
+        "name": name,
+        "ok": level != "fail",
+        "level": level,
+        "detail": detail,
+        "hint": "" if level == "ok" else hint,
+    }
+
+
 def error_view(error: TqError) -> ErrorView:
     """Convert an error to its form in answers."""
     return {"code": error.code.value, "message": error.message, "hint": error.hint}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
@@ -13,8 +13,11 @@ from tqstudio.engine.access.principal import Principal
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
+from tqstudio.engine.parts.part import Part, Parts
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
+
+T = TypeVar("T", bound=Part)
 
 PREFIX = "/v1"
 """Prefix of all paths but those for monitoring; routers leave it out."""
@@ -34,6 +37,24 @@ async def _monitor(request: Request) -> Monitor:
 
 
 TheMonitor = Annotated[Monitor, Depends(_monitor)]
+
+
+async def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+TheParts = Annotated[Parts, Depends(_parts)]
+"""The wings."""
+
+
+def the(kind: type[T]) -> Any:
+    """Depend on the wing's part of a class."""
+
+    async def find(parts: TheParts) -> T:
+        return parts.find(kind)
+
+    return Depends(find)
 
 
 async def _caller(request: Request) -> Principal:

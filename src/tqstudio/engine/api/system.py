@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from fastapi import APIRouter
 
 from tqstudio import __version__
-from tqstudio.engine.alerts.alerts import OVERDUE_S
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheServices
+from tqstudio.engine.api.dependencies import TheParts, TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.host.clock import MICROSECOND, iso_time, now_us
+from tqstudio.engine.host.clock import MICROSECOND, iso_time
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
-from tqstudio.engine.monitoring.doctor import line
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import gates, outbox, standbys, workers
+from tqstudio.engine.store.machine import gates, standbys, workers
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.engine.store.machine.outbox import AlertRow
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
 from tqstudio.protocol import answers
+from tqstudio.protocol.answers import check_view
 from tqstudio.protocol.requests import (
     BackupRequest,
     JoinRequest,
@@ -47,7 +43,6 @@ from tqstudio.units import size
 
 router = APIRouter(route_class=BoundedRoute)
 
-_LISTED_ALERTS = 100
 _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 
@@ -214,14 +209,14 @@ async def profile_list(services: TheServices) -> dict[str, list[answers.ProfileV
 
 
 @router.get("/doctor")
-async def doctor(services: TheServices) -> dict[str, list[answers.CheckView]]:
+async def doctor(services: TheServices, parts: TheParts) -> dict[str, list[answers.CheckView]]:
     """Checks that only the supervisor can do."""
     checks: list[answers.CheckView] = []
     views, shut = await worker_views(services), await _shut_gates(services)
     ready = _readiness(services, views, shut)
     why = "; ".join(each["reason"] for each in ready["reasons"])
     hint = "see the checks of workers and gates below"
-    checks.append(line("ready", "warn" if why else "ok", why or "new jobs would be processed", hint))
+    checks.append(check_view("ready", "warn" if why else "ok", why or "new jobs would be processed", hint))
     for worker in views:
         name = worker["name"]
         level: answers.CheckLevel = "ok"
@@ -231,17 +226,14 @@ async def doctor(services: TheServices) -> dict[str, list[answers.CheckView]]:
             level = "fail"
             if services.pool.announced(name):
                 level, hint = "warn", f"start its program again, or remove it: tqstudio token revoke {name}"
-        checks.append(line(f"worker {name}", level, detail, hint))
+        checks.append(check_view(f"worker {name}", level, detail, hint))
     for gate in shut:
-        checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
+        checks.append(check_view(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
     for folder in await _folder_problems(services):
         problem = folder["problem"]
         detail = in_one_line(problem["code"], problem["message"])
-        checks.append(line(f"folder {folder['id']}", "fail", detail, problem["hint"]))
-    before = now_us() - int(OVERDUE_S * MICROSECOND)
-    for alert in await services.db.read(outbox.overdue, before=before):
-        detail = f"none was accepted since {iso_time(alert.due_at)}: {alert.error}"
-        checks.append(line(f"alerts {alert.channel}", "warn", detail, "try: tqstudio alert test"))
+        checks.append(check_view(f"folder {folder['id']}", "fail", detail, problem["hint"]))
+    checks += [check for part in parts for check in await part.checks()]
     return {"checks": checks + [check async for check in _buckets(services)]}
 
 
@@ -253,32 +245,9 @@ async def _buckets(services: Services) -> AsyncIterator[answers.CheckView]:
         if (url := services.home.bucket_url(root)) is not None:
             try:
                 await services.deliveries.check(root)
-                yield line(f"bucket {url}", "ok", "can be written, read and emptied")
+                yield check_view(f"bucket {url}", "ok", "can be written, read and emptied")
             except TqError as error:
-                yield line(f"bucket {url}", "fail", f"{error.code}: {error.message}", error.hint)
-
-
-@router.get("/alerts")
-async def alert_list(services: TheServices) -> dict[str, list[answers.AlertView]]:
-    """The newest alerts, newest first."""
-    rows = await services.db.read(outbox.listing, limit=_LISTED_ALERTS)
-    return {"alerts": [_alert_view(row) for row in rows]}
-
-
-def _alert_view(row: AlertRow) -> answers.AlertView:
-    content = json.loads(row.payload)
-    state: Literal["waiting", "sent", "failed"] = "waiting"
-    if row.next_at is None:
-        state = "failed" if row.sent_at is None else "sent"
-    text = content.get("text") or f"the command for job {content.get('TQSTUDIO_JOB')}"
-    return fill(answers.AlertView, row, text=text, state=state)
-
-
-@router.post("/alerts/test")
-async def alert_test(services: TheServices) -> dict[str, list[answers.AlertTest]]:
-    """Send a test alert to every channel but commands."""
-    results = await services.alerts.test()
-    return {"channels": [{"channel": name, "error": error} for name, error in results]}
+                yield check_view(f"bucket {url}", "fail", f"{error.code}: {error.message}", error.hint)
 
 
 @router.post("/backup")

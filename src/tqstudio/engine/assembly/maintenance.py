@@ -19,13 +19,12 @@ from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.retry_rules import longest_wait_s
 from tqstudio.engine.store.library import uploads
-from tqstudio.engine.store.machine import outbox, standbys, supervisors
+from tqstudio.engine.store.machine import standbys, supervisors
 
 _REQUEUE_S = 1.0
 _PRUNE_S = 60.0
 _LOGS_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
-_ALERTS_KEPT_S = 7 * 86_400.0
 _STANDBYS_KEPT_S = 86_400.0
 """How long a supervisor that was killed or cut off is shown as standing by."""
 
@@ -78,7 +77,7 @@ class Maintenance(Part):
             self._services.pool.end_offline(name)
 
     async def prune(self) -> None:
-        """Delete old events, alerts and idempotent answers; end tokens that have expired or are gone."""
+        """Delete old events and idempotent answers; end tokens that have expired or are gone."""
         await self._db.write(self._prune, self._services.ages.before(0), now_us())
         self._services.tokens.end_expired()
         if not self._db.is_file:
@@ -97,7 +96,6 @@ class Maintenance(Part):
     def _prune(self, db: Connection, old: int, now: int) -> None:
         """As `prune`; `old` is the time to which ages are counted."""
         events.prune(db, before=old - int(self._settings.event_retention_s * MICROSECOND), now=now)
-        outbox.prune(db, before=old - int(_ALERTS_KEPT_S * MICROSECOND))
         supervisors.prune_answers(db, before=old - int(_ANSWERS_KEPT_S * MICROSECOND))
         uploads.prune(db, before=old)
         if not self._db.is_file:

@@ -12,7 +12,6 @@ from tqstudio.config import Settings
 from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
-from tqstudio.engine.alerts.alerts import Alerts
 from tqstudio.engine.assembly.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.deletion.deletions import Deletions
 from tqstudio.engine.delivery.deliveries import Deliveries
@@ -93,6 +92,7 @@ class Services:
         )
         self.started_at = now_us()
         """µs since 1970 in UTC."""
+        self.until_idle = until_idle
         self.draining = False
         self.listen: str | None = None
         """URL of the TCP listener."""
@@ -186,6 +186,5 @@ class Services:
         self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
         self.uploads = Uploads(home, settings, db, self.admission, io, ages)
         self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
-        self.alerts = Alerts(home, settings, db, self.uuid, volumes.low_soon, ages, patient=until_idle)
         self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)

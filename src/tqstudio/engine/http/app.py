@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -25,12 +27,17 @@ from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.network import tokens, uploads, worker_files
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
+from tqstudio.engine.parts.part import Parts
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import ErrorAnswer
 
 
-def make_app(services: Services) -> ASGIApp:
-    """Create the API of a supervisor; its schema is at `/openapi.json`."""
+def make_app(services: Services, wings: Parts, routers: Sequence[APIRouter]) -> ASGIApp:
+    """Create the API of a supervisor; its schema is at `/openapi.json`.
+
+    Args:
+        routers: the endpoints of the wings.
+    """
     app = FastAPI(
         title="tqstudio",
         version=__version__,
@@ -47,10 +54,12 @@ def make_app(services: Services) -> ASGIApp:
             "5XX": {"model": ErrorAnswer, "description": "A fault of the supervisor or of its disks"},
         },
     )
-    app.state.services, app.state.monitor = services, Monitor(services)
+    app.state.services, app.state.parts, app.state.monitor = services, wings, Monitor(services)
     of_clients = (workers, jobs, videos, uploads, folders, events, statistics, system, tokens)
     for module in (worker_api, worker_files, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
+    for router in routers:
+        app.include_router(router, prefix=PREFIX)
     app.include_router(monitoring.router)
     for error in (TqError, RequestValidationError, OverflowError, Exception):
         app.add_exception_handler(error, answer_refusal)

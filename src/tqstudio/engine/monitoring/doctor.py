@@ -30,7 +30,7 @@ from tqstudio.home import Home
 from tqstudio.ladder_files import OWNER_NAME
 from tqstudio.paths import display
 from tqstudio.protocol import running
-from tqstudio.protocol.answers import CheckLevel, CheckView
+from tqstudio.protocol.answers import CheckView, check_view
 from tqstudio.units import size
 
 _GENERATION = re.compile(r"v(\d+)")
@@ -41,17 +41,6 @@ _WATCHES_ARE_TIGHT = 0.8
 _MAX_FOLDERS = 200_000
 
 
-def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView:
-    """Builds one line of `doctor`; the hint is dropped if the check passed."""
-    return {
-        "name": name,
-        "ok": level != "fail",
-        "level": level,
-        "detail": detail,
-        "hint": "" if level == "ok" else hint,
-    }
-
-
 def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
     """Checks a home and the outputs that its database names."""
     yield permissions(home)
@@ -60,7 +49,7 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
         with errors.converted(address_of(home, settings)):
             yield from _database(home, settings)
     except TqError as error:
-        yield line("database", "fail", error.message, error.hint)
+        yield check_view("database", "fail", error.message, error.hint)
 
 
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
@@ -71,14 +60,14 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
         else schema_version(address, read_only=True) is None
     )
     if is_none:
-        yield line("database", "ok", "none yet; the first start creates it")
+        yield check_view("database", "ok", "none yet; the first start creates it")
         return
     if (problem := opening.problem_of(address)) is not None:
         error = problem.error(address)
-        yield line("database", "fail", error.message, error.hint)
+        yield check_view("database", "fail", error.message, error.hint)
         return
     version = schema_version(address, read_only=True)
-    yield line("database", "ok", f"intact, {_facts(address)}, {_schema(version)}")
+    yield check_view("database", "ok", f"intact, {_facts(address)}, {_schema(version)}")
     if version == SCHEMA_VERSION:
         with closing(connect(address, read_only=True)) as db:
             yield _event_times(db)
@@ -107,18 +96,18 @@ def permissions(home: Home) -> CheckView:
     """Checks that only this user has access to a home."""
     try:
         if not path_checks.is_there(home.root):
-            return line("permissions", "ok", "the first start creates the home")
+            return check_view("permissions", "ok", "the first start creates the home")
     except TqError as error:
-        return line("permissions", "fail", error.message, error.hint)
+        return check_view("permissions", "fail", error.message, error.hint)
     found = home.root.stat()
     if found.st_uid != os.geteuid():
         hint = "run tqstudio as its owner, or choose another home with --home"
-        return line("permissions", "fail", f"{home.root} belongs to user {found.st_uid}", hint)
+        return check_view("permissions", "fail", f"{home.root} belongs to user {found.st_uid}", hint)
     if found.st_mode & 0o077:
         mode = f"{found.st_mode & 0o777:o}"
         detail = f"other users have access to {home.root} (mode {mode})"
-        return line("permissions", "warn", detail, f"close it with: chmod 700 {home.root}")
-    return line("permissions", "ok", "only you have access to the home")
+        return check_view("permissions", "warn", detail, f"close it with: chmod 700 {home.root}")
+    return check_view("permissions", "ok", "only you have access to the home")
 
 
 def _processes(home: Home) -> CheckView:
@@ -140,13 +129,15 @@ def _processes(home: Home) -> CheckView:
         pids = " ".join(map(str, sorted(ghosts)))
         detail = f"a supervisor (pid {pids}) still runs for an earlier {home.root}, which was removed"
         hint = f"it ends automatically within seconds; if not: kill -9 {pids}"
-        return line("processes", "warn", detail, hint)
+        return check_view("processes", "warn", detail, hint)
     if holder is not None:
-        return line("processes", "ok", "those of the running supervisor")
+        return check_view("processes", "ok", "those of the running supervisor")
     if not left:
-        return line("processes", "ok", "none left over")
+        return check_view("processes", "ok", "none left over")
     pids = " ".join(map(str, left))
-    return line("processes", "warn", f"still running without a supervisor: {pids}", f"end them: kill {pids}")
+    return check_view(
+        "processes", "warn", f"still running without a supervisor: {pids}", f"end them: kill {pids}"
+    )
 
 
 # The database
@@ -157,8 +148,8 @@ def _event_times(db: Connection) -> CheckView:
     if ahead > _AHEAD_US:
         detail = f"the newest event is {ahead / MICROSECOND:.0f} s in the future: the clock was set back"
         hint = "correct the clock with NTP; backoffs and leases depend on it"
-        return line("event times", "warn", detail, hint)
-    return line("event times", "ok", "no event is in the future")
+        return check_view("event times", "warn", detail, hint)
+    return check_view("event times", "ok", "no event is in the future")
 
 
 # Outputs
@@ -171,7 +162,7 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         detail = f"{size(volume.free)} free for the database, {size(DATABASE_ROOM_BYTES)} are needed"
         hint = f"free some space at {home.root}"
         text = f"{ErrorCode.DISK_LOW}: {detail}" if short else detail
-        yield line("disk of the home", "fail" if short else "ok", text, hint)
+        yield check_view("disk of the home", "fail" if short else "ok", text, hint)
         yield from _inodes(home.root, volume)
     seen = set() if volume is None else {volume.device}
     uuid = integrity.store_uuid(db)
@@ -185,7 +176,7 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
             hint = "free some space there"
             if volume.never_has(settings.disk_reserve_bytes):
                 hint = f"its size is {size(volume.total)}: lower disk_reserve_bytes, or choose another output"
-            yield line(f"disk of {display(root)}", "fail", text, hint)
+            yield check_view(f"disk of {display(root)}", "fail", text, hint)
         if volume is not None and volume.device not in seen:
             seen.add(volume.device)
             yield from _inodes(Path(os.fsdecode(root)), volume)
@@ -199,7 +190,7 @@ def _users(root: bytes, settings: Settings) -> Iterator[CheckView]:
         if not settings.allow_shared_output:
             require_unshared(root)
     except TqError as shared:
-        yield line(f"users of {display(root)}", "fail", f"{shared.code}: {shared.message}", shared.hint)
+        yield check_view(f"users of {display(root)}", "fail", f"{shared.code}: {shared.message}", shared.hint)
     except OSError:
         return  # inaccessible outputs are reported by another check
 
@@ -207,16 +198,18 @@ def _users(root: bytes, settings: Settings) -> Iterator[CheckView]:
 def _inodes(folder: Path, volume: Volume) -> Iterator[CheckView]:
     if lacks_files(volume):
         detail = f"the file system of {folder} has {volume.files} files free, {FILES_ROOM} are needed"
-        yield line(f"inodes of {folder}", "fail", detail, "remove files there: its limit of files is reached")
+        yield check_view(
+            f"inodes of {folder}", "fail", detail, "remove files there: its limit of files is reached"
+        )
 
 
 def _orphans(left: list[Path]) -> CheckView:
     if not left:
-        return line("left over", "ok", "no unused folders")
+        return check_view("left over", "ok", "no unused folders")
     total = size(sum(occupied_bytes(folder) for folder in left))
     shown = ", ".join(display(os.fsencode(folder)) for folder in left[:3])
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    return line(
+    return check_view(
         "left over", "warn", f"{total} in unused folders: {shown}{more}", "check them, then remove them"
     )
 
@@ -292,4 +285,4 @@ def _watches(db: Connection) -> Iterator[CheckView]:
     tight = wanted > _WATCHES_ARE_TIGHT * allowed
     detail = f"{wanted} folders to watch, {allowed} watches allowed per user"
     hint = f"raise the limit: sudo sysctl fs.inotify.max_user_watches={max(524_288, 2 * wanted)}"
-    yield line("inotify", "warn" if tight else "ok", detail, hint)
+    yield check_view("inotify", "warn" if tight else "ok", detail, hint)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.protocol.answers import CheckView
+
+T = TypeVar("T", bound="Part")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Part:
     def on_events(self, events: Sequence[EventRow], /) -> None:
         """Take notice of events after their commit, on the event loop; it must not wait."""
 
+    async def checks(self) -> Sequence[CheckView]:
+        """Check what `doctor` reports of it."""
+        return ()
+
 
 class Background(Part):
     """Runs a coroutine function as a task from start to stop, and logs its failure."""
@@ -68,6 +75,13 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def find(self, kind: type[T]) -> T:
+        """Return the part of a class."""
+        return next(part for part in self._parts if isinstance(part, kind))
 
     def periodic(self) -> Sequence[Periodic]:
         """Return the periodic tasks of all."""

@@ -1,4 +1,4 @@
-"""`events`: prints the event history, and follows it; `alert list|test`: the alerts that events cause."""
+"""`events`: prints the event history, and follows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from tqstudio.cli.session.supervisor_session import client
 from tqstudio.cli.terminal import printing
-from tqstudio.cli.terminal.options import JsonFlag, parse_since
+from tqstudio.cli.terminal.options import parse_since
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.words.sentences import status_word
@@ -28,8 +28,6 @@ COLUMNS = (
     *("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail"),
     "video_name",
 )
-_TEST_S = 700.0
-"""Longer than the supervisor waits for a channel."""
 
 
 def events(
@@ -131,36 +129,3 @@ def _line(event: EventView) -> None:
     columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
     text = f"{printing.clock(event['at'])}  {columns} {more}"
     printing.out(printing.painted(text.rstrip(), event["target"] or ""))
-
-
-def list_alerts(as_json: JsonFlag = False) -> int:
-    """List the newest alerts: sent, waiting with the error of the last try, or given up."""
-    alerts = client().send(calls.alerts())["alerts"]
-    if as_json:
-        printing.out_json({"alerts": alerts})
-        return 0
-    printing.table(
-        ("DUE", "CHANNEL", "KIND", "STATE", "TRIES", "ALERT"),
-        [
-            (
-                printing.clock(alert["due_at"]),
-                alert["channel"],
-                alert["kind"],
-                alert["state"],
-                str(alert["tries"]),
-                " – ".join(filter(None, (alert["text"], alert["error"]))),
-            )
-            for alert in alerts
-        ],
-    )
-    return 0
-
-
-def alert_test(as_json: JsonFlag = False) -> int:
-    """Send a test alert to every channel, and print how each received it."""
-    channels = client().send(calls.alert_test(), timeout_s=_TEST_S)["channels"]
-    if as_json:
-        printing.out_json({"channels": channels})
-    for channel in channels if not as_json else ():
-        printing.out(f"{channel['channel']}: {channel['error'] or 'accepted'}")
-    return int(any(channel["error"] for channel in channels))

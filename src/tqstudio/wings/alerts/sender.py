@@ -8,12 +8,12 @@ import json
 import subprocess
 from typing import Any
 
-from tqstudio.engine.alerts.channels import Channel
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.home import Home
+from tqstudio.wings.alerts.channels import Channel
 
-PROGRAM = "tqstudio.engine.alerts.deliver"
+PROGRAM = "tqstudio.wings.alerts.deliver"
 _READY_S = 60.0
 """Timeout of the start; loading apprise takes 0.5 s, on an overloaded machine much longer."""
 _MARGIN_S = 1.0

@@ -24,10 +24,6 @@ from typing import Any
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.alerts import channels, kinds
-from tqstudio.engine.alerts.channels import COMMAND, Channel
-from tqstudio.engine.alerts.kinds import AlertKind, AlertMessage
-from tqstudio.engine.alerts.sender import Sender
 from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import failpoints, logging_setup
 from tqstudio.engine.host.ages import Ages
@@ -37,14 +33,20 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.machine import gates, outbox
-from tqstudio.engine.store.machine.outbox import AlertRow, NewAlert, Subject, Unread
+from tqstudio.engine.store.machine import gates
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.lifecycle import GateKind
 from tqstudio.paths import display
+from tqstudio.protocol.answers import CheckView, check_view
+from tqstudio.wings.alerts import channels, kinds
+from tqstudio.wings.alerts import store as outbox
+from tqstudio.wings.alerts.channels import COMMAND, Channel
+from tqstudio.wings.alerts.kinds import AlertKind, AlertMessage
+from tqstudio.wings.alerts.sender import Sender
+from tqstudio.wings.alerts.store import AlertRow, NewAlert, Subject, Unread
 
 _PAGE = 200
 _MAX_LAG = 500
@@ -54,9 +56,13 @@ _STOP_S = 15.0
 """How long a shutdown waits at most."""
 _GIVEN_UP_S = 86_400.0
 """How long an alert is retried."""
-OVERDUE_S = 3600.0
+OVERDUE_US = 3600 * MICROSECOND
 """How long a channel fails until `doctor` reports it."""
 _TICK_S = 5.0
+_PRUNE_S = 60.0
+_KEPT_US = 7 * 86_400 * MICROSECOND
+"""How long alerts are listed."""
+_LISTED = 100
 _RESULTS = {EventKind.COMPLETE: "done", EventKind.FAIL_FINAL: "failed"}
 """The events that run a command, and its TQSTUDIO_STATUS."""
 _LASTING = (GateKind.DISK, GateKind.BACKPRESSURE)
@@ -99,9 +105,10 @@ class Alerts(Part):
         self._runs: dict[str, str] = {event: status for event, status in _RESULTS.items() if commands[status]}
         self._causes = causes | {event for event in _RESULTS if event in self._runs}
         self.triggers = self._causes
+        self.every: Sequence[Periodic] = (Periodic(_PRUNE_S, self.prune, at_once=True),)
         self._patient = patient
         if self.active:
-            self.every = (Periodic(_TICK_S, self.tick),)
+            self.every += (Periodic(_TICK_S, self.tick),)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The running task that makes alerts, and that of each channel."""
         self._again: set[str] = set()
@@ -131,6 +138,28 @@ class Alerts(Part):
         if found:
             await self._db.write(self._store_all, found, self._now())
         self._wake("make", self._make)
+
+    async def prune(self) -> None:
+        """Delete alerts that were sent or given up long ago."""
+        old = self._ages.before(0) - _KEPT_US
+        await self._db.write(lambda db: outbox.prune(db, before=old))
+
+    async def checks(self) -> list[CheckView]:
+        """Report channels that have failed for long."""
+        late = self._now() - OVERDUE_US
+        return [
+            check_view(
+                f"alerts {alert.channel}",
+                "warn",
+                f"none was accepted since {iso_time(alert.due_at)}: {alert.error}",
+                "try: tqstudio alert test",
+            )
+            for alert in await self._db.read(outbox.overdue, before=late)
+        ]
+
+    async def newest(self) -> list[AlertRow]:
+        """Return the newest alerts, newest first."""
+        return await self._db.read(outbox.listing, limit=_LISTED)
 
     async def stop(self) -> None:
         """Send what is due, for a moment; the rest stays stored."""

@@ -11,11 +11,11 @@ from typing import Any
 from tqstudio.engine.host.clock import iso_time
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.engine.store.machine.outbox import Subject
 from tqstudio.errors import MEANINGS, ErrorCode, TqError, code_of
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import GateKind
 from tqstudio.units import size
+from tqstudio.wings.alerts.store import Subject
 
 Redact = Callable[[str], str]
 
