@@ -18,10 +18,10 @@ import pytest
 from blake3 import blake3
 
 from object_storage import BUCKET, Asked, ObjectStorage, below, object_storage, pass_on
-from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls
+from tqstudio.wings.buckets.bucket import Bucket
 from waiting import until
 
 from .conftest import MakeClip, MakeStudio

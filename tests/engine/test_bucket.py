@@ -11,14 +11,14 @@ import pytest
 from obstore.store import LocalStore
 
 from object_storage import BUCKET, Asked, ObjectStorage, object_storage, pass_on
-from tqstudio.engine.delivery import bucket
-from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.library.uploads import UploadRow
-from tqstudio.engine.uploads.fetches import Fetches
-from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.wings.buckets import bucket
+from tqstudio.wings.buckets.bucket import Bucket
+from tqstudio.wings.uploads.fetches import Fetches
+from tqstudio.wings.uploads.part import Uploads
+from tqstudio.wings.uploads.store import UploadRow
 
 
 @pytest.fixture

@@ -23,12 +23,12 @@ from blake3 import blake3
 
 from certificates import certificate
 from harness import LiveSupervisor, Program
-from tqstudio.engine.uploads import part_file, uploads
-from tqstudio.engine.uploads.metadata import MAX_NAME_BYTES, safe_name
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.remote import Remote
 from tqstudio.protocol.uploads import Upload
+from tqstudio.wings.uploads import part, part_file
+from tqstudio.wings.uploads.metadata import MAX_NAME_BYTES, safe_name
 from waiting import until
 
 from .test_publish_trouble import fill, mount
@@ -585,7 +585,7 @@ def test_an_abandoned_upload_expires(open_site: Open) -> None:
 @pytest.mark.more
 def test_unfinished_uploads_are_bounded(open_site: Open) -> None:
     site = open_site()
-    urls = [site.begin(1000) for _ in range(uploads.MAX_UNFINISHED)]
+    urls = [site.begin(1000) for _ in range(part.MAX_UNFINISHED)]
     about = metadata(filename="more.mp4")
     assert site.tus("POST", "/v1/uploads", Upload_Length="9", Upload_Metadata=about)[0] == 409
     assert site.patch(urls[0], 0, video(1000))[0] == 204

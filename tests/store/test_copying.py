@@ -14,7 +14,7 @@ import postgres
 from tqstudio.engine.store.db import backup, copying, integrity, opening, tables
 from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.library import deletions, uploads
+from tqstudio.engine.store.library import deletions
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, standbys, supervisors, tokens
 from tqstudio.errors import ErrorCode, TqError
@@ -22,6 +22,7 @@ from tqstudio.lifecycle import GateKind, Operation
 from tqstudio.protocol.roles import Role
 from tqstudio.wings.alerts import store as outbox
 from tqstudio.wings.alerts.store import NewAlert
+from tqstudio.wings.uploads import store as uploads
 
 from .conftest import DATABASES, Queue, empty, migrated, rolled_back
 from .test_differential import act, acts, stored

@@ -40,7 +40,6 @@ from tqstudio.engine.store.library import (
     generations,
     publications,
     removals,
-    uploads,
     videos,
 )
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
@@ -67,6 +66,7 @@ from tqstudio.protocol.requests import SourceIdentity
 from tqstudio.protocol.roles import GRANTABLE
 from tqstudio.wings.alerts import store as outbox
 from tqstudio.wings.alerts.store import NewAlert
+from tqstudio.wings.uploads import store as uploads
 
 from .conftest import DATABASES, OLDEST, RULES, SECOND, Queue, migrated, rolled_back
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.store.library import uploads
+from tqstudio.wings.uploads import store as uploads
 
 from .conftest import NOW, SECOND, Queue
 

@@ -1,6 +1,6 @@
 """Uploads a file to the studio of another machine in parts, and resumes where an earlier attempt stopped.
 
-It speaks the tus protocol, see `engine/api/network/uploads.py`. The URL of an unfinished upload is kept in
+It speaks the tus protocol, see `wings/uploads/api.py`. The URL of an unfinished upload is kept in
 the home of the client, by studio, path, size and modification time.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -23,7 +23,7 @@ from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.monitoring import disks
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.store.db import backup
-from tqstudio.engine.store.library import deliveries, folders, videos
+from tqstudio.engine.store.library import deliveries, folders
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, standbys, workers
 from tqstudio.engine.store.machine.gates import GateRow
@@ -233,21 +233,7 @@ async def doctor(services: TheServices, parts: TheParts) -> dict[str, list[answe
         problem = folder["problem"]
         detail = in_one_line(problem["code"], problem["message"])
         checks.append(check_view(f"folder {folder['id']}", "fail", detail, problem["hint"]))
-    checks += [check for part in parts for check in await part.checks()]
-    return {"checks": checks + [check async for check in _buckets(services)]}
-
-
-async def _buckets(services: Services) -> AsyncIterator[answers.CheckView]:
-    """Check each bucket that is the output of a video or drop folder."""
-    roots = {*await services.db.read(videos.output_roots)}
-    roots |= {folder.output_root for folder in await services.db.read(folders.listing)}
-    for root in sorted(roots):
-        if (url := services.home.bucket_url(root)) is not None:
-            try:
-                await services.deliveries.check(root)
-                yield check_view(f"bucket {url}", "ok", "can be written, read and emptied")
-            except TqError as error:
-                yield check_view(f"bucket {url}", "fail", f"{error.code}: {error.message}", error.hint)
+    return {"checks": checks + [check for part in parts for check in await part.checks()]}
 
 
 @router.post("/backup")

@@ -11,11 +11,12 @@ from fastapi import APIRouter, Query
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheActor, TheServices
+from tqstudio.engine.api.dependencies import TheActor, TheParts, TheServices
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs import output_check
+from tqstudio.engine.parts.part import Parts
 from tqstudio.engine.queue import moved_output
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
@@ -23,27 +24,27 @@ from tqstudio.engine.store.library import deliveries, folders, generations, vide
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode, display, normal
-from tqstudio.protocol.answers import AddAnswer, FetchAnswer, LeftVideo, RelocateAnswer, VideoPage, VideoView
-from tqstudio.protocol.requests import AddRequest, FetchRequest, PathB64, RelocateRequest
+from tqstudio.protocol.answers import AddAnswer, LeftVideo, RelocateAnswer, VideoPage, VideoView
+from tqstudio.protocol.requests import AddRequest, PathB64, RelocateRequest
 
 router = APIRouter(route_class=BoundedRoute)
 
 
 @router.post("/videos")
-async def add(services: TheServices, request: AddRequest) -> AddAnswer:
+async def add(services: TheServices, parts: TheParts, request: AddRequest) -> AddAnswer:
     """Add files: each is queued, retried, found unchanged, or rejected with a reason."""
     if request.idempotency_key is None:
-        return await _add(services, request)
-    return await services.admission.once(request.idempotency_key, lambda: _add(services, request))
+        return await _add(services, parts, request)
+    return await services.admission.once(request.idempotency_key, lambda: _add(services, parts, request))
 
 
-async def _add(services: Services, request: AddRequest) -> AddAnswer:
+async def _add(services: Services, parts: Parts, request: AddRequest) -> AddAnswer:
     paths = [decode(text) for text in request.paths_b64]
     output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await output_check.require_usable(
         output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
-    await services.deliveries.check(output, must_answer=False)
+    await parts.check_output(output, must_answer=False)
     offer = replace(
         adding.offer(services.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
@@ -52,15 +53,6 @@ async def _add(services: Services, request: AddRequest) -> AddAnswer:
     )
     answers = await services.admission.offer_all(paths, offer)
     return {"batch": str(offer.batch), "results": [*map(adding.result_of, paths, answers)]}
-
-
-@router.post("/fetches")
-async def fetch(services: TheServices, actor: TheActor, request: FetchRequest) -> FetchAnswer:
-    """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
-    output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await services.deliveries.check(output, must_answer=False)
-    row = await services.fetches.begin(request.url, request, output, actor=actor)
-    return {"upload": row.id, "size": row.size}
 
 
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:
@@ -161,11 +153,4 @@ async def delete(services: TheServices, actor: TheActor, video: int) -> VideoVie
 async def undelete(services: TheServices, actor: TheActor, video: int) -> VideoView:
     """Bring a deleted video back, as long as its files are there."""
     await services.deletions.undelete(video, actor=actor)
-    return await one(services, video)
-
-
-@router.post("/videos/{video}/upload")
-async def upload(services: TheServices, video: int) -> VideoView:
-    """Upload the ladder of a video to its bucket again, whole."""
-    await services.deliveries.upload_again(video)
     return await one(services, video)

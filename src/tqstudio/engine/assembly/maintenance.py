@@ -18,7 +18,6 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.retry_rules import longest_wait_s
-from tqstudio.engine.store.library import uploads
 from tqstudio.engine.store.machine import standbys, supervisors
 
 _REQUEUE_S = 1.0
@@ -97,7 +96,6 @@ class Maintenance(Part):
         """As `prune`; `old` is the time to which ages are counted."""
         events.prune(db, before=old - int(self._settings.event_retention_s * MICROSECOND), now=now)
         supervisors.prune_answers(db, before=old - int(_ANSWERS_KEPT_S * MICROSECOND))
-        uploads.prune(db, before=old)
         if not self._db.is_file:
             standbys.prune(db, before=db.now_us() - int(_STANDBYS_KEPT_S * MICROSECOND))
 

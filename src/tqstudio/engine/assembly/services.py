@@ -14,7 +14,6 @@ from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.assembly.shutdown import IdleShutdown, Shutdown
 from tqstudio.engine.deletion.deletions import Deletions
-from tqstudio.engine.delivery.deliveries import Deliveries
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.gates.measure import VolumeReader
@@ -32,7 +31,6 @@ from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.outputs.after_done import AfterDone
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -53,8 +51,6 @@ from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.engine.transfer.received_ladders import ReceivedLadders
 from tqstudio.engine.transfer.transfers import Transfers
-from tqstudio.engine.uploads.fetches import Fetches
-from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.home import Home
 
 _MIN_STOP_S = 1.5
@@ -158,10 +154,7 @@ class Services:
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)
-        self.deliveries = Deliveries(home, settings, db, io, ages)
-        self.deletions = Deletions(
-            home, settings, db, running_jobs, workspace, io, retention, ages, self.deliveries.loop.wake
-        )
+        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention, ages)
         self.prober = Prober(home, settings, db, on_probed)
         self.admission = Admission(
             home,
@@ -182,9 +175,6 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.missing_sources = MissingSources(db, self.intake.look_again)
-        self.after_done = AfterDone(db, io, self.intake.look_again)
         self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
-        self.uploads = Uploads(home, settings, db, self.admission, io, ages)
-        self.fetches = Fetches(home, db, self.uploads, settings.backoff_max_s)
         self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)

@@ -48,11 +48,7 @@ _ADVANCE_S = 60.0
 
 
 class Deletions(Part):
-    """Deletes videos and brings them back, one step at a time.
-
-    Args:
-        on_returned: called when a ladder is back in its place.
-    """
+    """Deletes videos and brings them back, one step at a time."""
 
     triggers = None
 
@@ -66,14 +62,12 @@ class Deletions(Part):
         bounded_io: BoundedIO,
         retention: Retention,
         ages: Ages,
-        on_returned: Callable[[], object],
     ) -> None:
         self._home, self._db, self._running_jobs, self._workspace = home, db, running_jobs, workspace
         self._bounded_io, self._retention, self._ladders = bounded_io, retention, DeletedLadders(workspace)
         self._ages = ages
         self._keep_us = int(settings.keep_old_s * MICROSECOND)
         self._stepping = asyncio.Lock()
-        self._on_returned = on_returned
         self.every = (Periodic(_ADVANCE_S, self.advance_all, at_once=True),)
         self._waiting = set[int]()
         """Deleted videos whose job has to end first."""
@@ -186,7 +180,6 @@ class Deletions(Part):
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
                 await self._db.write(partial(deletions.returned, video_id=video, url=url))
-                self._on_returned()
             case DeletionState.REMOVING:
                 await self._run(row, lambda: self._ladders.remove(root, video, current))
                 failpoints.reach("deletion.removed")

@@ -24,7 +24,7 @@ from tqstudio.engine.api import (
 )
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
-from tqstudio.engine.api.network import tokens, uploads, worker_files
+from tqstudio.engine.api.network import tokens, worker_files
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
 from tqstudio.engine.parts.part import Parts
@@ -55,7 +55,7 @@ def make_app(services: Services, wings: Parts, routers: Sequence[APIRouter]) -> 
         },
     )
     app.state.services, app.state.parts, app.state.monitor = services, wings, Monitor(services)
-    of_clients = (workers, jobs, videos, uploads, folders, events, statistics, system, tokens)
+    of_clients = (workers, jobs, videos, folders, events, statistics, system, tokens)
     for module in (worker_api, worker_files, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
     for router in routers:

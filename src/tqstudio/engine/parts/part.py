@@ -52,6 +52,16 @@ class Part:
         """Check what `doctor` reports of it."""
         return ()
 
+    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
+        """Check that an output that it serves can be used.
+
+        Args:
+            must_answer: if not, one that is out of order passes: it is tried again later.
+
+        Raises:
+            TqError: why it cannot.
+        """
+
 
 class Background(Part):
     """Runs a coroutine function as a task from start to stop, and logs its failure."""
@@ -82,6 +92,11 @@ class Parts:
     def find(self, kind: type[T]) -> T:
         """Return the part of a class."""
         return next(part for part in self._parts if isinstance(part, kind))
+
+    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
+        """Check an output, as of each part."""
+        for part in self._parts:
+            await part.check_output(output_root, must_answer=must_answer)
 
     def periodic(self) -> Sequence[Periodic]:
         """Return the periodic tasks of all."""

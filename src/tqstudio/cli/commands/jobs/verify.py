@@ -73,9 +73,9 @@ def _of_bucket(master: Path, full: bool) -> TqError | None:
     Raises:
         TqError: the bucket does not answer, or refuses access.
     """
-    from tqstudio.engine.delivery.bucket import Bucket
-    from tqstudio.engine.delivery.comparison import differences
     from tqstudio.engine.outputs import Place
+    from tqstudio.wings.buckets.bucket import Bucket
+    from tqstudio.wings.buckets.comparison import differences
 
     home, folder = current_home(), master.parent
     url = home.bucket_url(os.fsencode(folder))

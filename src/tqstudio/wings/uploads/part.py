@@ -34,26 +34,25 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.library import uploads
-from tqstudio.engine.store.library.uploads import UploadRow
-from tqstudio.engine.uploads import part_file
-from tqstudio.engine.uploads.metadata import UploadMetadata, header_of, parse
-from tqstudio.engine.uploads.part_file import PartFile
-from tqstudio.engine.uploads.receiving import Checksum, Receiver
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display
 from tqstudio.protocol.answers import AddResult
 from tqstudio.protocol.requests import AddOptions
 from tqstudio.units import size as in_units
+from tqstudio.wings.uploads import part_file
+from tqstudio.wings.uploads import store as uploads
+from tqstudio.wings.uploads.metadata import UploadMetadata, header_of, parse
+from tqstudio.wings.uploads.part_file import PartFile
+from tqstudio.wings.uploads.receiving import Checksum, Receiver
+from tqstudio.wings.uploads.store import UploadRow
 
 T = TypeVar("T")
 
 MAX_UNFINISHED = 100
 """Uploads without a result, of all clients."""
-
-
 _FINISH_S = 10.0
+_PRUNE_S = 60.0
 
 
 class Uploads(Part):
@@ -75,7 +74,7 @@ class Uploads(Part):
         logging_setup.know(os.fsencode(self._incoming))
         self._busy: set[str] = set()
         """Uploads with a request in progress, or that `finish_pending` finishes."""
-        self.every = (Periodic(_FINISH_S, self.finish_pending, at_once=True),)
+        self.every = (Periodic(_FINISH_S, self.finish_pending, at_once=True), Periodic(_PRUNE_S, self.prune))
         self._hashers: dict[str, tuple[int, blake3]] = {}
         """How many bytes of each unfinished upload were hashed, and the hasher to continue with."""
         self._log = structlog.get_logger()
@@ -191,6 +190,10 @@ class Uploads(Part):
         """
         with self._alone(number):
             await self._remove(await self.find(number))
+
+    async def prune(self) -> None:
+        """Delete the results of uploads that have expired."""
+        await self._db.write(lambda db: uploads.prune(db, before=self._ages.before(0)))
 
     async def finish_pending(self) -> None:
         """Finish whole uploads whose client is gone, and remove those that have expired."""

@@ -23,9 +23,6 @@ from functools import partial
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.delivery import comparison, local_copy
-from tqstudio.engine.delivery.bucket import Bucket
-from tqstudio.engine.delivery.local_copy import Ladder
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.ages import Ages
@@ -34,12 +31,12 @@ from tqstudio.engine.host.waiting import WakeableLoop
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.parts.part import Part
+from tqstudio.engine.parts.part import Background
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.jobs.retry_rules import RetryRules, longest_wait_s
-from tqstudio.engine.store.library import deliveries, videos
+from tqstudio.engine.store.library import deliveries, folders, videos
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
@@ -47,6 +44,10 @@ from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
 from tqstudio.lifecycle import DeliveryState, JobStatus
+from tqstudio.protocol.answers import CheckView, check_view
+from tqstudio.wings.buckets import comparison, local_copy
+from tqstudio.wings.buckets.bucket import Bucket
+from tqstudio.wings.buckets.local_copy import Ladder
 
 _AT_ONCE = 4
 """Files that are uploaded at the same time."""
@@ -56,7 +57,7 @@ _HELD_S = 1.0
 """Until the next look at what would be removed by its age, see `Ages`."""
 
 
-class Deliveries(Part):
+class Deliveries(Background):
     """The copies of ladders in buckets; one after the other is brought up to date."""
 
     triggers = (EventKind.PUBLISHED, EventKind.VIDEO_DELETED)
@@ -69,22 +70,31 @@ class Deliveries(Part):
         self._keep_copies = settings.keep_bucket_copies
         self._retries = RetryRules(5, settings.backoff_max_s, random.random)
         self._longest_us = int(longest_wait_s(settings.backoff_max_s) * MICROSECOND)
-        self.loop = WakeableLoop("deliveries", self._do_next)
+        self._loop = WakeableLoop("deliveries", self._do_next)
+        super().__init__(self._loop.run)
         self._log = structlog.get_logger()
 
     def on_events(self, _events: Sequence[EventRow]) -> None:
         """Look for work when a ladder was published or a video deleted."""
-        self.loop.wake()
+        self._loop.wake()
 
-    async def check(self, output_root: bytes, *, must_answer: bool = True) -> None:
-        """Check that the bucket of an output can be used; any other output can.
+    async def checks(self) -> list[CheckView]:
+        """Check each bucket that is the output of a video or drop folder."""
+        roots = {*await self._db.read(videos.output_roots)}
+        roots |= {folder.output_root for folder in await self._db.read(folders.listing)}
+        found = []
+        for root in sorted(roots):
+            if (url := self._home.bucket_url(root)) is not None:
+                try:
+                    await self.check_output(root)
+                    found.append(check_view(f"bucket {url}", "ok", "can be written, read and emptied"))
+                except TqError as error:
+                    why = f"{error.code}: {error.message}"
+                    found.append(check_view(f"bucket {url}", "fail", why, error.hint))
+        return found
 
-        Args:
-            must_answer: if not, one that is out of order passes: ladders are uploaded when it works again.
-
-        Raises:
-            TqError: why it cannot.
-        """
+    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
+        """Check that the bucket of an output can be used; any other output can."""
         if (url := self._home.bucket_url(output_root)) is not None:
             try:
                 await Bucket(self._home, url).check()
@@ -106,7 +116,7 @@ class Deliveries(Part):
                 f"video {video} has no ladder here that belongs in a bucket",
                 "if the bucket alone has its segments, retranscode it: tqstudio job retranscode ID",
             )
-        self.loop.wake()
+        self._loop.wake()
 
     async def _do_next(self) -> float:
         """Do what is due; returns the seconds until more is."""

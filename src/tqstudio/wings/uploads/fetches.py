@@ -16,18 +16,18 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.host.waiting import WakeableLoop
-from tqstudio.engine.parts.part import Part
+from tqstudio.engine.parts.part import Background
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.retry_rules import RetryRules
-from tqstudio.engine.store.library import uploads
-from tqstudio.engine.store.library.uploads import UploadRow
-from tqstudio.engine.uploads.metadata import safe_name
-from tqstudio.engine.uploads.uploads import Uploads
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol.requests import AddOptions
+from tqstudio.wings.buckets.bucket import Bucket
+from tqstudio.wings.uploads import store as uploads
+from tqstudio.wings.uploads.metadata import safe_name
+from tqstudio.wings.uploads.part import Uploads
+from tqstudio.wings.uploads.store import UploadRow
 
 PART_BYTES = 16 * 1024 * 1024
 """Asked for at once, and held in memory."""
@@ -35,7 +35,7 @@ _FINAL = frozenset((ErrorCode.NOT_FOUND, ErrorCode.SOURCE_CHANGED, ErrorCode.UPL
 """Codes of permanent errors, after which nothing is retried."""
 
 
-class Fetches(Part):
+class Fetches(Background):
     """The sources that are fetched, one after the other."""
 
     def __init__(self, home: Home, db: Database, to: Uploads, backoff_max_s: float) -> None:
@@ -43,7 +43,8 @@ class Fetches(Part):
         self._retries = RetryRules(5, backoff_max_s, random.random)
         self._failed = dict[str, tuple[int, float, TqError]]()
         """Failures in a row, when the next try is due by the loop's clock, and the last error, by upload."""
-        self.loop = WakeableLoop("fetches", self._do_next)
+        self._loop = WakeableLoop("fetches", self._do_next)
+        super().__init__(self._loop.run)
         self._log = structlog.get_logger()
 
     async def begin(self, url: str, options: AddOptions, output_root: bytes, *, actor: str) -> UploadRow:
@@ -60,7 +61,7 @@ class Fetches(Part):
         row = await self._uploads.expect(
             url, size, version, safe_name(name), options, output_root, actor=actor
         )
-        self.loop.wake()
+        self._loop.wake()
         return row
 
     def problem(self, number: str) -> TqError | None:

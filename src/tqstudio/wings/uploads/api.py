@@ -21,14 +21,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheServices
+from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheParts, TheServices, the
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.host.clock import MICROSECOND, iso_time
-from tqstudio.engine.store.library.uploads import UploadRow
-from tqstudio.engine.uploads.metadata import parse
-from tqstudio.engine.uploads.receiving import Checksum, Hasher, Interrupted
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import UploadView, error_view
+from tqstudio.paths import decode
+from tqstudio.protocol.answers import FetchAnswer, UploadView, error_view
+from tqstudio.protocol.requests import FetchRequest
+from tqstudio.wings.uploads.fetches import Fetches
+from tqstudio.wings.uploads.metadata import parse
+from tqstudio.wings.uploads.part import Uploads
+from tqstudio.wings.uploads.receiving import Checksum, Hasher, Interrupted
+from tqstudio.wings.uploads.store import UploadRow
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,checksum,expiration,termination"
@@ -68,40 +72,43 @@ async def _require_version(tus_resumable: Annotated[str, Header()] = "") -> None
 
 
 router = APIRouter(prefix="/uploads", route_class=_TusRoute)
+fetch_router = APIRouter(route_class=BoundedRoute)
 _TUS = [Depends(_require_version)]
+TheUploads = Annotated[Uploads, the(Uploads)]
+TheFetches = Annotated[Fetches, the(Fetches)]
 Size = Annotated[int, Header(ge=0, lt=2**63)]
 
 
 @router.options("", status_code=204)
-async def abilities(services: TheServices) -> Response:
+async def abilities(uploads: TheUploads) -> Response:
     """What of the protocol is supported."""
     headers = {
         "Tus-Version": VERSION,
         "Tus-Extension": EXTENSIONS,
         "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
-        "Tus-Max-Size": str(services.uploads.max_bytes),
+        "Tus-Max-Size": str(uploads.max_bytes),
     }
     return Response(status_code=204, headers=headers)
 
 
 @router.post("", status_code=201, dependencies=_TUS)
 async def create(
-    services: TheServices,
+    uploads: TheUploads,
     actor: TheActor,
     upload_length: Size,
     upload_metadata: Annotated[str, Header()] = "",
 ) -> Response:
     """Begin an upload. Metadata: filename, blake3 and the options of `POST /v1/videos`."""
-    row = await services.uploads.create(upload_length, upload_metadata, actor=actor)
+    row = await uploads.create(upload_length, upload_metadata, actor=actor)
     return Response(
         status_code=201, headers={"Location": f"{PREFIX}{router.prefix}/{row.id}", **_expiry(row)}
     )
 
 
 @router.head("/{upload}", dependencies=_TUS)
-async def state(services: TheServices, upload: str) -> Response:
+async def state(uploads: TheUploads, upload: str) -> Response:
     """Where an upload is to be continued, or its job."""
-    row = await services.uploads.find(upload)
+    row = await uploads.find(upload)
     headers = {
         **_progress(row),
         "Upload-Length": str(row.size),
@@ -112,8 +119,8 @@ async def state(services: TheServices, upload: str) -> Response:
 
 
 @router.get("/{upload}")
-async def one(services: TheServices, upload: str) -> UploadView:
-    row = await services.uploads.find(upload)
+async def one(uploads: TheUploads, fetches: TheFetches, upload: str) -> UploadView:
+    row = await uploads.find(upload)
     answer = json.loads(row.answer or "{}")
     return {
         "name": parse(row.about).name,
@@ -122,13 +129,13 @@ async def one(services: TheServices, upload: str) -> UploadView:
         "expires_at": iso_time(row.expires_at),
         "batch": answer.get("batch"),
         "result": answer.get("result"),
-        "problem": None if (problem := services.fetches.problem(upload)) is None else error_view(problem),
+        "problem": None if (problem := fetches.problem(upload)) is None else error_view(problem),
     }
 
 
 @router.patch("/{upload}", status_code=204, dependencies=_TUS)
 async def append(
-    services: TheServices,
+    uploads: TheUploads,
     request: Request,
     upload: str,
     upload_offset: Size,
@@ -139,14 +146,14 @@ async def append(
     if content_type != CONTENT_TYPE:
         raise HTTPException(415, f"the header Content-Type must be {CONTENT_TYPE}")
     checksum = None if upload_checksum is None else _checksum(upload_checksum)
-    row = await services.uploads.append(upload, upload_offset, _body(request), checksum)
+    row = await uploads.append(upload, upload_offset, _body(request), checksum)
     return Response(status_code=204, headers=_progress(row))
 
 
 @router.delete("/{upload}", status_code=204, dependencies=_TUS)
-async def remove(services: TheServices, upload: str) -> Response:
+async def remove(uploads: TheUploads, upload: str) -> Response:
     """End an upload; the file of a finished one stays."""
-    await services.uploads.remove(upload)
+    await uploads.remove(upload)
     return Response(status_code=204)
 
 
@@ -182,3 +189,14 @@ def _progress(row: UploadRow) -> dict[str, str]:
 def _expiry(row: UploadRow) -> dict[str, str]:
     at = datetime.fromtimestamp(row.expires_at // MICROSECOND, UTC)
     return {"Upload-Expires": format_datetime(at, usegmt=True)}
+
+
+@fetch_router.post("/fetches")
+async def fetch(
+    services: TheServices, parts: TheParts, fetches: TheFetches, actor: TheActor, request: FetchRequest
+) -> FetchAnswer:
+    """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
+    output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
+    await parts.check_output(output, must_answer=False)
+    row = await fetches.begin(request.url, request, output, actor=actor)
+    return {"upload": row.id, "size": row.size}

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from blake3 import blake3
 
 from tqstudio.engine import outputs
-from tqstudio.engine.delivery import local_copy
-from tqstudio.engine.delivery.bucket import Bucket
 from tqstudio.engine.outputs import Place
+from tqstudio.wings.buckets import local_copy
+from tqstudio.wings.buckets.bucket import Bucket
 
 _AT_ONCE = 4
 """Files that are examined at the same time."""

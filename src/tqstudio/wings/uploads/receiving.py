@@ -9,8 +9,8 @@ from typing import Protocol
 
 from blake3 import blake3
 
-from tqstudio.engine.uploads.part_file import PartFile
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.wings.uploads.part_file import PartFile
 
 _BLOCK_BYTES = 2 * 1024 * 1024
 """Written at a time; a request holds two blocks in memory."""
