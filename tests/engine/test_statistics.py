@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tqstudio.engine.api.statistics import local_days
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
+from tqstudio.wings.statistics.api import local_days
 
 from .conftest import Desk
 from .test_api import report

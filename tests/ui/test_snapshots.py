@@ -19,7 +19,7 @@ from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.folders import FoldersScreen
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.statistics import StatisticsScreen
+from tqstudio.wings.statistics.screen import StatisticsScreen
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.worker.remote.jobs import RemoteJobs
 from tqstudio.engine.worker.reporting.outcome import Failed
 from tqstudio.errors import ErrorCode
 from tqstudio.protocol.remote import Remote
+from tqstudio.wings.remote.worker.jobs import RemoteJobs
 
 
 @pytest.mark.parametrize(

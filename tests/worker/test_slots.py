@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tqstudio.engine.worker.remote.program import commands
+from tqstudio.wings.remote.worker.program import commands
 
 
 def test_each_worker_has_its_name_its_folder_and_its_gpu() -> None:

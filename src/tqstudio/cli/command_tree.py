@@ -66,7 +66,7 @@ COMMANDS: CommandTree = {
         },
     ),
     "events": "studio.events:events",
-    "stats": "jobs.statistics:stats",
+    "stats": "wings.statistics.cli:stats",
     "folder": (
         "Manage drop folders, whose videos are transcoded automatically.",
         {
@@ -83,7 +83,7 @@ COMMANDS: CommandTree = {
             "enable": "studio.workers:enable",
             "disable": "studio.workers:disable",
             "drain": "studio.workers:drain",
-            "run": "studio.workers:run",
+            "run": "wings.remote.cli:run",
         },
     ),
     "profile": (

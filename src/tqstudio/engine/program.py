@@ -22,7 +22,6 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import require_confinement
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
-from tqstudio.engine.standby.standby import Standby
 from tqstudio.engine.store.db import backup, opening, schema
 from tqstudio.engine.store.db.connection import Address, address_of, shown
 from tqstudio.engine.store.db.database import Database
@@ -30,6 +29,7 @@ from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.supervisor import Replaced, Supervisor
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.wings.standby.standby import Standby
 
 _CUT_OFF = (ErrorCode.ALREADY_RUNNING, ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE)
 """After which a supervisor stands by: another one leads, or may."""

@@ -29,7 +29,6 @@ from tqstudio.engine.parts.part import Background, Parts
 from tqstudio.engine.parts.scheduler import Timetable
 from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
-from tqstudio.engine.standby.output_locks import OutputLocks
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import gates, supervisors
@@ -38,6 +37,7 @@ from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind
 from tqstudio.protocol import launch
+from tqstudio.wings.standby.output_locks import OutputLocks
 
 
 class Replaced(Exception):
@@ -62,7 +62,9 @@ class Supervisor:
         self._log = structlog.get_logger()
         stream = EventStream(event_view)
         on_probed = partial(send_sources, stream)
-        self.services = Services(home, settings, db, found, stream, on_probed, until_idle=until_idle)
+        self.services = Services(
+            home, settings, db, found, stream, on_probed, wings_of, until_idle=until_idle
+        )
         children.mark(self.services.uuid, home.root)
         self._home_guard = HomeGuard(home, held, self.services.bounded_io, has_database=db.is_file)
         self._lead = Lead(settings, self.services.shutdown, lambda: self.services.recovery.lease_left_s)
@@ -79,9 +81,8 @@ class Supervisor:
             loop.add_signal_handler(number, self.services.shutdown.request_by_signal)
         network = tcp.listen(self._settings)
         try:
-            wings = wings_of(self.services)
-            doors = Doors(self.services, wings, ROUTERS, self._home_guard, network)
-            parts = self._parts(wings, doors)
+            doors = Doors(self.services, ROUTERS, self._home_guard, network)
+            parts = self._parts(doors)
             self._db.bind(parts.on_events, self._lead.lose)
             children.become_subreaper()
             if await OutputLocks(self.services, self._home_guard, self._manager).acquire():
@@ -97,7 +98,7 @@ class Supervisor:
         self._lead.require()
         return left
 
-    def _parts(self, wings: Parts, doors: Doors) -> Parts:
+    def _parts(self, doors: Doors) -> Parts:
         """What a supervisor does, in the order in which it starts."""
         s = self.services
         parts = Parts(
@@ -107,7 +108,6 @@ class Supervisor:
             s.workspace,
             s.volumes,
             s.dispatch,
-            s.deletions,
             doors,
             s.event_stream,
             Background(partial(send_snapshots, s)),
@@ -115,7 +115,7 @@ class Supervisor:
             *([Background(self._lead.watch_lease)] if self._settings.standby else []),
             Background(s.lifetime.watch),
             Background(partial(self._manager.watch, self._status_line)),
-            *wings,
+            *s.wings.parts,
             s.load_gate,
             s.schedule,
             s.stuck_workers,

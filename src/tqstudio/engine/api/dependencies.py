@@ -13,7 +13,7 @@ from tqstudio.engine.access.principal import Principal
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
-from tqstudio.engine.parts.part import Part, Parts
+from tqstudio.engine.parts.part import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.roles import ROLE_OF, Role, allows
 
@@ -39,20 +39,11 @@ async def _monitor(request: Request) -> Monitor:
 TheMonitor = Annotated[Monitor, Depends(_monitor)]
 
 
-async def _parts(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
-    return parts
-
-
-TheParts = Annotated[Parts, Depends(_parts)]
-"""The wings."""
-
-
 def the(kind: type[T]) -> Any:
     """Depend on the wing's part of a class."""
 
-    async def find(parts: TheParts) -> T:
-        return parts.find(kind)
+    async def find(services: TheServices) -> T:
+        return services.wings.parts.find(kind)
 
     return Depends(find)
 

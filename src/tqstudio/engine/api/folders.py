@@ -14,13 +14,12 @@ from fastapi import APIRouter
 from tqstudio import path_checks
 from tqstudio.engine.admission import output_template
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheParts, TheServices
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import fill
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.parts.part import Parts
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
@@ -80,9 +79,9 @@ def problem_of(services: Services, row: FolderRow) -> ErrorView | None:
 
 
 @router.post("/folders")
-async def add(services: TheServices, parts: TheParts, request: FolderRequest) -> FolderView:
+async def add(services: TheServices, request: FolderRequest) -> FolderView:
     path = _absolute(request.path_b64)
-    output = await _output(services, parts, request.output_b64, path)
+    output = await _output(services, request.output_b64, path)
     await _require_new(services, path)
     done_dir = _done_dir(request.after_done, request.done_dir_b64)
     await _require_apart(services, None, path, output, request.after_done, done_dir)
@@ -123,14 +122,14 @@ async def add(services: TheServices, parts: TheParts, request: FolderRequest) ->
 
 
 @router.patch("/folders/{folder}")
-async def change(services: TheServices, parts: TheParts, folder: int, request: FolderChange) -> FolderView:
+async def change(services: TheServices, folder: int, request: FolderChange) -> FolderView:
     given = request.model_dump(exclude_unset=True)
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     rows = {row.id: row for row in await services.db.read(folders.listing)}
     if folder not in rows:
         raise _unknown(folder)
     if "output_b64" in changes:
-        changes["output_root"] = await _output(services, parts, changes.pop("output_b64"), rows[folder].path)
+        changes["output_root"] = await _output(services, changes.pop("output_b64"), rows[folder].path)
     before, given_dir = rows[folder], changes.pop("done_dir_b64", None)
     after_done = changes.get("after_done", before.after_done)
     keeps_dir = given_dir is None and after_done == before.after_done
@@ -162,7 +161,7 @@ async def remove(services: TheServices, folder: int) -> dict[str, Any]:
     return {"removed": folder}
 
 
-async def _output(services: Services, parts: Parts, given_b64: str | None, path: bytes) -> bytes:
+async def _output(services: Services, given_b64: str | None, path: bytes) -> bytes:
     """The output of a drop folder.
 
     Raises:
@@ -173,7 +172,7 @@ async def _output(services: Services, parts: Parts, given_b64: str | None, path:
     await output_check.require_usable(
         output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
-    await parts.check_output(output)
+    await services.wings.parts.check_output(output)
     return output
 
 

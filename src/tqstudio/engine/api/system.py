@@ -11,7 +11,7 @@ from fastapi import APIRouter
 
 from tqstudio import __version__
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheParts, TheServices
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.folders import problem_of
 from tqstudio.engine.api.views import delivery_problem, fill, iso
 from tqstudio.engine.api.workers import worker_views
@@ -209,7 +209,7 @@ async def profile_list(services: TheServices) -> dict[str, list[answers.ProfileV
 
 
 @router.get("/doctor")
-async def doctor(services: TheServices, parts: TheParts) -> dict[str, list[answers.CheckView]]:
+async def doctor(services: TheServices) -> dict[str, list[answers.CheckView]]:
     """Checks that only the supervisor can do."""
     checks: list[answers.CheckView] = []
     views, shut = await worker_views(services), await _shut_gates(services)
@@ -233,7 +233,7 @@ async def doctor(services: TheServices, parts: TheParts) -> dict[str, list[answe
         problem = folder["problem"]
         detail = in_one_line(problem["code"], problem["message"])
         checks.append(check_view(f"folder {folder['id']}", "fail", detail, problem["hint"]))
-    return {"checks": checks + [check for part in parts for check in await part.checks()]}
+    return {"checks": checks + [check for part in services.wings.parts for check in await part.checks()]}
 
 
 @router.post("/backup")

@@ -11,12 +11,11 @@ from fastapi import APIRouter, Query
 from tqstudio.engine.admission import adding
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheActor, TheParts, TheServices
+from tqstudio.engine.api.dependencies import TheServices
 from tqstudio.engine.api.views import video_view
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.parts.part import Parts
 from tqstudio.engine.queue import moved_output
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
@@ -31,20 +30,20 @@ router = APIRouter(route_class=BoundedRoute)
 
 
 @router.post("/videos")
-async def add(services: TheServices, parts: TheParts, request: AddRequest) -> AddAnswer:
+async def add(services: TheServices, request: AddRequest) -> AddAnswer:
     """Add files: each is queued, retried, found unchanged, or rejected with a reason."""
     if request.idempotency_key is None:
-        return await _add(services, parts, request)
-    return await services.admission.once(request.idempotency_key, lambda: _add(services, parts, request))
+        return await _add(services, request)
+    return await services.admission.once(request.idempotency_key, lambda: _add(services, request))
 
 
-async def _add(services: Services, parts: Parts, request: AddRequest) -> AddAnswer:
+async def _add(services: Services, request: AddRequest) -> AddAnswer:
     paths = [decode(text) for text in request.paths_b64]
     output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await output_check.require_usable(
         output, services.bounded_io, allow_shared=services.settings.allow_shared_output
     )
-    await parts.check_output(output, must_answer=False)
+    await services.wings.parts.check_output(output, must_answer=False)
     offer = replace(
         adding.offer(services.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
@@ -140,17 +139,3 @@ async def one(services: TheServices, video: int) -> VideoView:
     if view is None:
         raise videos.unknown(video)
     return view
-
-
-@router.delete("/videos/{video}")
-async def delete(services: TheServices, actor: TheActor, video: int) -> VideoView:
-    """Delete a video with its ladder, jobs and unfinished work; it can be brought back for a while."""
-    await services.deletions.delete(video, actor=actor)
-    return await one(services, video)
-
-
-@router.post("/videos/{video}/undelete")
-async def undelete(services: TheServices, actor: TheActor, video: int) -> VideoView:
-    """Bring a deleted video back, as long as its files are there."""
-    await services.deletions.undelete(video, actor=actor)
-    return await one(services, video)

@@ -197,7 +197,7 @@ async def complete(
     repeated = services.completion.is_publishing(token) or not services.running_jobs.leases.is_live(token)
     if worker.name in services.worker_tokens.stored and not repeated:
         # It may be on another machine: what it lists must be what has arrived.
-        await services.transfers.require_received(token, body.manifest)
+        await services.wings.require_received(token, body.manifest)
     return {"job": job, "status": (await services.completion.complete(worker, job, body)).value}
 
 

@@ -13,7 +13,7 @@ from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.assembly.shutdown import IdleShutdown, Shutdown
-from tqstudio.engine.deletion.deletions import Deletions
+from tqstudio.engine.assembly.wings import Wings
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.gates.measure import VolumeReader
@@ -49,8 +49,6 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import supervisors
-from tqstudio.engine.transfer.received_ladders import ReceivedLadders
-from tqstudio.engine.transfer.transfers import Transfers
 from tqstudio.home import Home
 
 _MIN_STOP_S = 1.5
@@ -76,6 +74,7 @@ class Services:
         ffmpeg: FFmpeg,
         event_stream: EventStream,
         on_probed: Callable[[Sequence[ProbeResult]], None],
+        make_wings: Callable[[Services], Wings],
         *,
         until_idle: bool,
     ) -> None:
@@ -143,7 +142,7 @@ class Services:
             forecasts,
             volumes,
             metrics,
-            ReceivedLadders(home, db, workspace).require_valid,
+            lambda token, manifest: self.wings.require_valid(token, manifest),
         )
         self.recovery = Recovery(home, settings, db, running_jobs, lease_end, completion)
         self.worker_tokens = WorkerTokens()
@@ -154,17 +153,16 @@ class Services:
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)
-        self.deletions = Deletions(home, settings, db, running_jobs, workspace, io, retention, ages)
         self.prober = Prober(home, settings, db, on_probed)
         self.admission = Admission(
             home,
             settings,
             db,
-            # Each of the two offers files to the other.
+            # Each of the two offers files to the other; the wings are made last.
             on_left=lambda path: self.intake.look_again(path),
             on_settled=self.prober.wake,
             is_away=volumes.is_away,
-            restore_deleted=self.deletions.restore_on_add,
+            restore_deleted=lambda video, actor: self.wings.restore_deleted(video, actor),
         )
         self.intake = Intake(
             default_settle_s=settings.settle_s,
@@ -175,6 +173,6 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.missing_sources = MissingSources(db, self.intake.look_again)
-        self.transfers = Transfers(home, db, running_jobs, ranges, workspace, io)
         self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)
+        self.wings = make_wings(self)

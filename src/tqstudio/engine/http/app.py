@@ -11,28 +11,16 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import (
-    events,
-    folders,
-    jobs,
-    monitoring,
-    statistics,
-    system,
-    videos,
-    worker_api,
-    workers,
-)
+from tqstudio.engine.api import events, folders, jobs, monitoring, system, tokens, videos, worker_api, workers
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
-from tqstudio.engine.api.network import tokens, worker_files
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.monitoring.monitor import Monitor
-from tqstudio.engine.parts.part import Parts
 from tqstudio.errors import TqError
 from tqstudio.protocol.answers import ErrorAnswer
 
 
-def make_app(services: Services, wings: Parts, routers: Sequence[APIRouter]) -> ASGIApp:
+def make_app(services: Services, routers: Sequence[APIRouter]) -> ASGIApp:
     """Create the API of a supervisor; its schema is at `/openapi.json`.
 
     Args:
@@ -54,9 +42,9 @@ def make_app(services: Services, wings: Parts, routers: Sequence[APIRouter]) -> 
             "5XX": {"model": ErrorAnswer, "description": "A fault of the supervisor or of its disks"},
         },
     )
-    app.state.services, app.state.parts, app.state.monitor = services, wings, Monitor(services)
-    of_clients = (workers, jobs, videos, folders, events, statistics, system, tokens)
-    for module in (worker_api, worker_files, *of_clients):
+    app.state.services, app.state.monitor = services, Monitor(services)
+    of_clients = (workers, jobs, videos, folders, events, system, tokens)
+    for module in (worker_api, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
     for router in routers:
         app.include_router(router, prefix=PREFIX)

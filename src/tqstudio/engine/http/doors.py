@@ -16,7 +16,7 @@ from tqstudio.engine.http.app import make_app
 from tqstudio.engine.http.callers import SocketCallers, TcpCallers
 from tqstudio.engine.http.server import Server, SocketServer
 from tqstudio.engine.http.tcp import TcpServer
-from tqstudio.engine.parts.part import Part, Parts
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.machine import supervisors
 
 
@@ -31,13 +31,12 @@ class Doors(Part):
     def __init__(
         self,
         services: Services,
-        wings: Parts,
         routers: Sequence[APIRouter],
         home_guard: HomeGuard,
         network: tuple[socket.socket, ssl.SSLContext | None] | None,
     ) -> None:
         self._services, self._home_guard, self._network = services, home_guard, network
-        self._wings, self._routers = wings, routers
+        self._routers = routers
         self._servers: list[Server] = []
         self._serving: list[asyncio.Task[None]] = []
         self._is_broken = asyncio.Event()
@@ -46,7 +45,7 @@ class Doors(Part):
         """Open them, and store where other machines reach this supervisor, for those that stand by."""
         services = self._services
         listener = self._home_guard.open_socket()
-        app = make_app(services, self._wings, self._routers)
+        app = make_app(services, self._routers)
         self.local = SocketServer(SocketCallers(app, services.tokens))
         self._serve(self.local, listener)
         if self._network is not None:

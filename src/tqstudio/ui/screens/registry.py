@@ -12,13 +12,13 @@ VIEWS: dict[str, str] = {
     "workers": "workers.WorkersScreen",
     "folders": "folders.FoldersScreen",
     "history": "history.HistoryScreen",
-    "statistics": "statistics.StatisticsScreen",
+    "statistics": "wings.statistics.screen.StatisticsScreen",
 }
-"""Module and class of each view's screen."""
+"""Module and class of each view's screen, below `screens` or in a wing."""
 
 LATER = (
     *("job.screen", "job.source_facts", "frame.text", "help", "dialogs.dialogs"),
-    *("dialogs.ask_path", "workers", "folders", "history", "statistics", "command_palette"),
+    *("dialogs.ask_path", "workers", "folders", "history", "wings.statistics.screen", "command_palette"),
 )
 """Modules imported soon after the first picture: their first use is fast then, and an upgrade installed
 meanwhile is not mixed with the running version."""
@@ -32,4 +32,5 @@ def view_class(view: str) -> type[StudioScreen]:
 
 
 def load(module: str) -> ModuleType:
-    return import_module(f"tqstudio.ui.screens.{module}")
+    below = "tqstudio" if module.startswith("wings.") else "tqstudio.ui.screens"
+    return import_module(f"{below}.{module}")

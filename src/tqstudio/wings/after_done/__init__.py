@@ -1,0 +1,1 @@
+"""Moves or deletes sources whose ladder is published."""

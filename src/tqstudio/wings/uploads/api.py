@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheParts, TheServices, the
+from tqstudio.engine.api.dependencies import PREFIX, TheActor, TheServices, the
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.host.clock import MICROSECOND, iso_time
 from tqstudio.errors import ErrorCode, TqError
@@ -193,10 +193,10 @@ def _expiry(row: UploadRow) -> dict[str, str]:
 
 @fetch_router.post("/fetches")
 async def fetch(
-    services: TheServices, parts: TheParts, fetches: TheFetches, actor: TheActor, request: FetchRequest
+    services: TheServices, fetches: TheFetches, actor: TheActor, request: FetchRequest
 ) -> FetchAnswer:
     """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
     output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await parts.check_output(output, must_answer=False)
+    await services.wings.parts.check_output(output, must_answer=False)
     row = await fetches.begin(request.url, request, output, actor=actor)
     return {"upload": row.id, "size": row.size}

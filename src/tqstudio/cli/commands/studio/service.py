@@ -212,10 +212,10 @@ def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
 
 def _worker_options(given: Sequence[str]) -> list[str]:
     """Options of `worker run`, checked, and with absolute paths."""
-    from tqstudio.cli.commands.studio import workers
+    from tqstudio.wings.remote.cli import run
 
     app = typer.Typer(add_completion=False)
-    app.command()(workers.run)
+    app.command()(run)
     command = typer.main.get_command(app)
     found = command.make_context("tqstudio worker run", list(given)).params
     words = [f"--{key}={found[key]}" for key in ("name", "slots", "bandwidth") if found[key]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +11,8 @@ from tqstudio.cli.session.supervisor_session import SupervisorSession, client, s
 from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.home import current_home
 from tqstudio.paths import readable
-from tqstudio.protocol import calls, remote
+from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -98,55 +96,3 @@ def _session(names: Sequence[str]) -> SupervisorSession:
 def _unknown(name: str) -> TqError:
     what = f"there is no worker {readable(name)}; nothing was changed"
     return TqError(ErrorCode.NOT_FOUND, what, "list them with: tqstudio worker list")
-
-
-def run(
-    work: Annotated[
-        str, typer.Option("--work", metavar="FOLDER", help="Folder for copies; by default in the home.")
-    ] = "",
-    gpu: Annotated[
-        bool,
-        typer.Option(
-            "--gpu", help="Encode on a GPU, each of --slots on the next. A worker's token needs --kind gpu."
-        ),
-    ] = False,
-    gpu_number: Annotated[int, typer.Option("--gpu-number", metavar="N", min=1, hidden=True)] = 1,
-    bandwidth: Annotated[
-        float, typer.Option("--bandwidth", metavar="MBIT/S", min=0, help="Limit in each direction.")
-    ] = 0,
-    shared: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--shared", metavar="FOLDER", help="Mounted folder of the studio: no copy is made. Repeatable."
-        ),
-    ] = None,
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name to join by; default: the host name.")
-    ] = "",
-    slots: Annotated[
-        int,
-        typer.Option(
-            "--slots", metavar="N", min=1, max=16, help="Workers on this machine, with a token to join."
-        ),
-    ] = 1,
-) -> int:
-    """Encode jobs of the studio of --connect on this machine, with a token of the role join or worker.
-
-    The source is copied from the studio, finished segments are sent to it. Ends with Ctrl-C, after which its
-    job continues elsewhere.
-    """
-    at = remote.chosen()
-    if at is None:
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            "the workers of this machine are started by its supervisor",
-            "for a studio of another machine: tqstudio --connect URL --token-file FILE worker run",
-        )
-    from tqstudio.engine.worker.remote import program
-
-    folder = Path(work or current_home().root / "work").expanduser().absolute()
-    folders = [each.expanduser().absolute() for each in shared or ()]
-    if slots > 1:
-        return program.run_slots(at, folder, slots, name=name, gpu=gpu, bandwidth=bandwidth, shared=folders)
-    number = gpu_number if gpu else 0
-    return program.run(at, folder, name=name, gpu=number, bytes_per_s=bandwidth * 1e6 / 8, shared=folders)

@@ -26,19 +26,20 @@ from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.source import fingerprint, sidecars, source_file
 from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
+from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.transfer import segment_files
-from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import decode, display, encode
 from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
 from tqstudio.protocol.worker_answers import JobInputs, SourceFile, StoredNames
+from tqstudio.wings.remote import segment_files
+from tqstudio.wings.remote.segment_files import FilePart
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 _MAX_SAMPLED = 100
@@ -66,7 +67,7 @@ class _Inputs:
     """Subtitle files."""
 
 
-class Transfers:
+class Transfers(Part):
     """The files of running jobs."""
 
     def __init__(
@@ -160,7 +161,7 @@ class Transfers:
 
         return await self._write(job, read)
 
-    async def store(self, token: LeaseToken, path: str, part: Part, body: bytes) -> None:
+    async def store(self, token: LeaseToken, path: str, part: FilePart, body: bytes) -> None:
         """Store a part of a file, as `segment_files.receive`."""
         job, names = await self._job(token), segment_files.names_of(path)
         if part.size > segment_files.MAX_FILE_BYTES or part.offset + len(body) > part.size:

@@ -8,16 +8,17 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from tqstudio.engine.api import bodies
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheServices, TheWorker
+from tqstudio.engine.api.dependencies import TheServices, TheWorker, the
 from tqstudio.engine.api.errors import JSON_ERRORS
 from tqstudio.engine.live import leases
 from tqstudio.engine.store.jobs.claims import LeaseToken
-from tqstudio.engine.transfer.segment_files import Part
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode
 from tqstudio.protocol import content_digest
 from tqstudio.protocol.requests import RemovedFiles
 from tqstudio.protocol.worker_answers import JobInputs, StoredNames
+from tqstudio.wings.remote.segment_files import FilePart
+from tqstudio.wings.remote.transfers import Transfers
 
 MAX_PART_BYTES = 16 * 1024 * 1024
 _BYTES = "application/octet-stream"
@@ -27,6 +28,7 @@ _BODY = {
 }
 
 router = APIRouter(prefix="/worker/jobs/{job}", route_class=BoundedRoute)
+TheTransfers = Annotated[Transfers, the(Transfers)]
 Number = Annotated[int, Query(ge=0, lt=2**63)]
 Length = Annotated[int, Query(ge=1, le=MAX_PART_BYTES)]
 Path = Annotated[str, Query(max_length=1000)]
@@ -53,38 +55,38 @@ WritingLease = Annotated[LeaseToken, Depends(_writing)]
 
 
 @router.get("/inputs")
-async def inputs(services: TheServices, lease: TheLease) -> JobInputs:
-    return await services.transfers.inputs(lease)
+async def inputs(transfers: TheTransfers, lease: TheLease) -> JobInputs:
+    return await transfers.inputs(lease)
 
 
 @router.get("/source", responses=_CONTENT, response_class=Response)
 async def source(
-    services: TheServices, lease: TheLease, name_b64: Path, version: Path, offset: Number, length: Length
+    transfers: TheTransfers, lease: TheLease, name_b64: Path, version: Path, offset: Number, length: Length
 ) -> Response:
     """A part of the source, with its SHA-256 in the header Content-Digest (RFC 9530)."""
-    return _content(await services.transfers.source(lease, _name(name_b64), version, offset, length))
+    return _content(await transfers.source(lease, _name(name_b64), version, offset, length))
 
 
 @router.get("/store", responses=_CONTENT, response_class=Response)
 async def stored(
-    services: TheServices, lease: TheLease, path: Path, offset: Number, length: Length
+    transfers: TheTransfers, lease: TheLease, path: Path, offset: Number, length: Length
 ) -> Response:
     """A part of a stored file, as of the source."""
     try:
-        return _content(await services.transfers.stored(lease, path, offset, length))
+        return _content(await transfers.stored(lease, path, offset, length))
     except FileNotFoundError:
         raise TqError(ErrorCode.NOT_FOUND, f"{path} is not stored") from None
 
 
 @router.get("/store/names")
-async def stored_names(services: TheServices, lease: TheLease) -> StoredNames:
+async def stored_names(transfers: TheTransfers, lease: TheLease) -> StoredNames:
     """The segments that are stored, also by other workers."""
-    return await services.transfers.stored_names(lease)
+    return await transfers.stored_names(lease)
 
 
 @router.put("/store", status_code=204, openapi_extra=_BODY)
 async def store(
-    services: TheServices,
+    transfers: TheTransfers,
     request: Request,
     lease: WritingLease,
     path: Path,
@@ -96,19 +98,19 @@ async def store(
     """Store a part of a file; with the last one it becomes visible, if the whole has that hash."""
     del digest  # for the schema
     body = await _body(request)
-    await services.transfers.store(lease, path, Part(offset, size, blake3), body)
+    await transfers.store(lease, path, FilePart(offset, size, blake3), body)
     return Response(status_code=204)
 
 
 @router.post("/store/remove", status_code=204)
-async def remove(services: TheServices, lease: WritingLease, body: RemovedFiles) -> Response:
-    await services.transfers.remove(lease, list(body.paths))
+async def remove(transfers: TheTransfers, lease: WritingLease, body: RemovedFiles) -> Response:
+    await transfers.remove(lease, list(body.paths))
     return Response(status_code=204)
 
 
 @router.put("/log", status_code=204, openapi_extra=_BODY)
 async def log(
-    services: TheServices,
+    transfers: TheTransfers,
     request: Request,
     lease: TheLease,
     offset: Number,
@@ -116,7 +118,7 @@ async def log(
 ) -> Response:
     """Write a part of the log of the attempt."""
     del digest
-    await services.transfers.log(lease, offset, await _body(request))
+    await transfers.log(lease, offset, await _body(request))
     return Response(status_code=204)
 
 

@@ -20,11 +20,11 @@ from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.segments.store import COMPLETE_NAME
 from tqstudio.engine.worker.job.failure import describe
-from tqstudio.engine.worker.remote.link import Link
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Lost
 from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+from tqstudio.wings.remote.worker.link import Link
 
 _INTERVAL_S = 0.5
 _LOOK_S, _RARELY_S = 3.0, 30.0

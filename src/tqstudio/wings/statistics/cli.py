@@ -12,8 +12,8 @@ from tqstudio.cli.session.supervisor_session import client
 from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import JsonFlag, parse_since
 from tqstudio.protocol import calls
+from tqstudio.wings.statistics.figures import FIGURES, series, values, videos_of
 from tqstudio.words import format as fmt
-from tqstudio.words.statistics import FIGURES, series, values, videos_of
 from tqstudio.words.symbols import choose_glyphs
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.host.parent_death import PARENT, die_with_parent
 from tqstudio.engine.media.ffmpeg import binary, hardware
-from tqstudio.engine.worker.remote import joining, slots
-from tqstudio.engine.worker.remote.jobs import RemoteJobs
 from tqstudio.engine.worker.reporting import logging_setup
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.remote import Remote
+from tqstudio.wings.remote.worker import joining, slots
+from tqstudio.wings.remote.worker.jobs import RemoteJobs
 
 
 def run(at: Remote, work: Path, *, name: str, gpu: int, bytes_per_s: float, shared: Sequence[Path]) -> int:

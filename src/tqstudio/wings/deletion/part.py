@@ -21,7 +21,6 @@ from typing import TypeVar
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.deletion.deleted_ladders import DeletedLadders
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.ages import Ages
@@ -39,6 +38,7 @@ from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import TERMINAL, Control, DeletionState
 from tqstudio.paths import display
+from tqstudio.wings.deletion.deleted_ladders import DeletedLadders
 
 T = TypeVar("T")
 _ENDS = frozenset(status.value for status in TERMINAL)

@@ -31,8 +31,6 @@ from tqstudio.engine.host.home_lock import HomeLock
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.host.waiting import wait_until_set
 from tqstudio.engine.http.server import SocketServer
-from tqstudio.engine.standby.answers import Answers
-from tqstudio.engine.standby.lent_workers import LentWorkers
 from tqstudio.engine.store.db import errors, schema
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.dialects import postgresql
@@ -43,6 +41,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import remote
 from tqstudio.protocol.roles import Role
+from tqstudio.wings.standby.answers import Answers
+from tqstudio.wings.standby.lent_workers import LentWorkers
 
 _LOOK_S = 1.0
 """Interval of looks at the lease of the supervisor that leads."""

@@ -26,9 +26,6 @@ from tqstudio.engine.media.source.fingerprint import quick_hash_of
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt import WorkerConfig
 from tqstudio.engine.worker.job.failure import describe
-from tqstudio.engine.worker.remote import shared
-from tqstudio.engine.worker.remote.link import Link
-from tqstudio.engine.worker.remote.mirror import Mirror, fetch, require_held, state_of
 from tqstudio.engine.worker.reporting import calls
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Done, Failed, Outcome, RangeMade, Stopped
@@ -39,6 +36,9 @@ from tqstudio.paths import encode
 from tqstudio.protocol.client import Client
 from tqstudio.protocol.remote import Remote
 from tqstudio.units import size as shown_size
+from tqstudio.wings.remote.worker import shared
+from tqstudio.wings.remote.worker.link import Link
+from tqstudio.wings.remote.worker.mirror import Mirror, fetch, require_held, state_of
 
 if TYPE_CHECKING:
     from tqstudio.protocol.worker_answers import ClaimedJob, JobInputs, SourceFile

@@ -21,7 +21,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """The place of some bytes in a file."""
 
     offset: int
@@ -97,7 +97,7 @@ def read_all(descriptor: int, offset: int, length: int) -> bytes:
     return found
 
 
-def require_equal(path: Path, part: Part) -> None:
+def require_equal(path: Path, part: FilePart) -> None:
     """Check that a file is stored with this content.
 
     Raises:
@@ -113,7 +113,7 @@ def require_equal(path: Path, part: Part) -> None:
 
 
 def receive(
-    folder: Path, name: str, part: Part, body: bytes, *, writer: str = "", keep: bool = False
+    folder: Path, name: str, part: FilePart, body: bytes, *, writer: str = "", keep: bool = False
 ) -> None:
     """Append a part to a file; with the last one, check the file and give it its name, durably.
 

@@ -14,8 +14,8 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.widgets.document import Document, Section
+from tqstudio.wings.statistics import figures as figures
 from tqstudio.words import format as fmt
-from tqstudio.words import statistics as figures
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import StatisticsRow, StatisticsView

@@ -12,9 +12,9 @@ from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.http.server import SocketServer
-from tqstudio.engine.standby.answers import Answers
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.wings.standby.answers import Answers
 
 LOOK_S = 1.0
 """Interval of tries."""

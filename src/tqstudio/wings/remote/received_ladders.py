@@ -18,11 +18,11 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.transfer import segment_files
 from tqstudio.errors import ErrorCode, TqError, code_of
 from tqstudio.home import Home
 from tqstudio.paths import encode
 from tqstudio.protocol.requests import Manifest, ManifestRendition
+from tqstudio.wings.remote import segment_files
 
 _AT_ONCE = 2
 _LIMIT_S = 3600.0

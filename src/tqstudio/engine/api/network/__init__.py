@@ -1,1 +1,0 @@
-"""Endpoints that callers from other machines need: tokens and uploads."""

@@ -1,0 +1,1 @@
+"""Workers of other machines: they copy the source of a job, and send its segments."""

@@ -1,0 +1,1 @@
+"""Shows throughput, speed, bytes and processor time of the past."""
