@@ -94,7 +94,7 @@ endif
 # Kill a sandboxed studio at random, KILLS times; with FLEET=1 hurt one of three supervisors of a database.
 chaos: $(STAMP)
 ifdef FLEET
-	FLEET_FAULTS=$(or $(KILLS),60) FLEET_SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_standby.py -m more -k storm --timeout=7200
+	FLEET_FAULTS=$(or $(KILLS),60) FLEET_SEED=$(or $(SEED),1) $(BIN)/pytest tests/wings/standby/test_standby.py -m more -k storm --timeout=7200
 else
 	$(BIN)/tqstudio drill --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 endif

@@ -25,7 +25,6 @@ from pathlib import Path
 from certificates import certificate
 from e2e.studio import Studio
 from e2e.terminal import Terminal
-from e2e.test_remote_worker import Far
 from harness import PROGRAM
 from recorder.sitecustomize import FOLDER
 from tqstudio.drill import clips
@@ -33,6 +32,7 @@ from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
+from wings.remote.test_studio import Far
 
 CLIP = clips.Clip("film.mp4", Fraction(25), 300, "320x180")
 PERIOD_S = 11

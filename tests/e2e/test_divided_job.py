@@ -14,11 +14,11 @@ import pytest
 
 from tqstudio.protocol import calls
 from waiting import until
+from wings.remote.test_studio import Far
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
 from .studio import Studio, mark, published_marks
-from .test_remote_worker import Far
 
 RUNGS = ("180p", "120p", "90p")
 SECONDS = 40

@@ -16,11 +16,11 @@ from media.gpus import in_place_of_gpus
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
 from waiting import until
+from wings.standby.test_standby import RUNGS, stand_by
 
 from .conftest import MakeClip, MakeFleet, MakeStudio
 from .ladder import check_ladder
 from .studio import WORDS, Studio, video_runs, write_script
-from .test_standby import RUNGS, stand_by
 
 # Answers for h264_nvenc by encoding with libx264; options that only the GPU knows are left out. For one file
 # it fails, as a GPU does whose driver went away.

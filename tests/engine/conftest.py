@@ -95,7 +95,7 @@ def desk(standing: LiveSupervisor, tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
+def public() -> Iterator[Path]:
     """A folder like /tmp: everybody may make files in it."""
     folder = Path(tempfile.mkdtemp(prefix="tqstudio-users-", dir="/tmp"))
     folder.chmod(0o1777)

@@ -17,9 +17,9 @@ from harness import MakeSupervisor, Program
 from tqstudio import paths
 from tqstudio.errors import ErrorCode
 from tqstudio.protocol import calls
+from wings.deletion.test_deletions import NAME, Library
 
 from .conftest import Desk
-from .test_deletions import NAME, Library
 
 
 @pytest.fixture

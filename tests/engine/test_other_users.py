@@ -59,16 +59,16 @@ def refusal(call: Callable[[], object]) -> TqError:
     return caught.value
 
 
-def test_a_worker_sends_no_token_to_another_user(shared: Path, planted: Callable[[Path], Heard]) -> None:
-    path = shared / "supervisor.sock"
+def test_a_worker_sends_no_token_to_another_user(public: Path, planted: Callable[[Path], Heard]) -> None:
+    path = public / "supervisor.sock"
     heard = planted(path)
     error = refusal(lambda: Client(path, token="secret", keep_alive=True).send(calls.status()))
     assert f"uid {OTHER_UID}" in error.message
     assert heard() == b""
 
 
-def test_no_command_and_no_screen_asks_another_user(shared: Path, planted: Callable[[Path], Heard]) -> None:
-    path = shared / "supervisor.sock"
+def test_no_command_and_no_screen_asks_another_user(public: Path, planted: Callable[[Path], Heard]) -> None:
+    path = public / "supervisor.sock"
     heard = planted(path)
     refusal(lambda: next(Client(path).stream()))
     assert heard() == b""
@@ -95,9 +95,9 @@ def test_no_command_and_no_screen_asks_another_user(shared: Path, planted: Calla
 
 
 def test_root_reaches_the_supervisor_of_the_owner_of_a_home(
-    shared: Path, planted: Callable[[Path], Heard]
+    public: Path, planted: Callable[[Path], Heard]
 ) -> None:
-    home = shared / "home"
+    home = public / "home"
     home.mkdir()
     os.chown(home, OTHER_UID, OTHER_UID)
     planted(home / "supervisor.sock")
@@ -105,18 +105,18 @@ def test_root_reaches_the_supervisor_of_the_owner_of_a_home(
 
 
 @pytest.fixture
-def far_home(tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def far_home(tmp_path: Path, public: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home with so long a path that its socket is in the runtime directory below the temporary one."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr("tqstudio.home.tempfile", SimpleNamespace(gettempdir=lambda: str(shared)))
+    monkeypatch.setattr("tqstudio.home.tempfile", SimpleNamespace(gettempdir=lambda: str(public)))
     return Home(tmp_path / ("studio" * 20))
 
 
 def test_a_runtime_directory_of_another_user_is_refused(
-    far_home: Home, shared: Path, make_supervisor: MakeSupervisor
+    far_home: Home, public: Path, make_supervisor: MakeSupervisor
 ) -> None:
-    folder = shared / f"tqstudio-{os.getuid()}"
-    live = make_supervisor(far_home.root, TMPDIR=str(shared))
+    folder = public / f"tqstudio-{os.getuid()}"
+    live = make_supervisor(far_home.root, TMPDIR=str(public))
     assert far_home.socket.parent == folder
     os.chown(folder, OTHER_UID, OTHER_UID)
 
@@ -128,9 +128,9 @@ def test_a_runtime_directory_of_another_user_is_refused(
 
 
 def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_refused(
-    far_home: Home, shared: Path, tmp_path: Path
+    far_home: Home, public: Path, tmp_path: Path
 ) -> None:
-    folder = shared / f"tqstudio-{os.getuid()}"
+    folder = public / f"tqstudio-{os.getuid()}"
     mine = tmp_path / "mine"
     mine.mkdir(0o700)
     folder.symlink_to(mine)
@@ -146,9 +146,9 @@ def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_refused(
 
 
 @pytest.mark.slow
-def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervisor: MakeSupervisor) -> None:
+def test_a_supervisor_reads_nothing_from_another_user(public: Path, make_supervisor: MakeSupervisor) -> None:
     """Though someone opened its socket to everyone."""
-    live: LiveSupervisor = make_supervisor(shared / "home").start()
+    live: LiveSupervisor = make_supervisor(public / "home").start()
     live.home.root.chmod(0o755)
     live.home.socket.chmod(0o777)
 
@@ -166,9 +166,9 @@ def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervi
     assert live.send(calls.status())["supervisor"]["pid"] == live.process.pid
 
 
-def test_a_home_of_another_user_is_refused(shared: Path) -> None:
+def test_a_home_of_another_user_is_refused(public: Path) -> None:
     """Unless root made it for whoever may write to it; root itself may use any."""
-    home = Home(shared / "home")
+    home = Home(public / "home")
     home.root.mkdir()
 
     def look(answer: Connection) -> None:
@@ -221,8 +221,8 @@ def test_a_supervisor_does_not_start_where_another_user_may_change_its_home(
     assert not live.home.supervisor_log.exists(), "nothing was begun"
 
 
-def test_a_home_that_root_made_for_everybody_is_no_place_for_a_supervisor(shared: Path) -> None:
-    home = Home(shared / "home")
+def test_a_home_that_root_made_for_everybody_is_no_place_for_a_supervisor(public: Path) -> None:
+    home = Home(public / "home")
     home.root.mkdir()
 
     def look(answer: Connection) -> None:

@@ -22,8 +22,7 @@ from tqstudio.protocol.client import Client
 from tqstudio.protocol.remote import Remote
 from waiting import until
 from wall_clock import YEAR_S, WallClock
-
-from .test_deletions import Library
+from wings.deletion.test_deletions import Library
 
 pytestmark = pytest.mark.slow
 DAY_S = 86_400.0

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import URL
 
 import postgres
+from e2e.conftest import LEASES, MakeClip, MakeFleet
+from e2e.studio import Studio
 from waiting import until
 
-from .conftest import LEASES, MakeClip, MakeFleet
-from .studio import Studio
 from .test_standby import check_once, leads, log_of, stand_by, stands_by, statuses
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -17,16 +17,15 @@ from sqlalchemy import URL
 
 import postgres
 from certificates import certificate
+from e2e.conftest import LEASES, MakeClip, MakeFleet
+from e2e.ladder import check_ladder
+from e2e.studio import Studio
 from harness import until_ended
 from tqstudio.engine.store.dialects import postgresql
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
-
-from .conftest import LEASES, MakeClip, MakeFleet
-from .ladder import check_ladder
-from .studio import Studio
 
 RUNGS = ("180p", "120p", "90p")
 

@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
+from engine.test_completion import bench_of
 from harness import LiveSupervisor, MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
 from waiting import WAIT_S, until
-
-from .test_completion import bench_of
 
 CONTENT = b"not much of a film" * 1000
 NAME = "show/caf\udce9 1.mp4"

@@ -8,11 +8,10 @@ import pytest
 from blake3 import blake3
 
 from certificates import certificate
+from e2e.conftest import MakeClip
+from e2e.studio import Studio
 from harness import Program
 from tqstudio.protocol import calls
-
-from .conftest import MakeClip
-from .studio import Studio
 
 
 @pytest.mark.slow

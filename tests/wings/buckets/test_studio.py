@@ -17,15 +17,14 @@ from urllib.parse import quote
 import pytest
 from blake3 import blake3
 
+from e2e.conftest import MakeClip, MakeStudio
+from e2e.studio import Studio
 from object_storage import BUCKET, Asked, ObjectStorage, below, object_storage, pass_on
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.wings.buckets.bucket import Bucket
 from waiting import until
-
-from .conftest import MakeClip, MakeStudio
-from .studio import Studio
 
 URL = f"s3://{BUCKET}/vod"
 _STEPS = ("delivery.uploading", "delivery.uploaded", "delivery.named")

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from e2e.conftest import MakeClip, MakeStudio
+from e2e.studio import seconds_between
 from harness import Program
 from tqstudio.protocol import calls
 from waiting import until
-
-from .conftest import MakeClip, MakeStudio
-from .studio import seconds_between
 
 # Writes down what the kernel counted for the shell and, in a second line, for the real ffmpeg.
 _COUNTED = """#!/bin/sh

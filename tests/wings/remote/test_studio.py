@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
+from e2e.conftest import MakeClip
+from e2e.ladder import check_ladder
+from e2e.studio import Studio
 from harness import Program, until_ended
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
-
-from .conftest import MakeClip
-from .ladder import check_ladder
-from .studio import Studio
 
 RUNGS = ("180p", "120p", "90p")
 _SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nHello\n"

@@ -10,14 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from engine.conftest import Desk
+from engine.test_api import report
+from engine.test_completion import bench_of, complete, ladder
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
 from tqstudio.wings.statistics.api import local_days
-
-from .conftest import Desk
-from .test_api import report
-from .test_completion import bench_of, complete, ladder
 
 HOUR = 3_600 * 1_000_000
 

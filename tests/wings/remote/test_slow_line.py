@@ -17,15 +17,15 @@ import pytest
 from sqlalchemy import URL
 
 import postgres
+from e2e.conftest import LEASES, MakeClip, MakeFleet, MakeStudio
+from e2e.ladder import check_ladder
+from e2e.studio import Studio
+from e2e.test_divided_job import free_port
 from tqstudio.protocol import calls
 from waiting import until
+from wings.standby.test_standby import leads, stand_by, statuses
 
-from .conftest import LEASES, MakeClip, MakeFleet, MakeStudio
-from .ladder import check_ladder
-from .studio import Studio
-from .test_divided_job import free_port
-from .test_remote_worker import Far
-from .test_standby import leads, stand_by, statuses
+from .test_studio import Far
 
 LARGE = """
 extends = "web"

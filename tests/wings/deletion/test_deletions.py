@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
+from engine.conftest import Desk
 from harness import LiveSupervisor, MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from waiting import until
-
-from .conftest import Desk
-from .test_after_done import House
+from wings.after_done.test_after_done import House
 
 NAME = "film.mp4"
 

@@ -22,6 +22,8 @@ import pytest
 from blake3 import blake3
 
 from certificates import certificate
+from engine.test_publish_trouble import fill, mount
+from engine.test_tcp import Studio, bearer
 from harness import LiveSupervisor, Program
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
@@ -30,9 +32,6 @@ from tqstudio.protocol.uploads import Upload
 from tqstudio.wings.uploads import part, part_file
 from tqstudio.wings.uploads.metadata import MAX_NAME_BYTES, safe_name
 from waiting import until
-
-from .test_publish_trouble import fill, mount
-from .test_tcp import Studio, bearer
 
 MB = 1_000_000
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from e2e.conftest import MakeClip
+from e2e.studio import Studio
 from tqstudio.protocol import calls
 from waiting import until
 
-from .conftest import MakeClip
-from .studio import Studio
-from .test_remote_worker import Far
+from .test_studio import Far
 
 pytestmark = pytest.mark.slow
 

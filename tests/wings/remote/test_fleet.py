@@ -11,14 +11,14 @@ from typing import Any
 import psutil
 import pytest
 
+from e2e.conftest import MakeClip
+from e2e.studio import Studio
 from harness import until_ended
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from waiting import until
 
-from .conftest import MakeClip
-from .studio import Studio
-from .test_remote_worker import Far, check, studio
+from .test_studio import Far, check, studio
 
 __all__ = ["studio"]
 

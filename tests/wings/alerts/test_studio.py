@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MakeClip, MakeStudio
+from e2e.conftest import MakeClip, MakeStudio
 
 _COMMAND = """
 import json, os, sys
