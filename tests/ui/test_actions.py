@@ -195,7 +195,7 @@ async def test_the_queue_is_paused_and_resumed_wherever_it_is_shown(
         await pilot.press("P")
         await until(pilot, lambda: "P resume all" in footer(app))
         notice = app.screen.query_one("#notice")
-        assert "P resumes it" in notice.render_line(0).text
+        await until(pilot, lambda: "P resumes it" in notice.render_line(0).text)
         await pilot.press("P")
         await until(pilot, lambda: "P pause all" in footer(app))
         assert not fake.gates
