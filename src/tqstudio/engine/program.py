@@ -29,7 +29,6 @@ from tqstudio.engine.store.machine import standbys
 from tqstudio.engine.supervisor import Replaced, Supervisor
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.wings.standby.standby import Standby
 
 _CUT_OFF = (ErrorCode.ALREADY_RUNNING, ErrorCode.DATABASE_UNREACHABLE, ErrorCode.DATABASE_UNWRITABLE)
 """After which a supervisor stands by: another one leads, or may."""
@@ -103,6 +102,9 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
         has_led = False
         while True:
             if settings.standby and not isinstance(address, Path):
+                # It brings the dialect of PostgreSQL with it, which others do not need.
+                from tqstudio.wings.standby.standby import Standby
+
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     standby = Standby(home, settings, address, held, manager, is_patient=has_led)
                     if not runner.run(standby.wait()):
