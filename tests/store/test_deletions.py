@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tqstudio.engine.store.db import rows, tables
 from tqstudio.engine.store.library import deletions, generations, publications, videos
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.errors import ErrorCode
@@ -30,6 +31,12 @@ def deleted_at(queue: Queue, video: int) -> int | None:
     row = videos.get(queue.db, video)
     assert row is not None
     return row.deleted_at
+
+
+def test_a_table_with_a_row_is_not_empty(queue: Queue) -> None:
+    assert not rows.is_any(queue.db, tables.deletion)
+    delete(queue, published(queue)[0])
+    assert rows.is_any(queue.db, tables.deletion)
 
 
 def published(queue: Queue) -> tuple[int, int]:

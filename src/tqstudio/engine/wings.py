@@ -5,54 +5,79 @@ A new one is a folder in `tqstudio/wings` and a line here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from sqlalchemy import FromClause
+
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.assembly.wings import Wings
-from tqstudio.engine.parts.part import Parts
+from tqstudio.engine.parts.dormant import Dormant
+from tqstudio.engine.store.db import rows, tables
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 from tqstudio.wings.after_done.part import AfterDone
-from tqstudio.wings.alerts import api as alerts
+from tqstudio.wings.alerts import api as alerts_api
 from tqstudio.wings.alerts.part import Alerts
-from tqstudio.wings.buckets import api as buckets
+from tqstudio.wings.buckets import api as buckets_api
 from tqstudio.wings.buckets.part import Deliveries
-from tqstudio.wings.deletion import api as deletion
+from tqstudio.wings.deletion import api as deletion_api
 from tqstudio.wings.deletion.part import Deletions
-from tqstudio.wings.remote import api as remote
+from tqstudio.wings.remote import api as remote_api
 from tqstudio.wings.remote.received_ladders import ReceivedLadders
 from tqstudio.wings.remote.transfers import Transfers
-from tqstudio.wings.statistics import api as statistics
-from tqstudio.wings.uploads import api as uploads
+from tqstudio.wings.statistics import api as statistics_api
+from tqstudio.wings.uploads import api as uploads_api
 from tqstudio.wings.uploads.fetches import Fetches
 from tqstudio.wings.uploads.part import Uploads
 
 ROUTERS = (
-    remote.router,
-    deletion.router,
-    buckets.router,
-    uploads.router,
-    uploads.fetch_router,
-    statistics.router,
-    alerts.router,
+    remote_api.router,
+    deletion_api.router,
+    buckets_api.router,
+    uploads_api.router,
+    uploads_api.fetch_router,
+    statistics_api.router,
+    alerts_api.router,
 )
 """Their endpoints, which the schema of the API always has."""
 
 
 def wings_of(s: Services) -> Wings:
-    """Make the wings."""
-    transfers = Transfers(s.home, s.db, s.running_jobs, s.ranges, s.workspace, s.bounded_io)
-    uploaded = Uploads(s.home, s.settings, s.db, s.admission, s.bounded_io, s.ages)
+    """Make the wings; each starts when a setting, its rows or a request asks for it."""
+
+    def has_rows(table: FromClause) -> Callable[[Connection], bool]:
+        return lambda db: rows.is_any(db, table)
+
+    def is_any_alert(db: Connection) -> bool:
+        return rows.is_any(db, tables.alert) or rows.is_any(db, tables.alert_position)
+
     deletions = Deletions(
         s.home, s.settings, s.db, s.running_jobs, s.workspace, s.bounded_io, s.retention, s.ages
     )
-    parts = Parts(
-        deletions,
-        Deliveries(s.home, s.settings, s.db, s.bounded_io, s.ages),
-        Fetches(s.home, s.db, uploaded, s.settings.backoff_max_s),
-        Alerts(s.home, s.settings, s.db, s.uuid, s.volumes.low_soon, s.ages, patient=s.until_idle),
-        AfterDone(s.db, s.bounded_io, s.intake.look_again),
-        transfers,
-        uploaded,
-    )
+    deliveries = Deliveries(s.home, s.settings, s.db, s.bounded_io, s.ages)
+    uploaded = Uploads(s.home, s.settings, s.db, s.admission, s.bounded_io, s.ages)
+    fetches = Fetches(s.home, s.db, uploaded, s.settings.backoff_max_s)
+    alerts = Alerts(s.home, s.settings, s.db, s.uuid, s.volumes.low_soon, s.ages, patient=s.until_idle)
+    after_done = AfterDone(s.db, s.bounded_io, s.intake.look_again)
+    transfers = Transfers(s.home, s.db, s.running_jobs, s.ranges, s.workspace, s.bounded_io)
     return Wings(
-        parts,
+        parts=(
+            Dormant(s.db, deletions, has_rows(tables.deletion), (EventKind.VIDEO_DELETED,)),
+            Dormant(
+                s.db,
+                deliveries,
+                has_rows(tables.delivery),
+                (EventKind.PUBLISHED, EventKind.VIDEO_DELETED, EventKind.VIDEO_UNDELETED),
+            ),
+            Dormant(s.db, fetches, has_rows(tables.upload)),
+            Dormant(s.db, alerts, lambda db: alerts.active or is_any_alert(db)),
+            Dormant(
+                s.db, after_done, has_rows(tables.removal), (EventKind.PUBLISHED, EventKind.FOLDER_CHANGED)
+            ),
+            Dormant(s.db, uploaded, has_rows(tables.upload)),
+            Dormant(s.db, transfers, lambda _: False),
+        ),
+        check_bucket=deliveries.check,
         require_received=transfers.require_received,
         require_valid=ReceivedLadders(s.home, s.db, s.workspace).require_valid,
         restore_deleted=deletions.restore_on_add,

@@ -43,7 +43,7 @@ def the(kind: type[T]) -> Any:
     """Depend on the wing's part of a class."""
 
     async def find(services: TheServices) -> T:
-        return services.wings.parts.find(kind)
+        return await services.wings.part(kind)
 
     return Depends(find)
 

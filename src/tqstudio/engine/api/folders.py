@@ -19,7 +19,6 @@ from tqstudio.engine.api.views import fill
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.files.mounts import is_within, shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.outputs import output_check
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
@@ -169,10 +168,7 @@ async def _output(services: Services, given_b64: str | None, path: bytes) -> byt
     """
     output = services.admission.output_root(decode(given_b64) if given_b64 else None)
     await asyncio.to_thread(_check, path, output)
-    await output_check.require_usable(
-        output, services.bounded_io, allow_shared=services.settings.allow_shared_output
-    )
-    await services.wings.parts.check_output(output)
+    await services.check_output(output)
     return output
 
 

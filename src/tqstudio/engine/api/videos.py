@@ -40,10 +40,7 @@ async def add(services: TheServices, request: AddRequest) -> AddAnswer:
 async def _add(services: Services, request: AddRequest) -> AddAnswer:
     paths = [decode(text) for text in request.paths_b64]
     output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await output_check.require_usable(
-        output, services.bounded_io, allow_shared=services.settings.allow_shared_output
-    )
-    await services.wings.parts.check_output(output, must_answer=False)
+    await services.check_output(output, must_answer=False)
     offer = replace(
         adding.offer(services.admission, request, output),
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,

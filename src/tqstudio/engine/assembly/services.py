@@ -31,6 +31,7 @@ from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.outputs import output_check
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -47,9 +48,11 @@ from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.home import Home
+from tqstudio.protocol.requests import Manifest
 
 _MIN_STOP_S = 1.5
 """Shorter gaps never count as a stop of the process, see `RunningClock`."""
@@ -142,7 +145,7 @@ class Services:
             forecasts,
             volumes,
             metrics,
-            lambda token, manifest: self.wings.require_valid(token, manifest),
+            self._require_valid,
         )
         self.recovery = Recovery(home, settings, db, running_jobs, lease_end, completion)
         self.worker_tokens = WorkerTokens()
@@ -176,3 +179,22 @@ class Services:
         self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
         self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)
         self.wings = make_wings(self)
+
+    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
+        """Check that an output can be used.
+
+        Args:
+            must_answer: as of `CheckBucket`.
+
+        Raises:
+            TqError: why it cannot.
+        """
+        await output_check.require_usable(
+            output_root, self.bounded_io, allow_shared=self.settings.allow_shared_output
+        )
+        if self.home.bucket_url(output_root) is not None:
+            await self.wings.check_bucket(output_root, must_answer=must_answer)
+
+    async def _require_valid(self, token: LeaseToken, manifest: Manifest) -> None:
+        if await self.workspace.has_received(token):
+            await self.wings.require_valid(token, manifest)

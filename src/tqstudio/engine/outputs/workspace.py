@@ -28,13 +28,15 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.files import dir_fd
-from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer, on_a_thread
 from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.jobs.assignments import assignment_of
+from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorCode, TqError
@@ -42,6 +44,8 @@ from tqstudio.events import EventKind
 from tqstudio.paths import display
 
 FOLDER = ".tqstudio"
+RECEIVED_NAME = ".received"
+"""Marks a segment store of which parts come from another machine."""
 _LOCK = "lock"
 _UNUSED_S = 10.0
 """An unused output is unlocked after this time; a claim locks it again."""
@@ -172,6 +176,14 @@ class Workspace(Part):
     def stores(self, output_root: bytes) -> Iterator[tuple[int, Path]]:
         """The segment stores below an output: (video, folder)."""
         yield from _numbered(self.work_dir(output_root) / "segments")
+
+    async def has_received(self, token: LeaseToken) -> bool:
+        """Whether segments of a job come from another machine."""
+        job = await self._db.read(assignment_of, token.job)
+        facts = await self._db.read(job_facts, token.job)
+        assert facts is not None, "a lease is of a job"
+        store = self.work_dir(job.output_root) / "segments" / str(facts.video)
+        return await on_a_thread((store / RECEIVED_NAME).exists)
 
     def set_aside(self, output_root: bytes, video: int) -> bool:
         """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.protocol.answers import CheckView
-
-T = TypeVar("T", bound="Part")
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,6 @@ class Part:
         """Check what `doctor` reports of it."""
         return ()
 
-    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
-        """Check that an output that it serves can be used.
-
-        Args:
-            must_answer: if not, one that is out of order passes: it is tried again later.
-
-        Raises:
-            TqError: why it cannot.
-        """
-
 
 class Background(Part):
     """Runs a coroutine function as a task from start to stop, and logs its failure."""
@@ -85,18 +73,6 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
-
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts)
-
-    def find(self, kind: type[T]) -> T:
-        """Return the part of a class."""
-        return next(part for part in self._parts if isinstance(part, kind))
-
-    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
-        """Check an output, as of each part."""
-        for part in self._parts:
-            await part.check_output(output_root, must_answer=must_answer)
 
     def periodic(self) -> Sequence[Periodic]:
         """Return the periodic tasks of all."""

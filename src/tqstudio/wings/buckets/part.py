@@ -86,14 +86,14 @@ class Deliveries(Background):
         for root in sorted(roots):
             if (url := self._home.bucket_url(root)) is not None:
                 try:
-                    await self.check_output(root)
+                    await self.check(root)
                     found.append(check_view(f"bucket {url}", "ok", "can be written, read and emptied"))
                 except TqError as error:
                     why = f"{error.code}: {error.message}"
                     found.append(check_view(f"bucket {url}", "fail", why, error.hint))
         return found
 
-    async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
+    async def check(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that the bucket of an output can be used; any other output can."""
         if (url := self._home.bucket_url(output_root)) is not None:
             try:

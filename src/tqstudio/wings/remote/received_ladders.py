@@ -22,7 +22,6 @@ from tqstudio.errors import ErrorCode, TqError, code_of
 from tqstudio.home import Home
 from tqstudio.paths import encode
 from tqstudio.protocol.requests import Manifest, ManifestRendition
-from tqstudio.wings.remote import segment_files
 
 _AT_ONCE = 2
 _LIMIT_S = 3600.0
@@ -47,14 +46,12 @@ class ReceivedLadders:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def require_valid(self, token: LeaseToken, manifest: Manifest) -> None:
-        """Check a result before it is published; passes at once if this machine made all of it.
+        """Check a result before it is published.
 
         Raises:
             TqError: OUTPUT_INVALID, with the stream; of the source; TIMEOUT; SYSTEM_LIMIT.
         """
         job = await self._db.read(self._job, token.job)
-        if not await bounded_io.on_a_thread(lambda: segment_files.is_received(job.store)):
-            return
         request = await bounded_io.on_a_thread(lambda: _request(job, manifest))
         async with self._slots:
             try:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.check import digests
+from tqstudio.engine.outputs.workspace import RECEIVED_NAME
 from tqstudio.errors import ErrorCode, TqError
 
 MAX_FILE_BYTES = 1 << 30
 """A segment of 6 s has some megabytes, a run of subtitles less."""
-_ORIGIN, _RECEIVED = ".origin", ".received"
+_ORIGIN = ".origin"
 _MAX_DEPTH = 6
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -55,14 +56,9 @@ def origin(store: Path) -> str:
 
 def mark_received(store: Path) -> None:
     """Record durably that files of this store come from another machine."""
-    if not (store / _RECEIVED).exists():
-        durable.write(store / _RECEIVED, b"")
+    if not (store / RECEIVED_NAME).exists():
+        durable.write(store / RECEIVED_NAME, b"")
         durable.sync_folder(store)
-
-
-def is_received(store: Path) -> bool:
-    """Whether files of this store come from another machine."""
-    return (store / _RECEIVED).exists()
 
 
 def listing(store: Path) -> Iterator[str]:

@@ -191,12 +191,14 @@ def _expiry(row: UploadRow) -> dict[str, str]:
     return {"Upload-Expires": format_datetime(at, usegmt=True)}
 
 
-@fetch_router.post("/fetches")
+# What is fetched becomes an upload, which has to be finished.
+@fetch_router.post("/fetches", dependencies=[the(Uploads)])
 async def fetch(
     services: TheServices, fetches: TheFetches, actor: TheActor, request: FetchRequest
 ) -> FetchAnswer:
     """Fetch a file from object storage, as an upload that the supervisor makes itself; then it is added."""
     output = services.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await services.wings.parts.check_output(output, must_answer=False)
+    if services.home.bucket_url(output) is not None:
+        await services.wings.check_bucket(output, must_answer=False)
     row = await fetches.begin(request.url, request, output, actor=actor)
     return {"upload": row.id, "size": row.size}

@@ -9,10 +9,17 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy import ColumnElement, FromClause, Result, Row
+from sqlalchemy import ColumnElement, FromClause, Result, Row, literal, select
 from typing_extensions import is_typeddict
 
+from tqstudio.engine.store.db.connection import Connection
+
 T = TypeVar("T")
+
+
+def is_any(db: Connection, table: FromClause) -> bool:
+    """Whether a table has a row."""
+    return bool(db.execute(select(select(literal(1)).select_from(table).exists())).scalar_one())
 
 
 class Rows(Generic[T]):
