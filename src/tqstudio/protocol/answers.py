@@ -47,8 +47,8 @@ class WarningView(TypedDict):
     text: str
 
 
-class RenditionLive(TypedDict):
-    """One quality of a running job."""
+class RenditionState(TypedDict):
+    """One quality of a job, as its worker reports it and as it is stored."""
 
     name: str
     status: str
@@ -65,10 +65,15 @@ class RenditionLive(TypedDict):
     segments_total: int | None
     speed: float | None
     """Multiple of real time."""
-    eta_s: float | None
     settings_hash: str | None
     stream_key: str | None
     error: str | None
+
+
+class RenditionLive(RenditionState):
+    """One quality of a running job."""
+
+    eta_s: float | None
 
 
 class RenditionView(RenditionLive):

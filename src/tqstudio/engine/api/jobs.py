@@ -135,7 +135,7 @@ def read_detail(
     videos.VideoRow,
     generations.GenerationRow | None,
     tuple[int, JobStatus] | None,
-    list[progress.AttemptRow],
+    list[answers.AttemptView],
     list[event_row.EventRow],
     DeliveryRow | None,
 ]:
@@ -163,7 +163,8 @@ async def detail(services: TheServices, job: int) -> answers.JobDetail:
     left_us = 0 if live is None else services.running_jobs.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
         # The stored attempt is a few seconds old.
-        attempt_views[-1] = attempt_views[-1] | {
+        attempt_views[-1] = {
+            **attempt_views[-1],
             "steps": dict(live.steps),
             "argv": [list(command) for command in live.argv or ()],
             "resumed_from": live.resumed_from,
@@ -190,12 +191,12 @@ async def log(services: TheServices, job: int, attempt: int | None = None) -> di
     attempts = await services.db.read(progress.attempts, job)
     if not attempts and await services.db.read(job_records.one, job) is None:
         raise no_such_job(job)
-    chosen = [a for a in attempts if attempt is None or a.number == attempt]
-    if not chosen or chosen[-1].log is None:
+    chosen = [a for a in attempts if attempt is None or a["number"] == attempt]
+    if not chosen or (name := chosen[-1]["log"]) is None:
         which = "has not started yet" if attempt is None else f"has no attempt {attempt}"
         raise TqError(ErrorCode.NOT_FOUND, f"job {job} {which}", f"see: tqstudio job show {job}")
-    path = services.home.job_logs(job) / chosen[-1].log
-    return {"path": str(path), "attempt": chosen[-1].number, "text": await asyncio.to_thread(_tail, path)}
+    path = services.home.job_logs(job) / name
+    return {"path": str(path), "attempt": chosen[-1]["number"], "text": await asyncio.to_thread(_tail, path)}
 
 
 def _tail(path: Path) -> str:

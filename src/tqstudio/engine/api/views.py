@@ -13,7 +13,7 @@ from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
-from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -55,8 +55,11 @@ def parse_time(text: str) -> int:
 def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
     """Create a message from the fields of a row that have the same names, and from more fields.
 
-    Times (`…_at`) become ISO 8601, paths (bytes) text and base64, as `protocol.answers` promises.
+    A row that is a dictionary has them as in messages already. Of others, times (`…_at`) become ISO 8601,
+    paths (bytes) text and base64, as `protocol.answers` promises.
     """
+    if isinstance(row, dict):
+        return message(**{name: row[name] for name in _names(message) if name in row} | more)
     filled = more
     for name in _common(message, row.__class__):
         if name in more:
@@ -71,19 +74,24 @@ def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
 
 
 @cache
+def _names(message: Any) -> tuple[str, ...]:
+    return tuple(message.__annotations__)
+
+
+@cache
 def _common(message: Any, row: Any) -> tuple[str, ...]:
-    return tuple(name for name in message.__annotations__ if name in row.__dataclass_fields__)
+    return tuple(name for name in _names(message) if name in row.__dataclass_fields__)
 
 
 def rendition_live(row: RenditionRow, eta_s: float | None) -> answers.RenditionLive:
     """A quality; unless it is running, its progress counts only what is kept for the next attempt."""
-    progress = row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept
+    progress = row["progress"] if row["status"] == RenditionStatus.IN_PROGRESS else row["kept"]
     return fill(answers.RenditionLive, row, progress=progress, eta_s=eta_s)
 
 
 def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[answers.RenditionLive]:
     """The qualities of a job; the running ones share the job's ETA."""
-    return [rendition_live(row, eta_s if row.status == "in_progress" else None) for row in rows]
+    return [rendition_live(row, eta_s if row["status"] == "in_progress" else None) for row in rows]
 
 
 def _renditions(
@@ -94,16 +102,16 @@ def _renditions(
     Args:
         stored: the rows of the database; live reports lack the times of earlier attempts.
     """
-    known = {row.name: row for row in stored}
+    known = {row["name"]: row for row in stored}
     views: list[answers.RenditionView] = []
     for row, live in zip(rows, _live_renditions(rows, eta_s), strict=True):
-        previous = known.get(row.name, row)
-        completed = row.status == RenditionStatus.COMPLETED
+        previous = known.get(row["name"], row)
+        completed = row["status"] == RenditionStatus.COMPLETED
         views.append(
             {
                 **live,
-                "started_at": iso(previous.started_at or row.started_at),
-                "completed_at": iso(row.completed_at or previous.completed_at) if completed else None,
+                "started_at": iso(previous["started_at"] or row["started_at"]),
+                "completed_at": iso(row["completed_at"] or previous["completed_at"]) if completed else None,
             }
         )
     return views
@@ -218,8 +226,9 @@ def job_live(services: Services, live: LiveJob, now: int) -> answers.JobLive:
     return view
 
 
-def attempt_view(row: AttemptRow, *, job: int, home: Home) -> answers.AttemptView:
-    return fill(answers.AttemptView, row, log=str(home.job_logs(job) / row.log) if row.log else None)
+def attempt_view(row: answers.AttemptView, *, job: int, home: Home) -> answers.AttemptView:
+    """An attempt with the path of its log."""
+    return {**row, "log": str(home.job_logs(job) / row["log"]) if row["log"] else None}
 
 
 def autorestart_view(record: JobRecord) -> answers.AutorestartView:

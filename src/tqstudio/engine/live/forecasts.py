@@ -52,7 +52,7 @@ class Forecasts:
             return
         wanted = outline.requested
         if live.renditions is not None:
-            wanted = tuple(row.name for row in live.renditions if row.status != RenditionStatus.SKIPPED)
+            wanted = tuple(row["name"] for row in live.renditions if row["status"] != RenditionStatus.SKIPPED)
         left = 1 - live.progress / 100
         encoder = live.encoder or CPU_ENCODER
         work = work_of(outline.facts, outline.profile_json, encoder, wanted=wanted, left=left)
