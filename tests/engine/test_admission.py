@@ -1030,7 +1030,7 @@ def test_another_profile_is_named_as_the_change(house: House) -> None:
 def _changed(house: House, result: Any) -> dict[str, tuple[str | None, str | None]]:
     record = house.db.read_now(records.one, result["job"])
     assert record is not None
-    return {change["what"]: (change["before"], change["after"]) for change in record.changes}
+    return {change["what"]: (change["before"], change["after"]) for change in record["changes"]}
 
 
 @pytest.mark.parametrize("harm", ["segment", "master"])

@@ -140,7 +140,7 @@ def read_detail(
     DeliveryRow | None,
 ]:
     record = job_records.one(db, job)
-    video = videos.get(db, record.video) if record else None
+    video = videos.get(db, record["video"]) if record else None
     if record is None or video is None:
         raise no_such_job(job)
     return (
@@ -175,9 +175,8 @@ async def detail(services: TheServices, job: int) -> answers.JobDetail:
         answers.JobDetail,
         record,
         **row,
-        video_view=views.video_view(video, generation, newest, record.error, delivery),
-        not_before=None if record.not_before == FOREVER else views.iso(record.not_before),
-        lease_epoch=record.epoch,
+        video_view=views.video_view(video, generation, newest, job_records.error_of(record), delivery),
+        not_before=None if record["not_before"] == FOREVER else views.iso(record["not_before"]),
         lease_expires_at=views.iso(now_us() + left_us) if left_us else None,
         autorestart=views.autorestart_view(record),
         attempts_log=attempt_views,

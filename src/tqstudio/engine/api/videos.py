@@ -66,7 +66,7 @@ async def fetch(services: TheServices, actor: TheActor, request: FetchRequest) -
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:
     newest = jobs.newest_job_of(db, video.id)
     record = records.one(db, newest[0]) if newest else None
-    error, delivery = record.error if record else None, deliveries.of_video(db, video.id)
+    error, delivery = records.error_of(record), deliveries.of_video(db, video.id)
     return video_view(video, generations.current(db, video.id), newest, error, delivery)
 
 

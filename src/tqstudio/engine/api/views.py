@@ -17,7 +17,7 @@ from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.store.lists.records import JobRecord
+from tqstudio.engine.store.lists.records import JobRecord, error_of
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.lifecycle import (
@@ -143,62 +143,57 @@ def _rate(text: str | None) -> float | None:
 def job_row(services: Services, record: JobRecord, now: int) -> answers.JobRow:
     """A job for lists; live values override stored ones."""
     running_jobs, forecasts = services.running_jobs, services.forecasts
-    live = running_jobs.jobs.get(record.id)
+    live = running_jobs.jobs.get(record["id"])
     expired = live is not None and not running_jobs.leases.is_live(live.token)
-    control = Control(record.control)
-    status = JobStatus(record.status)
+    control = Control(record["control"])
+    status = JobStatus(record["status"])
     running = status is JobStatus.IN_PROGRESS
-    live = live if running and live is not None and live.token.epoch == record.epoch else None
+    live = live if running and live is not None and live.token.epoch == record["lease_epoch"] else None
     waiting = status in (JobStatus.PENDING, JobStatus.PAUSED)
-    summary = source_summary(record.size, record.facts, record.probe_error if waiting else None)
-    renditions = live.renditions if live and live.renditions is not None else record.renditions
-    wait = record.not_before - now if record.not_before is not None and record.not_before > now else None
+    summary = source_summary(record["size"], record["facts"], record["probe_error"] if waiting else None)
+    renditions = live.renditions if live and live.renditions is not None else record["renditions"]
+    begins = record["not_before"] or 0
+    wait = begins - now if begins > now else None
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
     return fill(
         answers.JobRow,
         record,
-        path=data(record.source),
-        path_b64=encode(record.source),
         word=job_word(
             status,
             control,
             retrying=wait is not None,
-            held=record.ready_at is None and record.started_at is None,
-            changed=record.kind == JobKind.CHANGED,
+            held=record["ready_at"] is None and record["started_at"] is None,
+            changed=record["kind"] == JobKind.CHANGED,
         ),
-        claim=claim_word(
-            status,
-            expired=expired,
-            attempts=record.attempts + record.crashes,
-        ),
-        step=live.shown_step if live and live.step else record.step,
-        progress=max(record.progress, live.progress) if live else record.progress,
+        claim=claim_word(status, expired=expired, attempts=record["attempts"] + record["crashes"]),
+        step=live.shown_step if live and live.step else record["step"],
+        progress=max(record["progress"], live.progress) if live else record["progress"],
         speed=live.speed if live else None,
         eta_s=eta["eta_s"] if eta else None,
         eta=eta,
-        actual_s=record.actual_s if status is JobStatus.DONE else None,
-        retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
-        worker=record.processed_by if running else None,
-        division=services.ranges.view(record.id) if live else None,
-        idle_s=running_jobs.idle_s(record.id, now) if live else None,
+        actual_s=record["actual_s"] if status is JobStatus.DONE else None,
+        retry_in_s=None if wait is None or begins == FOREVER else wait / MICROSECOND,
+        worker=record["processed_by"] if running else None,
+        division=services.ranges.view(record["id"]) if live else None,
+        idle_s=running_jobs.idle_s(record["id"], now) if live else None,
         error=_job_error(record, services.home),
-        warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
+        warnings=list(live.warnings if live and live.warnings is not None else record["warnings"]),
         source=summary,
-        renditions=_renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
+        renditions=_renditions(renditions, record["renditions"], eta["eta_s"] if live and eta else None),
         last_progress_at=iso(
-            max(record.last_progress_at or 0, live.moved_at) if live else record.last_progress_at
+            max(record["last_progress_at"] or 0, live.moved_at) if live else record["last_progress_at"]
         ),
     )
 
 
 def _job_error(record: JobRecord, home: Home) -> answers.JobError | None:
-    error = record.error
+    error = error_of(record)
     if error is None:
         return None
     return {
         **error,
-        "exhausted": record.exhausted,
-        "log": str(home.job_logs(record.id) / record.error_log) if record.error_log else None,
+        "exhausted": record["exhausted"],
+        "log": str(home.job_logs(record["id"]) / record["error_log"]) if record["error_log"] else None,
     }
 
 
@@ -232,17 +227,18 @@ def attempt_view(row: answers.AttemptView, *, job: int, home: Home) -> answers.A
 
 
 def autorestart_view(record: JobRecord) -> answers.AutorestartView:
-    may_restart = record.autorestart in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
+    may_restart = record["autorestart"] in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
+    used_up = record["restarts"] >= record["autorestart_limit"]
     next_at = None
-    if record.status == JobStatus.FAILED and may_restart and record.restarts < record.autorestart_limit:
-        since = max(record.completed_at or 0, record.last_restart_at or 0)
-        next_at = since + int(record.autorestart_delay_s * MICROSECOND)
+    if record["status"] == JobStatus.FAILED and may_restart and not used_up:
+        since = max(record["ended_at"] or 0, record["last_restart_at"] or 0)
+        next_at = since + int(record["autorestart_delay_s"] * MICROSECOND)
     return {
-        "state": record.autorestart,
-        "limit": record.autorestart_limit,
-        "delay_s": record.autorestart_delay_s,
-        "restarts": record.restarts,
-        "last_at": iso(record.last_restart_at),
+        "state": record["autorestart"],
+        "limit": record["autorestart_limit"],
+        "delay_s": record["autorestart_delay_s"],
+        "restarts": record["restarts"],
+        "last_at": iso(record["last_restart_at"]),
         "next_at": iso(next_at),
     }
 
