@@ -11,9 +11,11 @@ from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import EPOCH, MICROSECOND, iso_time
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.library import deliveries, generations
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -274,12 +276,15 @@ def delivery_problem(row: DeliveryRow) -> answers.ErrorView | None:
 
 
 def video_view(
-    video: VideoRow,
-    generation: GenerationRow | None,
-    job: tuple[int, JobStatus] | None,
-    error: answers.ErrorView | None,
-    delivery: DeliveryRow | None,
+    db: Connection, video: VideoRow, job: tuple[int, JobStatus] | None, error: answers.ErrorView | None
 ) -> answers.VideoView:
+    """A video with its ladder.
+
+    Args:
+        job: its newest job.
+        error: that of a job of it.
+    """
+    generation, delivery = generations.current(db, video.id), deliveries.of_video(db, video.id)
     published = generation_view(video, generation)
     if published is not None and delivery is not None and delivery.evicted_at is not None:
         published["master"] = f"{delivery.url}/{MASTER_NAME}"
