@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -51,6 +52,18 @@ class Rows(Generic[T]):
         """Makes the value of the first row; None if there is none."""
         row = found.first()
         return None if row is None else self.value(row)
+
+
+def values_of(table: FromClause, value: Any) -> dict[str, Any]:
+    """Returns a data class's values for the columns named as its fields: flags as integers, lists as JSON."""
+    names = (field.name for field in fields(value) if field.name in table.c)
+    return {name: _stored(getattr(value, name)) for name in names}
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, tuple | list | dict):
+        return json.dumps(value)
+    return int(value) if isinstance(value, bool) else value
 
 
 def _column(source: str | ColumnElement[Any], of: Sequence[FromClause]) -> ColumnElement[Any]:
