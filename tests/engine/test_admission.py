@@ -278,12 +278,14 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
     path = house.file()
     job = house.offer(path)["job"]
     lease = house.claim()
-    row = progress.RenditionRow("1080p", "in_progress", None, True, *[None] * 3, 50.0, 1, 2, *[None] * 4)
+    row: Any = dict.fromkeys(progress.RenditionRow.__annotations__)
+    row |= {"name": "1080p", "status": "in_progress", "required": True, "segments_done": 1, "kept": 50.0}
+    row |= {"progress": 50.0}
 
     def run_a_little(db: Any) -> None:
         token = LeaseToken(lease.job, lease.epoch, lease.instance)
-        step = dict.fromkeys(("argv", "resumed_from", "resumed_at_s", "encoder"))
-        assert progress.save(db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, **step)
+        report = progress.Report(step="transcode", progress=50, renditions=[row])
+        assert progress.save(db, token, report, at=1)
         operations.operate(db, job, Operation.PAUSE, now=now_us(), actor="test")
         outcomes.release(db, token, Control.PAUSE, now=now_us(), worker="w")
 
@@ -1028,7 +1030,7 @@ def test_another_profile_is_named_as_the_change(house: House) -> None:
 def _changed(house: House, result: Any) -> dict[str, tuple[str | None, str | None]]:
     record = house.db.read_now(records.one, result["job"])
     assert record is not None
-    return {change["what"]: (change["before"], change["after"]) for change in record.changes}
+    return {change["what"]: (change["before"], change["after"]) for change in record["changes"]}
 
 
 @pytest.mark.parametrize("harm", ["segment", "master"])

@@ -92,7 +92,7 @@ def progress(token: LeaseToken = A, **changes: object) -> LiveJob:
 
 
 def quality(status: str) -> RenditionRow:
-    values = dict.fromkeys(RenditionRow.__dataclass_fields__)
+    values = dict.fromkeys(RenditionRow.__annotations__)
     return RenditionRow(**(values | {"name": "360p", "status": status}))  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def test_the_board_keeps_what_a_report_leaves_out() -> None:
 
 def _times(running_jobs: RunningJobs, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
     merged = running_jobs.report(A, progress(renditions=rows, at=at), significant=False)
-    return [(row.started_at, row.completed_at) for row in merged.renditions or ()]
+    return [(row["started_at"], row["completed_at"]) for row in merged.renditions or ()]
 
 
 def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:

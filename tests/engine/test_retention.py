@@ -56,6 +56,9 @@ RENDITION = progress.RenditionRow(
     settings_hash=None,
     stream_key=None,
     error=None,
+    kept=0.0,
+    started_at=None,
+    completed_at=None,
 )
 
 
@@ -129,14 +132,7 @@ class House:
         self.db.write_now(
             progress.save,
             lease.token,
-            step="transcode",
-            progress=40.0,
-            reported=[RENDITION],
-            steps={},
-            argv=None,
-            resumed_from=None,
-            resumed_at_s=None,
-            encoder=None,
+            progress.Report(step="transcode", progress=40.0, renditions=[RENDITION]),
             at=1,
         )
         self.db.write_now(
@@ -366,7 +362,7 @@ def test_a_job_whose_work_is_removed_reports_none(house: House) -> None:
     for job, segments in ((deleted, 0), (expired, 0), (in_the_way, 4)):
         record = house.db.read_now(records.one, job)
         assert record is not None
-        assert (record.progress, record.renditions[0].segments_done) == (10.0 * segments, segments)
+        assert (record["progress"], record["renditions"][0]["segments_done"]) == (10.0 * segments, segments)
     asyncio.run(retention.make_room(house.root))
     for job in (deleted, expired, in_the_way):
         assert [(row.trigger, row.detail) for row in house.db.read_now(events.newest, limit=1, job=job)] == [

@@ -242,7 +242,7 @@ def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> Non
     for number, end in enumerate((queue.release, queue.lose, queue.release), 1):
         assert lease is not None
         [*_, attempt] = progress.attempts(queue.db, lease.job)
-        assert assignment_of(queue.db, lease.job).attempt == attempt.number == number
+        assert assignment_of(queue.db, lease.job).attempt == attempt["number"] == number
         assert end(lease) is not None
         lease = queue.claim()
 

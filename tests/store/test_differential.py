@@ -453,7 +453,7 @@ def report(queue: Queue, rng: Random) -> Any:
     how: Any = {
         "step": rng.choice([None, *Step]),
         "progress": rng.uniform(0, 100),
-        "reported": rng.choice([None, [], ladder, ladder[:1]]),
+        "renditions": rng.choice([None, [], ladder, ladder[:1]]),
         "steps": {"probe": 0.1},
         "argv": rng.choice([None, [["ffmpeg", "-i", "été %"]]]),
         "resumed_from": rng.choice([None, 3]),
@@ -463,7 +463,7 @@ def report(queue: Queue, rng: Random) -> Any:
         "peak_memory_bytes": rng.choice([None, 2**40]),
         "encoder": rng.choice([None, "libx264"]),
     }
-    stored = progress.save(queue.db, of, **how, at=queue.now)
+    stored = progress.save(queue.db, of, progress.Report(**how), at=queue.now)
     if stored is not None:
         progress.lengthen(queue.db, of, Step.FINALIZE, 0.5)
     return stored

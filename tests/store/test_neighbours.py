@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,7 +112,7 @@ class Street:
 
     @property
     def rendition(self) -> str:
-        return f"rendition {self.lease.job} {RENDITION.name}"
+        return f"rendition {self.lease.job} {RENDITION['name']}"
 
     @property
     def generations(self) -> list[int]:
@@ -137,6 +136,9 @@ RENDITION = RenditionRow(
     settings_hash=None,
     stream_key=None,
     error=None,
+    kept=0.0,
+    started_at=None,
+    completed_at=None,
 )
 
 
@@ -158,14 +160,9 @@ def report(street: Street) -> None:
     assert progress.save(
         street.db,
         token(street.lease),
-        step="transcode",
-        progress=5,
-        reported=[replace(RENDITION, kept=5.0)],
-        steps={"probe": 1.0},
-        argv=None,
-        resumed_from=None,
-        resumed_at_s=None,
-        encoder=None,
+        progress.Report(
+            step="transcode", progress=5, renditions=[{**RENDITION, "kept": 5.0}], steps={"probe": 1.0}
+        ),
         at=NOW + 1,
     )
 

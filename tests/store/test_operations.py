@@ -631,7 +631,7 @@ def test_a_batch_is_its_own_jobs_without_the_deleted(queue: Queue) -> None:
 
 def test_a_job_is_shown_with_its_own_video(queue: Queue) -> None:
     made = [queue.job(video=queue.video(f"{number}.mp4")) for number in range(3)]
-    assert [record.name for record in records.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
+    assert [record["name"] for record in records.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
     assert records.one(queue.db, 4711) is None
 
 

@@ -182,15 +182,15 @@ def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
 def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     lease = queue.claimed()
     for segments in (3, 4, 9, 10):
-        assert save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert save(queue, lease, renditions=[rendition(segments_done=segments)])
         assert queue.lose(lease) is P
         assert queue.row(lease.job)["crashes"] == 1, "the first since it finished a segment"
         lease = again(queue)
-    assert save(queue, lease, reported=[rendition(segments_done=2)])
+    assert save(queue, lease, renditions=[rendition(segments_done=2)])
     assert queue.lose(lease) is P, "what was lost is made again, and that is not further"
     assert queue.row(lease.job)["crashes"] == 2
     lease = again(queue)
-    assert save(queue, lease, reported=[rendition(segments_done=10)])
+    assert save(queue, lease, renditions=[rendition(segments_done=10)])
     assert queue.lose(lease) is F
     assert queue.row(lease.job)["error_code"] == "POISON"
 
@@ -204,11 +204,11 @@ def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Qu
     other, lease = queue.claimed(queue.worker("cpu-1")), queue.claimed()
     assert save(queue, other, resumed_at_s=100.0)
     for resumed_at_s, crashes in ((0.0, 1), (2.0, 2), (4.0, 2), (6.0, 2)):
-        assert save(queue, lease, resumed_at_s=resumed_at_s, reported=[rendition(segments_done=0)])
+        assert save(queue, lease, resumed_at_s=resumed_at_s, renditions=[rendition(segments_done=0)])
         assert queue.lose(lease) is P
         assert queue.row(lease.job)["crashes"] == crashes, f"resumed at {resumed_at_s} s"
         lease = again(queue)
-    assert save(queue, lease, resumed_at_s=6.0, reported=[rendition(segments_done=1)])
+    assert save(queue, lease, resumed_at_s=6.0, renditions=[rendition(segments_done=1)])
     assert queue.lose(lease) is P
     assert queue.row(lease.job)["crashes"] == 1, "a whole segment since the last"
     for resumed_at_s in (None, 4.0):
@@ -226,7 +226,7 @@ def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_again(
     queue: Queue, code: ErrorCode, forgotten: bool
 ) -> None:
     lease = queue.claimed()
-    assert save(queue, lease, progress=47.0, resumed_at_s=12.0, reported=[rendition(segments_done=8)])
+    assert save(queue, lease, progress=47.0, resumed_at_s=12.0, renditions=[rendition(segments_done=8)])
     assert queue.lose(lease) is P
     lease = again(queue)
     assert queue.fail(lease, code, forgotten=forgotten) is P
@@ -237,7 +237,7 @@ def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_again(
     at_once(queue, lease)
     for segments in (2, 4):
         lease = again(queue)
-        assert save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert save(queue, lease, renditions=[rendition(segments_done=segments)])
         assert queue.lose(lease) is P
         assert queue.row(lease.job)["crashes"] == 1, "it gets further with the new file"
 
@@ -254,30 +254,30 @@ def test_the_error_of_a_lost_worker_names_the_log_of_its_attempt(queue: Queue) -
 
 def test_the_segments_of_all_qualities_count(queue: Queue) -> None:
     lease = queue.claimed(max_crashes=2)
-    save(queue, lease, reported=[rendition(segments_done=3), rendition("180p", segments_done=1)])
+    save(queue, lease, renditions=[rendition(segments_done=3), rendition("180p", segments_done=1)])
     queue.lose(lease)
     lease = again(queue)
-    save(queue, lease, reported=[rendition(segments_done=3), rendition("180p", segments_done=2)])
+    save(queue, lease, renditions=[rendition(segments_done=3), rendition("180p", segments_done=2)])
     assert queue.lose(lease) is P
 
 
 @pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
 def test_a_job_sent_back_begins_to_count_again(queue: Queue, operation: Operation) -> None:
     lease = queue.claimed(max_crashes=2)
-    save(queue, lease, reported=[rendition(segments_done=9)])
+    save(queue, lease, renditions=[rendition(segments_done=9)])
     queue.lose(lease)
     queue.lose(again(queue))
     queue.do(lease.job, operation)
     for segments in (1, 2, 3):
         lease = again(queue)
-        save(queue, lease, reported=[rendition(segments_done=segments)])
+        save(queue, lease, renditions=[rendition(segments_done=segments)])
         assert queue.lose(lease) is P
         assert queue.row(lease.job)["crashes"] == 1
 
 
 def test_a_restart_forgets_how_far_the_job_was(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition(segments_done=9)])
+    save(queue, lease, renditions=[rendition(segments_done=9)])
     queue.do(lease.job, Operation.PAUSE)
     assert queue.release(lease, Control.PAUSE) is JobStatus.PAUSED
     queue.do(lease.job, Operation.RESTART)
@@ -285,7 +285,7 @@ def test_a_restart_forgets_how_far_the_job_was(queue: Queue) -> None:
     assert queue.lose(lease) is P, "before it reported anything"
     for segments in (1, 2, 3):
         lease = again(queue)
-        save(queue, lease, reported=[rendition(segments_done=segments)])
+        save(queue, lease, renditions=[rendition(segments_done=segments)])
         assert queue.lose(lease) is P, "it gets further, if not yet as far as before"
 
 
@@ -378,25 +378,15 @@ def test_an_instance_cannot_ask_for_the_answer_of_another(queue: Queue) -> None:
 
 
 def rendition(name: str = "360p", **changes: object) -> RenditionRow:
-    values: dict[str, object] = dict.fromkeys(RenditionRow.__dataclass_fields__)
+    values: dict[str, object] = dict.fromkeys(RenditionRow.__annotations__)
     values |= {"name": name, "status": "in_progress", "required": True, "progress": 55.0, "segments_done": 3}
     values |= {"kept": 50.0}
     return RenditionRow(**(values | changes))  # type: ignore[arg-type]
 
 
 def save(queue: Queue, lease: HeldLease, **changes: object) -> float | None:
-    values: dict[str, object] = {
-        "step": "transcode",
-        "progress": 10.0,
-        "reported": None,
-        "steps": {},
-        "argv": None,
-        "resumed_from": None,
-        "resumed_at_s": None,
-        "encoder": None,
-        "at": queue.now,
-    }
-    return progress.save(queue.db, token(lease), **(values | changes))  # type: ignore[arg-type]
+    report, at = progress.Report(step="transcode", progress=10.0), changes.pop("at", queue.now)
+    return progress.save(queue.db, token(lease), replace(report, **changes), at=at)  # type: ignore[arg-type]
 
 
 def test_progress_never_goes_back(queue: Queue) -> None:
@@ -416,11 +406,11 @@ def test_warnings_are_those_of_the_newest_report_that_has_any(queue: Queue) -> N
 
 def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
     other, lease = queue.claimed(queue.worker("cpu-1")), queue.claimed()
-    assert save(queue, other, reported=[rendition(segments_done=50)])
-    assert save(queue, lease, progress=90.0, reported=[rendition(segments_done=9)])
-    assert save(queue, lease, progress=40.0, reported=[rendition(segments_done=9)])
+    assert save(queue, other, renditions=[rendition(segments_done=50)])
+    assert save(queue, lease, progress=90.0, renditions=[rendition(segments_done=9)])
+    assert save(queue, lease, progress=40.0, renditions=[rendition(segments_done=9)])
     assert queue.row(lease.job)["progress"] == 90, "reports may be late"
-    assert save(queue, lease, progress=10.0, reported=[rendition(segments_done=1)]) == 10
+    assert save(queue, lease, progress=10.0, renditions=[rendition(segments_done=1)]) == 10
     assert queue.row(lease.job)["progress"] == 10
 
 
@@ -431,7 +421,7 @@ def test_removed_work_is_reported_no_more(queue: Queue) -> None:
     def made(end: Callable[[HeldLease], object], of: int) -> int:
         lease = queue.claimed(video=of)
         whole, failed = rendition("720p", status="completed"), rendition("360p", status="failed", error="no")
-        assert save(queue, lease, progress=40.0, reported=[whole, failed])
+        assert save(queue, lease, progress=40.0, renditions=[whole, failed])
         end(lease)
         return lease.job
 
@@ -448,7 +438,7 @@ def test_removed_work_is_reported_no_more(queue: Queue) -> None:
     assert progress.forget_work(queue.db, video) == {failed: 6, nothing: 0}
     assert queue.row(failed)["progress"] == 0
     rows = [
-        (r.name, r.status, r.progress, r.segments_done, r.error)
+        tuple(r[name] for name in ("name", "status", "progress", "segments_done", "error"))  # type: ignore[literal-required]
         for r in progress.renditions(queue.db, failed)
     ]
     assert rows == [("720p", "pending", 0, 0, None), ("360p", "failed", 0, 0, "no")]
@@ -461,9 +451,9 @@ def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
     save(queue, lease, argv=[["ffmpeg", "-i", "x"]], **found, encoder="libx264", steps={"probe": 1.5})
     save(queue, lease, steps={"probe": 1.5, "transcode": 2.0})
     [attempt] = progress.attempts(queue.db, lease.job)
-    assert attempt.argv == [["ffmpeg", "-i", "x"]]
-    assert (attempt.resumed_from, attempt.resumed_at_s, attempt.encoder) == (4, 26.0, "libx264")
-    assert attempt.steps == {"probe": 1.5, "transcode": 2.0}
+    assert attempt["argv"] == [["ffmpeg", "-i", "x"]]
+    assert (attempt["resumed_from"], attempt["resumed_at_s"], attempt["encoder"]) == (4, 26.0, "libx264")
+    assert attempt["steps"] == {"probe": 1.5, "transcode": 2.0}
 
 
 def test_what_the_supervisor_did_of_a_step_is_added(queue: Queue) -> None:
@@ -474,7 +464,7 @@ def test_what_the_supervisor_did_of_a_step_is_added(queue: Queue) -> None:
     save(queue, lease, steps={"transcode": 2.0, "finalize": 0.25})
     progress.lengthen(queue.db, token(lease), Step.FINALIZE, 1.5)
     progress.lengthen(queue.db, token(lease), Step.PROBE, 0.5)
-    assert [attempt.steps for attempt in progress.attempts(queue.db, first.job)] == [
+    assert [attempt["steps"] for attempt in progress.attempts(queue.db, first.job)] == [
         {"probe": 1.0},
         {"transcode": 2.0, "finalize": 1.75, "probe": 0.5},
     ]
@@ -482,13 +472,13 @@ def test_what_the_supervisor_did_of_a_step_is_added(queue: Queue) -> None:
 
 def test_renditions_in_their_order(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition("720p"), rendition("360p", required=False)])
-    save(queue, lease, reported=[rendition("360p", progress=80.0, kept=70.0), rendition("720p")])
+    save(queue, lease, renditions=[rendition("720p"), rendition("360p", required=False)])
+    save(queue, lease, renditions=[rendition("360p", progress=80.0, kept=70.0), rendition("720p")])
     found = progress.renditions(queue.db, lease.job)
-    assert [(r.name, r.kept, r.required) for r in found] == [("360p", 70, True), ("720p", 50, True)]
-    assert [r.progress for r in found] == [70, 50], "what is in the making will not be found again"
+    assert [(r["name"], r["kept"], r["required"]) for r in found] == [("360p", 70, True), ("720p", 50, True)]
+    assert [r["progress"] for r in found] == [70, 50], "what is in the making will not be found again"
     progress.settle_renditions(queue.db, lease.job, running_becomes="pending", now=queue.now)
-    assert {r.status for r in progress.renditions(queue.db, lease.job)} == {"pending"}
+    assert {r["status"] for r in progress.renditions(queue.db, lease.job)} == {"pending"}
     progress.reset_renditions(queue.db, lease.job)
     assert progress.renditions(queue.db, lease.job) == []
 
@@ -526,7 +516,7 @@ def test_only_the_segments_of_the_job_itself_count(queue: Queue) -> None:
     other = queue.claimed(queue.worker("cpu-1"))
     lease = queue.claimed(queue.worker("cpu-0"))
     for number in range(3):
-        save(queue, other, reported=[rendition(segments_done=number + 1)])
+        save(queue, other, renditions=[rendition(segments_done=number + 1)])
         queue.lose(lease)
         if queue.status(lease.job) is P:
             lease = again(queue)
@@ -552,7 +542,7 @@ def test_a_report_belongs_to_its_own_attempt(queue: Queue) -> None:
     save(queue, first, steps={"probe": 1.0})
     queue.release(first)
     save(queue, again(queue), steps={"probe": 2.0})
-    assert [attempt.steps for attempt in progress.attempts(queue.db, first.job)] == [
+    assert [attempt["steps"] for attempt in progress.attempts(queue.db, first.job)] == [
         {"probe": 1.0},
         {"probe": 2.0},
     ]
@@ -561,71 +551,71 @@ def test_a_report_belongs_to_its_own_attempt(queue: Queue) -> None:
 def test_what_is_read_of_a_job_is_its_own(queue: Queue) -> None:
     for worker in ("cpu-0", "cpu-1"):
         lease = queue.claimed(queue.worker(worker))
-        save(queue, lease, reported=[rendition()])
+        save(queue, lease, renditions=[rendition()])
         assert len(progress.renditions(queue.db, lease.job)) == 1
         assert len(progress.attempts(queue.db, lease.job)) == 1
 
 
 def test_a_quality_that_is_done_stays_done(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition("720p"), rendition("360p", status="completed")])
+    save(queue, lease, renditions=[rendition("720p"), rendition("360p", status="completed")])
     progress.settle_renditions(queue.db, lease.job, running_becomes="pending", now=queue.now)
-    assert [r.status for r in progress.renditions(queue.db, lease.job)] == ["pending", "completed"]
+    assert [r["status"] for r in progress.renditions(queue.db, lease.job)] == ["pending", "completed"]
 
 
 def _times(queue: Queue, job: int) -> tuple[int | None, int | None]:
     [row] = progress.renditions(queue.db, job)
-    return row.started_at, row.completed_at
+    return row["started_at"], row["completed_at"]
 
 
 def test_the_first_start_of_a_quality_stays_and_its_end_follows(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition(started_at=5)])
-    save(queue, lease, reported=[rendition(started_at=5)])
+    save(queue, lease, renditions=[rendition(started_at=5)])
+    save(queue, lease, renditions=[rendition(started_at=5)])
     assert _times(queue, lease.job) == (5, None)
     queue.release(lease)
     second = again(queue)
-    save(queue, second, reported=[rendition(status="pending")])
-    save(queue, second, reported=[rendition(started_at=20)])
+    save(queue, second, renditions=[rendition(status="pending")])
+    save(queue, second, renditions=[rendition(started_at=20)])
     assert _times(queue, lease.job) == (5, None)
-    save(queue, second, reported=[rendition(status="completed", started_at=20, completed_at=30)])
+    save(queue, second, renditions=[rendition(status="completed", started_at=20, completed_at=30)])
     assert _times(queue, lease.job) == (5, 30)
     queue.release(second)
     third = again(queue)
-    save(queue, third, reported=[rendition(status="completed")])
+    save(queue, third, renditions=[rendition(status="completed")])
     assert _times(queue, lease.job) == (5, 30), "it was whole already"
-    save(queue, third, reported=[rendition(started_at=40)])
+    save(queue, third, renditions=[rendition(started_at=40)])
     assert _times(queue, lease.job) == (5, None), "what was made is gone"
 
 
 def test_a_quality_found_whole_that_an_attempt_had_begun_was_done_by_then(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition(started_at=5)])
+    save(queue, lease, renditions=[rendition(started_at=5)])
     queue.release(lease)
-    save(queue, again(queue), reported=[rendition(status="completed")], at=50)
+    save(queue, again(queue), renditions=[rendition(status="completed")], at=50)
     assert _times(queue, lease.job) == (5, 50)
 
 
 def test_a_quality_that_was_kept_has_no_times(queue: Queue) -> None:
     lease = queue.claimed()
     for _ in range(2):
-        save(queue, lease, reported=[rendition(status="completed")], at=50)
+        save(queue, lease, renditions=[rendition(status="completed")], at=50)
     assert _times(queue, lease.job) == (None, None)
 
 
 @pytest.mark.parametrize(("becomes", "ended_at"), [("completed", 70), ("pending", None), ("failed", None)])
 def test_a_quality_ends_with_its_job(queue: Queue, becomes: str, ended_at: int | None) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition(started_at=5)])
+    save(queue, lease, renditions=[rendition(started_at=5)])
     progress.settle_renditions(queue.db, lease.job, running_becomes=becomes, now=70)
     assert _times(queue, lease.job) == (5, ended_at)
 
 
 def test_a_restart_forgets_when_qualities_were_made(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, reported=[rendition(status="completed", started_at=5, completed_at=6)])
+    save(queue, lease, renditions=[rendition(status="completed", started_at=5, completed_at=6)])
     queue.do(lease.job, Operation.PAUSE)
     queue.release(lease, Control.PAUSE)
     queue.do(lease.job, Operation.RESTART)
-    save(queue, again(queue), reported=[rendition(started_at=90)])
+    save(queue, again(queue), renditions=[rendition(started_at=90)])
     assert _times(queue, lease.job) == (90, None)

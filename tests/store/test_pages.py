@@ -473,7 +473,7 @@ def test_an_empty_queue(queue: Queue) -> None:
 
 def test_records_come_in_the_order_asked_for(many: Queue) -> None:
     records = jobviews.by_ids(many.db, [30, 10, 4_000_000, 20])
-    assert [record.id for record in records] == [30, 10, 20]
+    assert [record["id"] for record in records] == [30, 10, 20]
     assert jobviews.one(many.db, 4_000_000) is None
     counts = jobviews.batch_counts(many.db, "first") or {}
     assert sum(counts.values()) == len(expected(many, Query(batch="first")))

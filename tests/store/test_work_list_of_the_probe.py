@@ -68,12 +68,12 @@ def test_what_was_looked_at_is_not_looked_at_again(
     assert wanted(queue) == []
     record = records.one(queue.db, job)
     assert record is not None
-    assert (record.facts, record.probe_error) == (facts, error)
+    assert (record["facts"], record["probe_error"]) == (facts, error)
     queue.do(job, Operation.CANCEL)
     queue.do(job, Operation.RETRY)
     assert wanted(queue) == []
     queue.do(job, Operation.CANCEL)
-    queue.job(video=record.video)
+    queue.job(video=record["video"])
     assert wanted(queue) == [], "another job of the same file"
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_was_touched_gets_another_chance(queue: Queue) -> None:
     assert wanted(queue) == [job]
     record = records.one(queue.db, job)
     assert record is not None
-    assert record.probe_error is None
+    assert record["probe_error"] is None
 
 
 def test_changed_content_is_looked_at_again_and_the_same_content_is_not(queue: Queue) -> None:
@@ -121,7 +121,7 @@ def test_what_a_worker_found_stays(
     assert videos.set_probed(queue.db, seen, facts=facts, error=error)
     record = records.one(queue.db, job)
     assert record is not None
-    assert (record.facts, record.probe_error) == (FACTS, None)
+    assert (record["facts"], record["probe_error"]) == (FACTS, None)
 
 
 def test_a_worker_ends_a_doubt(queue: Queue) -> None:
@@ -130,7 +130,7 @@ def test_a_worker_ends_a_doubt(queue: Queue) -> None:
     videos.set_facts(queue.db, video_of(queue, job), FACTS, quick_hash=None)
     record = records.one(queue.db, job)
     assert record is not None
-    assert (record.facts, record.probe_error) == (FACTS, None)
+    assert (record["facts"], record["probe_error"]) == (FACTS, None)
 
 
 def test_a_job_that_comes_back_from_a_worker_waits_for_a_look(queue: Queue) -> None:

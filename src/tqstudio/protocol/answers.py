@@ -47,8 +47,8 @@ class WarningView(TypedDict):
     text: str
 
 
-class RenditionLive(TypedDict):
-    """One quality of a running job."""
+class RenditionState(TypedDict):
+    """One quality of a job, as its worker reports it and as it is stored."""
 
     name: str
     status: str
@@ -65,10 +65,15 @@ class RenditionLive(TypedDict):
     segments_total: int | None
     speed: float | None
     """Multiple of real time."""
-    eta_s: float | None
     settings_hash: str | None
     stream_key: str | None
     error: str | None
+
+
+class RenditionLive(RenditionState):
+    """One quality of a running job."""
+
+    eta_s: float | None
 
 
 class RenditionView(RenditionLive):
@@ -126,8 +131,8 @@ class DivisionView(TypedDict):
     ranges: list[RangeView]
 
 
-class JobRow(TypedDict):
-    """A job as lists show it."""
+class StoredJob(TypedDict):
+    """What lists show of a job as it is stored."""
 
     id: int
     video: int
@@ -138,15 +143,32 @@ class JobRow(TypedDict):
     path_b64: str
     kind: str
     status: str
-    word: str
-    """The status for display, with a pending request: “pausing…”."""
-    claim: str
-    """unclaimed, claimed, expired, retrying, completed or failed."""
     control: str
-    step: str | None
-    """`probe` … `finalize`; `copy 34 %` while a worker of another machine copies the source."""
     profile: str
     priority: int
+    predicted_s: float | None
+    """Seconds predicted for the whole job when its first run began."""
+    attempts: int
+    max_attempts: int
+    crashes: int
+    max_crashes: int
+    owner: str
+    """Who added it: folder, user, upload, or `token:` and its name."""
+    changes: list[ChangeView]
+    """What had changed since the ladder was encoded, for a job of the kind `changed`; else empty."""
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    deleted_at: str | None
+
+
+class JobState(TypedDict):
+    """What changes of a job while it runs."""
+
+    word: str
+    """The status for display, with a pending request: “pausing…”."""
+    step: str | None
+    """`probe` … `finalize`; `copy 34 %` while a worker of another machine copies the source."""
     progress: float
     """Percent of the whole job, its qualities weighted by pixels and codec. It decreases only if finished
     segments are lost."""
@@ -155,33 +177,26 @@ class JobRow(TypedDict):
     """Estimated seconds until it is done; of a waiting job, how long it will run."""
     eta: EtaView | None
     """The same with its range."""
-    predicted_s: float | None
-    """Seconds predicted for the whole job when its first run began."""
-    actual_s: float | None
-    """Seconds that workers spent on the job in all runs; None unless it is done."""
-    attempts: int
-    max_attempts: int
-    crashes: int
-    max_crashes: int
-    retry_in_s: float | None
     worker: str | None
     division: DivisionView | None
     idle_s: float | None
     """Seconds that a running job has made no progress; None while it makes some."""
+
+
+class JobRow(StoredJob, JobState):
+    """A job as lists show it."""
+
+    claim: str
+    """unclaimed, claimed, expired, retrying, completed or failed."""
+    actual_s: float | None
+    """Seconds that workers spent on the job in all runs; None unless it is done."""
+    retry_in_s: float | None
     error: JobError | None
     warnings: list[WarningView]
     """Warnings of the newest attempt, as soon as they are known."""
     source: SourceSummary
     renditions: list[RenditionView]
-    owner: str
-    """Who added it: folder, user, upload, or `token:` and its name."""
-    changes: list[ChangeView]
-    """What had changed since the ladder was encoded, for a job of the kind `changed`; else empty."""
-    created_at: str
-    started_at: str | None
-    completed_at: str | None
     last_progress_at: str | None
-    deleted_at: str | None
 
 
 class ChangeView(TypedDict):
@@ -331,16 +346,13 @@ class AutorestartView(TypedDict):
     next_at: str | None
 
 
-class JobDetail(JobRow):
-    """Everything about one job."""
+class StoredDetail(TypedDict):
+    """What only the details of a job show as it is stored."""
 
-    video_view: VideoView
     requested: list[str] | None
     """Requested qualities; None means all of the profile."""
     dropped: list[str]
     """Renditions of the previous ladder to leave out."""
-    not_before: str | None
-    """End of its backoff; it is not claimed before."""
     processed_by: str | None
     """The worker that claimed it last."""
     processed_by_id: int | None
@@ -348,8 +360,16 @@ class JobDetail(JobRow):
     idempotency_key: str | None
     """Idempotency key of the request that created it."""
     claimed_at: str | None
-    lease_expires_at: str | None
     lease_epoch: int
+
+
+class JobDetail(JobRow, StoredDetail):
+    """Everything about one job."""
+
+    video_view: VideoView
+    not_before: str | None
+    """End of its backoff; it is not claimed before."""
+    lease_expires_at: str | None
     autorestart: AutorestartView
     attempts_log: list[AttemptView]
     events: list[EventView]
@@ -797,21 +817,12 @@ class BatchView(TypedDict):
     total: int
 
 
-class JobLive(TypedDict):
+class JobLive(JobState):
     """The changing part of a running job, sent as `progress` on the event stream."""
 
     id: int
     status: str
-    word: str
     control: str
-    step: str | None
-    progress: float
-    speed: float | None
-    eta_s: float | None
-    eta: EtaView | None
-    worker: str | None
-    division: DivisionView | None
-    idle_s: float | None
     renditions: NotRequired[list[RenditionLive]]
     """Absent until its worker has reported them: earlier values stay valid."""
     warnings: NotRequired[list[WarningView]]

@@ -195,54 +195,58 @@ Hours = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True),
 Template = Annotated[str, StringConstraints(max_length=200)]
 
 
-class FolderRequest(Message):
-    path_b64: PathB64
+class FolderRules(Message):
+    """Rules of a drop folder that both its creation and a change may leave out."""
+
     output_b64: PathB64 | None = None
     profile: ProfileName | None = None
+    done_dir_b64: PathB64 | None = None
+    """Where sources are moved to when they are done."""
+    settle_s: Settle | None = None
+    autorestart_delay_s: AutorestartDelay | None = None
+    max_attempts: Tries | None = None
+    max_crashes: Tries | None = None
+
+
+AfterDone = Literal["keep", "move", "delete"]
+"""What becomes of sources whose ladder is published and complete."""
+Duplicates = Literal["encode", "skip", "link"]
+"""What becomes of new files with the content of a source that is published with the same settings."""
+Audio = Literal["encode", "skip"]
+"""What becomes of sound without video."""
+Watch = Literal["auto", "inotify", "polling"]
+
+
+class FolderRequest(FolderRules):
+    path_b64: PathB64
     recursive: bool = True
     patterns: Patterns = Field(default_factory=list)
     exclude: Exclude = Field(default_factory=list)
-    after_done: Literal["keep", "move", "delete"] = "keep"
-    """What becomes of sources whose ladder is published and complete."""
-    done_dir_b64: PathB64 | None = None
-    """Where they are moved to."""
-    duplicates: Literal["encode", "skip", "link"] = "encode"
-    """What becomes of new files with the content of a source that is published with the same settings."""
+    after_done: AfterDone = "keep"
+    duplicates: Duplicates = "encode"
     template: Template = "{slug}"
     """Where ladders of new videos lie below the output: names, `{relative_dir}`, `{date}` and `{slug}`."""
-    audio: Literal["encode", "skip"] = "skip"
-    """What becomes of sound without video."""
+    audio: Audio = "skip"
     hours: Hours = ""
     """When its jobs may run, such as `mon-fri 22:00-06:00; sat,sun`; empty: always."""
-    settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
-    watch: Literal["auto", "inotify", "polling"] = "auto"
+    watch: Watch = "auto"
     autorestart: AutorestartLimit = 0
-    autorestart_delay_s: AutorestartDelay | None = None
-    max_attempts: Tries | None = None
-    max_crashes: Tries | None = None
 
 
-class FolderChange(Message):
-    output_b64: PathB64 | None = None
-    profile: ProfileName | None = None
+class FolderChange(FolderRules):
     recursive: bool | None = None
     patterns: Patterns | None = None
     exclude: Exclude | None = None
-    after_done: Literal["keep", "move", "delete"] | None = None
-    done_dir_b64: PathB64 | None = None
-    duplicates: Literal["encode", "skip", "link"] | None = None
+    after_done: AfterDone | None = None
+    duplicates: Duplicates | None = None
     template: Template | None = None
-    audio: Literal["encode", "skip"] | None = None
+    audio: Audio | None = None
     hours: Hours | None = None
-    settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
-    watch: Literal["auto", "inotify", "polling"] | None = None
+    watch: Watch | None = None
     enabled: bool | None = None
     autorestart: AutorestartLimit | None = None
-    autorestart_delay_s: AutorestartDelay | None = None
-    max_attempts: Tries | None = None
-    max_crashes: Tries | None = None
 
 
 class QueuePause(Message):

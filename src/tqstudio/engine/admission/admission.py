@@ -230,8 +230,7 @@ class Admission(Part):
     async def _failed_before(self, job: int) -> TqError:
         """The error for a file that was put into its folder again but is not retried automatically."""
         retry = f"retry it with: tqstudio job retry {job}"
-        record = await self._db.read(records.one, job)
-        error = record.error if record is not None else None
+        error = records.error_of(await self._db.read(records.one, job))
         if error is None:
             return TqError(ErrorCode.REFUSED, f"its job {job} was cancelled", retry)
         return TqError(

@@ -86,29 +86,11 @@ async def add(services: TheServices, request: FolderRequest) -> FolderView:
     await _require_apart(services, None, path, output, request.after_done, done_dir)
     output_template.check(request.template)
     profile = services.admission.profile(request.profile)
-    values: dict[str, Any] = {
-        "path": path,
-        "output_root": output,
-        "profile": profile.name,
-        "watch": request.watch,
-        "recursive": int(request.recursive),
-        "patterns": request.patterns,
-        "exclude": request.exclude,
-        "after_done": request.after_done,
-        "done_dir": done_dir,
-        "duplicates": request.duplicates,
-        "template": request.template,
-        "audio": request.audio,
-        "hours": request.hours,
-        "settle_s": request.settle_s,
-        "max_attempts": request.max_attempts,
-        "max_crashes": request.max_crashes,
-        "priority": request.priority,
-        "autorestart_limit": request.autorestart,
-        "autorestart_delay_s": NO_AUTORESTART.delay_s
-        if request.autorestart_delay_s is None
-        else request.autorestart_delay_s,
-    }
+    values = request.model_dump(exclude={"path_b64", "output_b64", "done_dir_b64"})
+    values |= {"path": path, "output_root": output, "profile": profile.name, "done_dir": done_dir}
+    values |= {"recursive": int(request.recursive), "autorestart_limit": values.pop("autorestart")}
+    if request.autorestart_delay_s is None:
+        values["autorestart_delay_s"] = NO_AUTORESTART.delay_s
     row = await services.db.write(lambda db: folders.add(db, values, now=now_us()))
     if row is None:
         raise TqError(

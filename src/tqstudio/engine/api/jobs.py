@@ -17,12 +17,10 @@ from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.store import events
-from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
-from tqstudio.engine.store.library import deliveries, generations, videos
-from tqstudio.engine.store.library.deliveries import DeliveryRow
+from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as job_records
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
@@ -128,42 +126,29 @@ async def act(
     return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
 
 
-def read_detail(
+def _read_detail(
     db: Connection, job: int
-) -> tuple[
-    job_records.JobRecord,
-    videos.VideoRow,
-    generations.GenerationRow | None,
-    tuple[int, JobStatus] | None,
-    list[progress.AttemptRow],
-    list[event_row.EventRow],
-    DeliveryRow | None,
-]:
+) -> tuple[job_records.JobRecord, answers.VideoView, list[answers.AttemptView], list[answers.EventView]]:
     record = job_records.one(db, job)
-    video = videos.get(db, record.video) if record else None
+    video = videos.get(db, record["video"]) if record else None
     if record is None or video is None:
         raise no_such_job(job)
-    return (
-        record,
-        video,
-        generations.current(db, video.id),
-        jobs.newest_job_of(db, video.id),
-        progress.attempts(db, job),
-        events.newest(db, limit=EVENTS_SHOWN, job=job),
-        deliveries.of_video(db, video.id),
-    )
+    view = views.video_view(db, video, jobs.newest_job_of(db, video.id), job_records.error_of(record))
+    history = [views.event_view(event) for event in events.newest(db, limit=EVENTS_SHOWN, job=job)]
+    return record, view, progress.attempts(db, job), history
 
 
 @router.get("/jobs/{job}")
 async def detail(services: TheServices, job: int) -> answers.JobDetail:
-    record, video, generation, newest, attempts, history, delivery = await services.db.read(read_detail, job)
+    record, video, attempts, history = await services.db.read(_read_detail, job)
     row = rows_of(services, [record])[0]
     attempt_views = [views.attempt_view(attempt, job=job, home=services.home) for attempt in attempts]
     live = services.running_jobs.jobs.get(job)
     left_us = 0 if live is None else services.running_jobs.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
         # The stored attempt is a few seconds old.
-        attempt_views[-1] = attempt_views[-1] | {
+        attempt_views[-1] = {
+            **attempt_views[-1],
             "steps": dict(live.steps),
             "argv": [list(command) for command in live.argv or ()],
             "resumed_from": live.resumed_from,
@@ -174,13 +159,12 @@ async def detail(services: TheServices, job: int) -> answers.JobDetail:
         answers.JobDetail,
         record,
         **row,
-        video_view=views.video_view(video, generation, newest, record.error, delivery),
-        not_before=None if record.not_before == FOREVER else views.iso(record.not_before),
-        lease_epoch=record.epoch,
+        video_view=video,
+        not_before=None if record["not_before"] == FOREVER else views.iso(record["not_before"]),
         lease_expires_at=views.iso(now_us() + left_us) if left_us else None,
         autorestart=views.autorestart_view(record),
         attempts_log=attempt_views,
-        events=[views.event_view(event) for event in history],
+        events=history,
     )
 
 
@@ -190,12 +174,12 @@ async def log(services: TheServices, job: int, attempt: int | None = None) -> di
     attempts = await services.db.read(progress.attempts, job)
     if not attempts and await services.db.read(job_records.one, job) is None:
         raise no_such_job(job)
-    chosen = [a for a in attempts if attempt is None or a.number == attempt]
-    if not chosen or chosen[-1].log is None:
+    chosen = [a for a in attempts if attempt is None or a["number"] == attempt]
+    if not chosen or (name := chosen[-1]["log"]) is None:
         which = "has not started yet" if attempt is None else f"has no attempt {attempt}"
         raise TqError(ErrorCode.NOT_FOUND, f"job {job} {which}", f"see: tqstudio job show {job}")
-    path = services.home.job_logs(job) / chosen[-1].log
-    return {"path": str(path), "attempt": chosen[-1].number, "text": await asyncio.to_thread(_tail, path)}
+    path = services.home.job_logs(job) / name
+    return {"path": str(path), "attempt": chosen[-1]["number"], "text": await asyncio.to_thread(_tail, path)}
 
 
 def _tail(path: Path) -> str:

@@ -19,7 +19,7 @@ from tqstudio.engine.outputs import output_check
 from tqstudio.engine.queue import moved_output
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
-from tqstudio.engine.store.library import deliveries, folders, generations, videos
+from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode, display, normal
@@ -54,8 +54,7 @@ async def _add(services: Services, request: AddRequest) -> AddAnswer:
 def _view(db: Connection, video: videos.VideoRow) -> VideoView:
     newest = jobs.newest_job_of(db, video.id)
     record = records.one(db, newest[0]) if newest else None
-    error, delivery = record.error if record else None, deliveries.of_video(db, video.id)
-    return video_view(video, generations.current(db, video.id), newest, error, delivery)
+    return video_view(db, video, newest, records.error_of(record))
 
 
 @router.get("/videos")

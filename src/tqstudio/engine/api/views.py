@@ -11,13 +11,15 @@ from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import EPOCH, MICROSECOND, iso_time
 from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
-from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
+from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.library import deliveries, generations
 from tqstudio.engine.store.library.deliveries import DeliveryRow
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.store.lists.records import JobRecord
+from tqstudio.engine.store.lists.records import JobRecord, error_of
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.lifecycle import (
@@ -55,8 +57,11 @@ def parse_time(text: str) -> int:
 def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
     """Create a message from the fields of a row that have the same names, and from more fields.
 
-    Times (`…_at`) become ISO 8601, paths (bytes) text and base64, as `protocol.answers` promises.
+    A row that is a dictionary has them as in messages already. Of others, times (`…_at`) become ISO 8601,
+    paths (bytes) text and base64, as `protocol.answers` promises.
     """
+    if isinstance(row, dict):
+        return message(**{name: row[name] for name in _names(message) if name in row} | more)
     filled = more
     for name in _common(message, row.__class__):
         if name in more:
@@ -71,19 +76,24 @@ def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
 
 
 @cache
+def _names(message: Any) -> tuple[str, ...]:
+    return tuple(message.__annotations__)
+
+
+@cache
 def _common(message: Any, row: Any) -> tuple[str, ...]:
-    return tuple(name for name in message.__annotations__ if name in row.__dataclass_fields__)
+    return tuple(name for name in _names(message) if name in row.__dataclass_fields__)
 
 
 def rendition_live(row: RenditionRow, eta_s: float | None) -> answers.RenditionLive:
     """A quality; unless it is running, its progress counts only what is kept for the next attempt."""
-    progress = row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept
+    progress = row["progress"] if row["status"] == RenditionStatus.IN_PROGRESS else row["kept"]
     return fill(answers.RenditionLive, row, progress=progress, eta_s=eta_s)
 
 
 def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[answers.RenditionLive]:
     """The qualities of a job; the running ones share the job's ETA."""
-    return [rendition_live(row, eta_s if row.status == "in_progress" else None) for row in rows]
+    return [rendition_live(row, eta_s if row["status"] == "in_progress" else None) for row in rows]
 
 
 def _renditions(
@@ -94,16 +104,16 @@ def _renditions(
     Args:
         stored: the rows of the database; live reports lack the times of earlier attempts.
     """
-    known = {row.name: row for row in stored}
+    known = {row["name"]: row for row in stored}
     views: list[answers.RenditionView] = []
     for row, live in zip(rows, _live_renditions(rows, eta_s), strict=True):
-        previous = known.get(row.name, row)
-        completed = row.status == RenditionStatus.COMPLETED
+        previous = known.get(row["name"], row)
+        completed = row["status"] == RenditionStatus.COMPLETED
         views.append(
             {
                 **live,
-                "started_at": iso(previous.started_at or row.started_at),
-                "completed_at": iso(row.completed_at or previous.completed_at) if completed else None,
+                "started_at": iso(previous["started_at"] or row["started_at"]),
+                "completed_at": iso(row["completed_at"] or previous["completed_at"]) if completed else None,
             }
         )
     return views
@@ -135,62 +145,57 @@ def _rate(text: str | None) -> float | None:
 def job_row(services: Services, record: JobRecord, now: int) -> answers.JobRow:
     """A job for lists; live values override stored ones."""
     running_jobs, forecasts = services.running_jobs, services.forecasts
-    live = running_jobs.jobs.get(record.id)
+    live = running_jobs.jobs.get(record["id"])
     expired = live is not None and not running_jobs.leases.is_live(live.token)
-    control = Control(record.control)
-    status = JobStatus(record.status)
+    control = Control(record["control"])
+    status = JobStatus(record["status"])
     running = status is JobStatus.IN_PROGRESS
-    live = live if running and live is not None and live.token.epoch == record.epoch else None
+    live = live if running and live is not None and live.token.epoch == record["lease_epoch"] else None
     waiting = status in (JobStatus.PENDING, JobStatus.PAUSED)
-    summary = source_summary(record.size, record.facts, record.probe_error if waiting else None)
-    renditions = live.renditions if live and live.renditions is not None else record.renditions
-    wait = record.not_before - now if record.not_before is not None and record.not_before > now else None
+    summary = source_summary(record["size"], record["facts"], record["probe_error"] if waiting else None)
+    renditions = live.renditions if live and live.renditions is not None else record["renditions"]
+    begins = record["not_before"] or 0
+    wait = begins - now if begins > now else None
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
     return fill(
         answers.JobRow,
         record,
-        path=data(record.source),
-        path_b64=encode(record.source),
         word=job_word(
             status,
             control,
             retrying=wait is not None,
-            held=record.ready_at is None and record.started_at is None,
-            changed=record.kind == JobKind.CHANGED,
+            held=record["ready_at"] is None and record["started_at"] is None,
+            changed=record["kind"] == JobKind.CHANGED,
         ),
-        claim=claim_word(
-            status,
-            expired=expired,
-            attempts=record.attempts + record.crashes,
-        ),
-        step=live.shown_step if live and live.step else record.step,
-        progress=max(record.progress, live.progress) if live else record.progress,
+        claim=claim_word(status, expired=expired, attempts=record["attempts"] + record["crashes"]),
+        step=live.shown_step if live and live.step else record["step"],
+        progress=max(record["progress"], live.progress) if live else record["progress"],
         speed=live.speed if live else None,
         eta_s=eta["eta_s"] if eta else None,
         eta=eta,
-        actual_s=record.actual_s if status is JobStatus.DONE else None,
-        retry_in_s=None if wait is None or record.not_before == FOREVER else wait / MICROSECOND,
-        worker=record.processed_by if running else None,
-        division=services.ranges.view(record.id) if live else None,
-        idle_s=running_jobs.idle_s(record.id, now) if live else None,
+        actual_s=record["actual_s"] if status is JobStatus.DONE else None,
+        retry_in_s=None if wait is None or begins == FOREVER else wait / MICROSECOND,
+        worker=record["processed_by"] if running else None,
+        division=services.ranges.view(record["id"]) if live else None,
+        idle_s=running_jobs.idle_s(record["id"], now) if live else None,
         error=_job_error(record, services.home),
-        warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
+        warnings=list(live.warnings if live and live.warnings is not None else record["warnings"]),
         source=summary,
-        renditions=_renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
+        renditions=_renditions(renditions, record["renditions"], eta["eta_s"] if live and eta else None),
         last_progress_at=iso(
-            max(record.last_progress_at or 0, live.moved_at) if live else record.last_progress_at
+            max(record["last_progress_at"] or 0, live.moved_at) if live else record["last_progress_at"]
         ),
     )
 
 
 def _job_error(record: JobRecord, home: Home) -> answers.JobError | None:
-    error = record.error
+    error = error_of(record)
     if error is None:
         return None
     return {
         **error,
-        "exhausted": record.exhausted,
-        "log": str(home.job_logs(record.id) / record.error_log) if record.error_log else None,
+        "exhausted": record["exhausted"],
+        "log": str(home.job_logs(record["id"]) / record["error_log"]) if record["error_log"] else None,
     }
 
 
@@ -218,22 +223,24 @@ def job_live(services: Services, live: LiveJob, now: int) -> answers.JobLive:
     return view
 
 
-def attempt_view(row: AttemptRow, *, job: int, home: Home) -> answers.AttemptView:
-    return fill(answers.AttemptView, row, log=str(home.job_logs(job) / row.log) if row.log else None)
+def attempt_view(row: answers.AttemptView, *, job: int, home: Home) -> answers.AttemptView:
+    """An attempt with the path of its log."""
+    return {**row, "log": str(home.job_logs(job) / row["log"]) if row["log"] else None}
 
 
 def autorestart_view(record: JobRecord) -> answers.AutorestartView:
-    may_restart = record.autorestart in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
+    may_restart = record["autorestart"] in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
+    used_up = record["restarts"] >= record["autorestart_limit"]
     next_at = None
-    if record.status == JobStatus.FAILED and may_restart and record.restarts < record.autorestart_limit:
-        since = max(record.completed_at or 0, record.last_restart_at or 0)
-        next_at = since + int(record.autorestart_delay_s * MICROSECOND)
+    if record["status"] == JobStatus.FAILED and may_restart and not used_up:
+        since = max(record["ended_at"] or 0, record["last_restart_at"] or 0)
+        next_at = since + int(record["autorestart_delay_s"] * MICROSECOND)
     return {
-        "state": record.autorestart,
-        "limit": record.autorestart_limit,
-        "delay_s": record.autorestart_delay_s,
-        "restarts": record.restarts,
-        "last_at": iso(record.last_restart_at),
+        "state": record["autorestart"],
+        "limit": record["autorestart_limit"],
+        "delay_s": record["autorestart_delay_s"],
+        "restarts": record["restarts"],
+        "last_at": iso(record["last_restart_at"]),
         "next_at": iso(next_at),
     }
 
@@ -269,12 +276,15 @@ def delivery_problem(row: DeliveryRow) -> answers.ErrorView | None:
 
 
 def video_view(
-    video: VideoRow,
-    generation: GenerationRow | None,
-    job: tuple[int, JobStatus] | None,
-    error: answers.ErrorView | None,
-    delivery: DeliveryRow | None,
+    db: Connection, video: VideoRow, job: tuple[int, JobStatus] | None, error: answers.ErrorView | None
 ) -> answers.VideoView:
+    """A video with its ladder.
+
+    Args:
+        job: its newest job.
+        error: that of a job of it.
+    """
+    generation, delivery = generations.current(db, video.id), deliveries.of_video(db, video.id)
     published = generation_view(video, generation)
     if published is not None and delivery is not None and delivery.evicted_at is not None:
         published["master"] = f"{delivery.url}/{MASTER_NAME}"

@@ -52,7 +52,7 @@ class Forecasts:
             return
         wanted = outline.requested
         if live.renditions is not None:
-            wanted = tuple(row.name for row in live.renditions if row.status != RenditionStatus.SKIPPED)
+            wanted = tuple(row["name"] for row in live.renditions if row["status"] != RenditionStatus.SKIPPED)
         left = 1 - live.progress / 100
         encoder = live.encoder or CPU_ENCODER
         work = work_of(outline.facts, outline.profile_json, encoder, wanted=wanted, left=left)
@@ -110,10 +110,12 @@ class Forecasts:
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
         """Estimates the duration of a waiting job."""
-        if record.status not in (JobStatus.PENDING, JobStatus.PAUSED):
+        if record["status"] not in (JobStatus.PENDING, JobStatus.PAUSED):
             return None
-        left = 1 - record.progress / 100
-        work = work_of(record.facts, record.profile_json, CPU_ENCODER, wanted=record.requested, left=left)
+        left = 1 - record["progress"] / 100
+        work = work_of(
+            record["facts"], record["profile_json"], CPU_ENCODER, wanted=record["requested"], left=left
+        )
         seconds = None if work is None else self.speed_model.predict(work)
         return None if seconds is None else self.speed_model.eta(seconds)
 

@@ -111,15 +111,15 @@ class Metrics(Part):
         if run is None:
             return
         whole_s = request.steps.get(Step.TRANSCODE)
-        rows = {row.name: row for row in run.renditions or ()}
+        rows = {row["name"]: row for row in run.renditions or ()}
         for made in request.manifest.renditions:
             row, kind = rows.get(made.name), _class_of(made)
             if row is None or kind is None:
                 continue
-            if row.started_at is not None:
+            if row["started_at"] is not None:
                 # The report in which it is complete may not have been sent.
-                encode_s = ((row.completed_at or now) - row.started_at) / MICROSECOND
-            elif row.status != RenditionStatus.COMPLETED and whole_s is not None:
+                encode_s = ((row["completed_at"] or now) - row["started_at"]) / MICROSECOND
+            elif row["status"] != RenditionStatus.COMPLETED and whole_s is not None:
                 encode_s = whole_s  # it began after the last report
             else:
                 continue  # an earlier attempt completed it

@@ -5,16 +5,15 @@ The database gets one flush of all heartbeats per tick, and at most one write pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.workload import Workload
 from tqstudio.engine.store.jobs.claims import LeaseToken
-from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.jobs.progress import DETAILS, RenditionRow, Report
 from tqstudio.lifecycle import Control, RenditionStatus
-from tqstudio.protocol.answers import WarningView
 
 SAVE_INTERVAL_US = 1_000_000
 """Minimum interval of progress writes per job."""
@@ -32,29 +31,17 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveJob:
+class LiveJob(Report):
     """The newest report of a running job. Times are µs since 1970 in UTC."""
 
     token: LeaseToken
     worker: str
-    step: str | None = None
     copied: float | None = None
     """0–100, of the source, while it is copied to another machine."""
-    progress: float = 0.0
-    """0–100, of this run only: includes kept fragments, but not the unfinished ones of earlier runs."""
     stored: float = 0.0
     """0–100, as stored: never less than in an earlier run, unless finished segments were removed."""
     speed: float | None = None
     eta_s: float | None = None
-    renditions: tuple[RenditionRow, ...] | None = None
-    steps: Mapping[str, float] = field(default_factory=dict)
-    cpu_s: float | None = None
-    peak_memory_bytes: int | None = None
-    argv: tuple[tuple[str, ...], ...] | None = None
-    resumed_from: int | None = None
-    resumed_at_s: float | None = None
-    encoder: str | None = None
-    warnings: tuple[WarningView, ...] | None = None
     at: int = 0
     """When it was reported."""
     moved_at: int = 0
@@ -93,16 +80,16 @@ class Heartbeat:
     memory_bytes: int | None = None
 
 
-def _timed(report: LiveJob, before: LiveJob) -> tuple[RenditionRow, ...] | None:
+def _timed(report: LiveJob, before: LiveJob) -> Sequence[RenditionRow] | None:
     """Adds to the renditions of a report the times at which this run began and completed them.
 
     Renditions that were complete in the first report have none: another run encoded them.
     """
     if report.renditions is None:
         return before.renditions
-    known = {row.name: row for row in before.renditions or ()}
+    known = {row["name"]: row for row in before.renditions or ()}
     return tuple(
-        _timed_row(row, known.get(row.name), at=report.at, before=before.at) for row in report.renditions
+        _timed_row(row, known.get(row["name"]), at=report.at, before=before.at) for row in report.renditions
     )
 
 
@@ -113,16 +100,16 @@ def _timed_row(row: RenditionRow, was: RenditionRow | None, *, at: int, before: 
         at: time of the report with `row`.
         before: time of the report with `was`; a short quality may begin and end between two reports.
     """
-    started_at = was.started_at if was is not None else None
+    started_at = was["started_at"] if was is not None else None
     completed_at = None
-    if row.status == RenditionStatus.IN_PROGRESS:
+    if row["status"] == RenditionStatus.IN_PROGRESS:
         started_at = started_at or at
-    elif row.status == RenditionStatus.COMPLETED and was is not None:
-        if was.status != RenditionStatus.COMPLETED:
+    elif row["status"] == RenditionStatus.COMPLETED and was is not None:
+        if was["status"] != RenditionStatus.COMPLETED:
             started_at, completed_at = started_at or before, at
         else:
-            completed_at = was.completed_at
-    return replace(row, started_at=started_at, completed_at=completed_at)
+            completed_at = was["completed_at"]
+    return {**row, "started_at": started_at, "completed_at": completed_at}
 
 
 class RunningJobs:
@@ -175,6 +162,7 @@ class RunningJobs:
         before = self.jobs.get(token.job)
         if before is None or before.token != token:
             before = LiveJob(token, report.worker, moved_at=report.at)
+        left_out = [name for name in ("warnings", *DETAILS) if getattr(report, name) is None]
         was, now = (before.step, before.copied), (report.step, report.copied)
         moved = report.progress > before.progress or was != now
         merged = replace(
@@ -182,13 +170,7 @@ class RunningJobs:
             progress=max(before.progress, report.progress),
             stored=before.stored,
             renditions=_timed(report, before),
-            cpu_s=before.cpu_s if report.cpu_s is None else report.cpu_s,
-            peak_memory_bytes=report.peak_memory_bytes or before.peak_memory_bytes,
-            argv=report.argv or before.argv,
-            resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
-            resumed_at_s=before.resumed_at_s if report.resumed_at_s is None else report.resumed_at_s,
-            encoder=report.encoder or before.encoder,
-            warnings=before.warnings if report.warnings is None else report.warnings,
+            **{name: getattr(before, name) for name in left_out},
             moved_at=report.at if moved else before.moved_at,
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.outputs.publisher import Publisher
-from tqstudio.engine.queue.reports import save_report
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress
@@ -101,4 +101,5 @@ class LeaseEnd:
             live = LiveJob(token, "", at=now_us())
         if live.step is None and not steps:
             return  # it ended before its first report
-        save_report(db, live, {**live.steps, **steps})
+        last = replace(live, steps={**live.steps, **steps})
+        progress.save(db, token, last, at=live.moved_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import fields
 
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import now_us
@@ -16,7 +17,6 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import LeaseToken
-from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import workers
@@ -26,6 +26,8 @@ from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 from tqstudio.protocol.worker_answers import HeartbeatAnswer
 
 _SAVE_S = 1.0
+_KEPT = {each.name for each in fields(LiveJob)} & ProgressRequest.model_fields.keys()
+"""What of a request is kept, under the same names."""
 
 
 class Reports(Part):
@@ -81,33 +83,7 @@ class Reports(Part):
         if not self._running_jobs.leases.is_live(token):
             raise await lost_lease(self._db, job)
         now, held = now_us(), self._running_jobs.jobs[job]
-        reported = None
-        if request.renditions is not None:
-            reported = tuple(
-                RenditionRow(**{**r.model_dump(), "status": r.status.value}) for r in request.renditions
-            )
-        report = LiveJob(
-            token=token,
-            worker=caller.name,
-            step=request.step.value,
-            copied=request.copied,
-            progress=request.progress,
-            speed=request.speed,
-            eta_s=request.eta_s,
-            renditions=reported,
-            steps={step.value: seconds for step, seconds in request.steps.items()},
-            cpu_s=request.cpu_s,
-            peak_memory_bytes=request.peak_memory_bytes,
-            argv=tuple(tuple(command) for command in request.argv) if request.argv else None,
-            resumed_from=request.resumed_from,
-            resumed_at_s=request.resumed_at_s,
-            encoder=request.encoder,
-            warnings=None
-            if request.warnings is None
-            else tuple({"code": each.code, "text": each.text} for each in request.warnings),
-            blocked_s=request.blocked_s,
-            at=now,
-        )
+        report = LiveJob(token, caller.name, at=now, **request.model_dump(include=_KEPT))
         merged = self._running_jobs.report(token, report, significant=_is_significant(held, report))
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
@@ -163,31 +139,11 @@ def _is_significant(before: LiveJob, now: LiveJob) -> bool:
         return True
     if now.renditions is None:
         return False
-    return [r.status for r in before.renditions or ()] != [r.status for r in now.renditions]
-
-
-def save_report(db: Connection, live: LiveJob, steps: dict[str, float]) -> float | None:
-    """Stores a report with the seconds spent in each step; see `progress.save`."""
-    return progress.save(
-        db,
-        live.token,
-        step=live.step,
-        progress=live.progress,
-        reported=live.renditions,
-        steps=steps,
-        cpu_s=live.cpu_s,
-        peak_memory_bytes=live.peak_memory_bytes,
-        argv=live.argv,
-        resumed_from=live.resumed_from,
-        resumed_at_s=live.resumed_at_s,
-        encoder=live.encoder,
-        warnings=live.warnings,
-        at=live.moved_at,
-    )
+    return [r["status"] for r in before.renditions or ()] != [r["status"] for r in now.renditions]
 
 
 def _save_all(db: Connection, due: list[LiveJob]) -> list[float | None]:
-    return [save_report(db, live, dict(live.steps)) for live in due]
+    return [progress.save(db, live.token, live, at=live.moved_at) for live in due]
 
 
 def _flush(db: Connection, heartbeats: list[tuple[int, str, int]], due: list[LiveJob]) -> list[float | None]:

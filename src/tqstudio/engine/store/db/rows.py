@@ -1,4 +1,4 @@
-"""Selects the columns for the fields of a data class, and makes its values from rows."""
+"""Selects the columns for the fields of a data class or a message, and makes its values from rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy import ColumnElement, FromClause, Result, Row, literal, select
+from sqlalchemy import BigInteger, ColumnElement, FromClause, LargeBinary, Result, Row, literal, select
 from typing_extensions import is_typeddict
 
+from tqstudio.engine.host.clock import iso_time
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.paths import data, encode
 
 T = TypeVar("T")
 
@@ -23,7 +25,10 @@ def is_any(db: Connection, table: FromClause) -> bool:
 
 
 class Rows(Generic[T]):
-    """Makes values of a data class; the types of its fields decide what is a flag, an enumeration or JSON.
+    """Makes values of a data class, or of a message of the API.
+
+    The types of its fields decide what is a flag, an enumeration or JSON. In a field that is
+    text, a time becomes ISO 8601, and a path text or, in `…_b64`, base64.
 
     Args:
         of: tables with columns of the fields' names; the first that has one counts.
@@ -32,11 +37,13 @@ class Rows(Generic[T]):
 
     def __init__(self, cls: type[T], *of: FromClause, **others: str | ColumnElement[Any] | None) -> None:
         hints = get_type_hints(cls)
-        named = {field.name: others.get(field.name, field.name) for field in fields(cls)}  # type: ignore[arg-type]
-        selected = {name: source for name, source in named.items() if source is not None}
+        named = {name: others.get(name, name) for name in hints}
+        selected = {name: _column(source, of) for name, source in named.items() if source is not None}
         self._cls = cls
-        self._conversions = {name: _conversion(hints[name]) for name in selected}
-        self.columns = [_column(source, of).label(name) for name, source in selected.items()]
+        self._conversions = {
+            name: _conversion(name, hints[name], column) for name, column in selected.items()
+        }
+        self.columns = [column.label(name) for name, column in selected.items()]
 
     def value(self, row: Row[Any], **given: Any) -> T:
         """Makes the value of a row that begins with `columns`. Args: `given` are the unselected fields."""
@@ -53,11 +60,23 @@ class Rows(Generic[T]):
         return None if row is None else self.value(row)
 
 
+def values_of(table: FromClause, value: Any) -> dict[str, Any]:
+    """Returns a data class's values for the columns named as its fields: flags as integers, lists as JSON."""
+    names = (field.name for field in fields(value) if field.name in table.c)
+    return {name: _stored(getattr(value, name)) for name in names}
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, tuple | list | dict):
+        return json.dumps(value)
+    return int(value) if isinstance(value, bool) else value
+
+
 def _column(source: str | ColumnElement[Any], of: Sequence[FromClause]) -> ColumnElement[Any]:
     return next(each.c[source] for each in of if source in each.c) if isinstance(source, str) else source
 
 
-def _conversion(hint: Any) -> Callable[[Any], Any] | None:
+def _conversion(name: str, hint: Any, column: ColumnElement[Any]) -> Callable[[Any], Any] | None:
     """Returns how a field of this type is made from a column; None if it is the column's value."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
@@ -65,4 +84,8 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
         return lambda text: kind(json.loads(text))
     if kind in (list, dict, Mapping) or is_typeddict(kind):
         return json.loads
+    if kind is str and isinstance(column.type, BigInteger):
+        return iso_time
+    if kind is str and isinstance(column.type, LargeBinary):
+        return encode if name.endswith("_b64") else data
     return kind if kind is bool or issubclass(kind, Enum) else None

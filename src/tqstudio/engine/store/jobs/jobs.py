@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.rows import Rows, values_of
 from tqstudio.engine.store.db.tables import UNPROBED, const, is_open, job, video
 from tqstudio.engine.store.dialects.expressions import greatest, indexed_by
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
@@ -96,29 +96,16 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     """Creates a job; None if the video already has an open one."""
     if open_job_of(db, new.video) is not None:
         return None
-    values = {
+    values = values_of(job, new) | {
         "video_id": new.video,
-        "batch": new.batch,
-        "kind": new.kind,
-        "profile": new.profile,
-        "profile_json": new.profile_json,
-        "prefer_gpu": int(new.prefer_gpu),
-        "requested": None if new.requested is None else json.dumps(new.requested),
-        "dropped": json.dumps(new.dropped),
         "status": new.status,
-        "priority": new.priority,
         # NULL distinguishes a held job, which was never claimable, from a paused one.
         "ready_at": None if new.hold else now,
-        "max_attempts": new.max_attempts,
-        "max_crashes": new.max_crashes,
         "autorestart": Autorestart.ENABLED if new.autorestart.limit else Autorestart.DISABLED,
         "autorestart_limit": new.autorestart.limit,
         "autorestart_delay_s": new.autorestart.delay_s,
         "metadata_json": json.dumps(dict(new.metadata)),
-        "idempotency_key": new.idempotency_key,
-        "from_folder": int(new.from_folder),
         "owner": new.owner or actor,
-        "changes": json.dumps(list(new.changes)),
         "created_at": now,
         "of_video": new.video,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import and_, bindparam, case, delete, func, select, update
@@ -17,35 +17,42 @@ from tqstudio.engine.store.dialects.expressions import greatest, upsert
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
-from tqstudio.protocol.answers import WarningView
+from tqstudio.protocol.answers import AttemptView, RenditionState, WarningView
 
 
-@dataclass(frozen=True, slots=True)
-class RenditionRow:
-    """One quality of a job; `speed` is a multiple of real time, times are µs since 1970 in UTC."""
+class RenditionRow(RenditionState):
+    """One quality of a job, with times in µs since 1970 in UTC.
 
-    name: str
-    status: str
-    reason: str | None
-    required: bool
-    width: int | None
-    height: int | None
-    encoder: str | None
-    progress: float
-    """0–100. Reported: including the unfinished fragment; stored: only what is kept."""
-    segments_done: int
-    segments_total: int | None
-    speed: float | None
-    settings_hash: str | None
-    stream_key: str | None
-    error: str | None
-    started_at: int | None = None
-    completed_at: int | None = None
-    kept: float = 0.0
+    Its `progress` includes an unfinished fragment if it was reported, but not if it was stored.
+    """
+
+    kept: float
     """0–100: finished fragments."""
+    started_at: int | None
+    completed_at: int | None
 
 
-_FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a worker reports of its attempt; None where that is unchanged, or not known yet."""
+
+    step: str | None = None
+    progress: float = 0.0
+    """0–100, of this run only: includes kept fragments, but not the unfinished ones of earlier runs."""
+    renditions: Sequence[RenditionRow] | None = None
+    warnings: Sequence[WarningView] | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
+    argv: Sequence[Sequence[str]] | None = None
+    resumed_from: int | None = None
+    resumed_at_s: float | None = None
+    encoder: str | None = None
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+DETAILS = ("argv", "resumed_from", "resumed_at_s", "encoder", "cpu_s", "peak_memory_bytes")
+"""What of a report is stored with its attempt, under the same names."""
+_FIELDS = tuple(name for name in RenditionRow.__annotations__ if name != "kept")
 _ROWS = Rows(RenditionRow, rendition, kept="progress")
 _RENDITIONS = (
     select(*_ROWS.columns).where(rendition.c.job_id == bindparam("number")).order_by(rendition.c.position)
@@ -62,46 +69,26 @@ _RAISE_PROGRESS = _SAVE.values(progress=greatest(job_table.c.progress, bindparam
 _SAVE_ATTEMPT = update(attempt).where(claims.IS_ATTEMPT)
 
 
-def save(
-    db: Connection,
-    token: LeaseToken,
-    *,
-    step: str | None,
-    progress: float,
-    reported: Sequence[RenditionRow] | None,
-    steps: Mapping[str, float],
-    argv: Sequence[Sequence[str]] | None,
-    resumed_from: int | None,
-    resumed_at_s: float | None,
-    encoder: str | None,
-    at: int,
-    warnings: Sequence[WarningView] | None = None,
-    cpu_s: float | None = None,
-    peak_memory_bytes: int | None = None,
-) -> float | None:
-    """Stores a running job's progress; returns the stored progress, None if the lease is lost.
+def save(db: Connection, token: LeaseToken, report: Report, *, at: int) -> float | None:
+    """Stores what a worker reported; returns the stored progress, None if the lease is lost.
 
     Progress never decreases unless finished segments were removed.
     """
-    gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
+    reported, warnings = report.renditions, report.warnings
+    gone = reported is not None and sum(row["segments_done"] for row in reported) < _segments(db, token.job)
     values: dict[str, Any] = {
-        "step": step,
+        "step": report.step,
         "warnings": None if warnings is None else json.dumps(warnings),
         "last_progress_at": at,
     }
-    reached = {**token.values, "reached": progress, **_known(values)}
+    reached = {**token.values, "reached": report.progress, **_known(values)}
     stored = db.execute(_SET_PROGRESS if gone else _RAISE_PROGRESS, reached).scalar()
     if stored is None:
         return None
-    values = {
-        "steps": json.dumps(dict(steps)),
-        "argv": None if argv is None else json.dumps([list(command) for command in argv]),
-        "resumed_from": resumed_from,
-        "resumed_at_s": resumed_at_s,
-        "encoder": encoder,
+    values = {name: getattr(report, name) for name in DETAILS} | {
+        "steps": json.dumps(dict(report.steps)),
+        "argv": None if report.argv is None else json.dumps(report.argv),
         "last_progress_at": at,
-        "cpu_s": cpu_s,
-        "peak_memory_bytes": peak_memory_bytes,
     }
     db.execute(_SAVE_ATTEMPT, {**token.values, **_known(values)})
     if reported is not None:
@@ -148,8 +135,9 @@ _SET_RENDITION = _NEW.on_conflict_do_update(
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
     """Stores reported renditions; of the unfinished ones only the kept progress."""
     rows = [
-        {name: getattr(row, name) for name in _FIELDS}
-        | {"required": int(row.required), "progress": row.kept, "position": position, "job_id": job, "at": at}
+        {name: value for name, value in row.items() if name != "kept"}
+        | {"required": int(row["required"]), "progress": row["kept"]}
+        | {"position": position, "job_id": job, "at": at}
         for position, row in enumerate(reported)
     ]
     if rows:
@@ -191,30 +179,10 @@ def forget_work(db: Connection, video: int) -> dict[int, int]:
     return lost
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    number: int
-    epoch: int
-    worker: str
-    encoder: str | None
-    argv: list[list[str]]
-    resumed_from: int | None
-    resumed_at_s: float | None
-    steps: Mapping[str, float]
-    cpu_s: float | None
-    peak_memory_bytes: int | None
-    started_at: int
-    ended_at: int | None
-    last_progress_at: int | None
-    outcome: str
-    error_code: str | None
-    error: str | None
-    log: str | None
+_ATTEMPTS = Rows(AttemptView, attempt, error="error_text")
 
 
-_ATTEMPTS = Rows(AttemptRow, attempt, error="error_text")
-
-
-def attempts(db: Connection, job: int) -> list[AttemptRow]:
+def attempts(db: Connection, job: int) -> list[AttemptView]:
+    """Returns the attempts at a job; each `log` is the name of a file in the job's folder of logs."""
     found = select(*_ATTEMPTS.columns).where(attempt.c.job_id == job).order_by(attempt.c.epoch)
     return [_ATTEMPTS.value(row) for row in db.execute(found)]

@@ -13,7 +13,7 @@ from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.rows import Rows, values_of
 from tqstudio.engine.store.dialects.expressions import indexed_by
 from tqstudio.events import EventKind
 
@@ -85,7 +85,6 @@ class GenerationRow:
 
 _MAX_DUPLICATES = 3
 """Most ladders offered for linking: the next is tried if one is damaged or has other settings."""
-_COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 _PUBLISHED = Rows(PublishedRow, tables.published, files=None)
 _GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None)
 
@@ -207,12 +206,8 @@ def record(
     recorded = insert(tables.generation).returning(tables.generation.c.id)
     generation = int(db.execute(recorded, values).scalar_one())
     for rendition in renditions:
-        values = {name: getattr(rendition, name) for name in _COLUMNS} | {
-            "generation_id": generation,
-            "is_default": int(rendition.is_default),
-            "files": json.dumps(rendition.files),
-        }
-        db.execute(insert(tables.published), values)
+        of_rendition = values_of(tables.published, rendition)
+        db.execute(insert(tables.published), of_rendition | {"generation_id": generation})
     db.execute(update(tables.video).where(tables.video.c.id == video).values(generation_id=generation))
     detail = f"generation {number}"
     events.append(db, EventKind.PUBLISHED, now=now, actor="supervisor", job=job, video=video, detail=detail)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import case, delete, func, insert, select
 
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.rows import values_of
 from tqstudio.engine.store.db.tables import job as job_table
 from tqstudio.engine.store.db.tables import publication
 from tqstudio.engine.store.jobs.claims import LeaseToken
@@ -43,17 +44,8 @@ _SELECT = select(
 
 def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
     """Records the intent to publish."""
-    values = {
-        "job_id": row.job,
-        "epoch": row.epoch,
-        "video_id": row.video,
-        "number": row.number,
-        "slug": row.slug,
-        "manifest": row.manifest,
-        "full_hash": row.full_hash,
-        "begun_at": now,
-    }
-    db.execute(insert(publication), values)
+    values = {"job_id": row.job, "video_id": row.video, "begun_at": now}
+    db.execute(insert(publication), values_of(publication, row) | values)
 
 
 def of_job(db: Connection, job: int) -> PublicationRow | None:

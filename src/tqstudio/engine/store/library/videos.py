@@ -13,7 +13,7 @@ from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_colu
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.rows import Rows
+from tqstudio.engine.store.db.rows import Rows, values_of
 from tqstudio.engine.store.db.tables import const
 from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
 from tqstudio.errors import ErrorCode, TqError
@@ -110,19 +110,11 @@ _INSERT = insert(tables.video).returning(tables.video.c.id)
 def create(db: Connection, new: NewVideo, *, now: int) -> int:
     """Adds a video and returns its id."""
     taken = not new.slug or _is_taken(db, new.output_root, new.slug)
-    values = {
+    values = values_of(tables.video, new) | {
         "folder_id": new.folder,
-        "source": new.source,
-        "output_root": new.output_root,
-        "name": new.name,
         "name_lower": new.name.lower(),
-        "title": new.title,
         # A slug with the id needs the row first; until then the row has a random one.
         "slug": uuid4().hex if taken else new.slug,
-        "size": new.size,
-        "mtime_ns": new.mtime_ns,
-        "quick_hash": new.quick_hash,
-        "inode": new.inode,
         "created_at": now,
     }
     video = int(db.execute(_INSERT, values).scalar_one())
