@@ -25,10 +25,10 @@ _INVARIANTS = ("of_a_job", "of_a_commit", "of_the_whole")
 def faults() -> str:
     """A section with a table for each area: fault, reaction, tests."""
     found: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted(TESTS.glob("*/test_*.py")):
+    for path in sorted([*TESTS.glob("*/test_*.py"), *TESTS.glob("wings/*/test_*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
             for what, reaction, area in _markers(node, path):
-                name = f"{path.parent.name}/{path.stem}::{node.name}"  # type: ignore[attr-defined]
+                name = f"{path.parent.relative_to(TESTS)}/{path.stem}::{node.name}"  # type: ignore[attr-defined]
                 found[area][what, reaction].append(f"`{name}`")
     if unknown := found.keys() - set(AREAS):
         raise SystemExit(f"unknown area of a fault: {', '.join(unknown)}; there are {', '.join(AREAS)}")

@@ -15,6 +15,7 @@ from tqstudio.wings.buckets import api as buckets
 from tqstudio.wings.buckets.part import Deliveries
 from tqstudio.wings.deletion import api as deletion
 from tqstudio.wings.deletion.part import Deletions
+from tqstudio.wings.redis.part import RedisPart
 from tqstudio.wings.remote import api as remote
 from tqstudio.wings.remote.received_ladders import ReceivedLadders
 from tqstudio.wings.remote.transfers import Transfers
@@ -42,14 +43,16 @@ def wings_of(s: Services) -> Wings:
     deletions = Deletions(
         s.home, s.settings, s.db, s.running_jobs, s.workspace, s.bounded_io, s.retention, s.ages
     )
+    fetches = Fetches(s.home, s.db, uploaded, s.settings.backoff_max_s)
     parts = Parts(
         deletions,
         Deliveries(s.home, s.settings, s.db, s.bounded_io, s.ages),
-        Fetches(s.home, s.db, uploaded, s.settings.backoff_max_s),
+        fetches,
         Alerts(s.home, s.settings, s.db, s.uuid, s.volumes.low_soon, s.ages, patient=s.until_idle),
         AfterDone(s.db, s.bounded_io, s.intake.look_again),
         transfers,
         uploaded,
+        RedisPart(s, fetches),
     )
     return Wings(
         parts,

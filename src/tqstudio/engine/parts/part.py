@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.protocol.answers import CheckView
+from tqstudio.protocol.answers import CheckView, Reason
 
 T = TypeVar("T", bound="Part")
 
@@ -51,6 +51,10 @@ class Part:
     async def checks(self) -> Sequence[CheckView]:
         """Check what `doctor` reports of it."""
         return ()
+
+    def trouble(self) -> Reason | None:
+        """Return what `/health` names of it, although the supervisor stays healthy; it must not wait."""
+        return None
 
     async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that an output that it serves can be used.
