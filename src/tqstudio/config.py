@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GB = 1_000_000_000
 STOP_MARGIN_S = 60.0
 """How long a shutdown may take after `drain_s`: a fragment is stored, the last reports are written."""
-SECRETS = ("alert_webhook", "alert_secret", "alert_apprise", "database")
+SECRETS = ("alert_webhook", "alert_secret", "alert_apprise", "database", "redis_url")
 """Settings that no other program may see."""
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """Prefix of pydantic's error types, and the words for the type in messages."""
@@ -195,6 +195,18 @@ class Settings(BaseSettings):
     on_failed: str = Field("", description="command that is run for each job that failed for good")
     command_timeout_s: float = Field(600, gt=0, description="time limit of on_done and on_failed")
 
+    redis_url: str = Field(
+        "",
+        examples=["redis://redis.example:6379/0"],
+        description="URL of a Redis that tells web sites what happens, and from which jobs come; empty: none",
+    )
+    redis_prefix: str = Field("tqstudio", description="beginning of the names of its channels and streams")
+    redis_roots: str = Field(
+        "",
+        examples=["/srv/films,/srv/site"],
+        description="folders below which files and outputs of jobs from there may be, separated by commas",
+    )
+
     sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
 
@@ -234,6 +246,27 @@ class Settings(BaseSettings):
     def _require_postgresql(cls, value: str) -> str:
         if value and not re.match("postgres(ql)?://.*/.", value):
             raise PydanticCustomError("database", "a URL such as postgresql://user@host/database")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _require_redis(cls, value: str) -> str:
+        if value and not re.match("(rediss?|unix)://.", value):
+            raise PydanticCustomError("redis", "a URL such as redis://host:6379/0")
+        return value
+
+    @field_validator("redis_prefix")
+    @classmethod
+    def _read_prefix(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", value):
+            raise PydanticCustomError("prefix", "1 to 64 letters, digits, dots, colons and dashes")
+        return value
+
+    @field_validator("redis_roots")
+    @classmethod
+    def _require_absolute(cls, value: str) -> str:
+        if not all(part.strip().startswith("/") for part in value.split(",") if part.strip()):
+            raise PydanticCustomError("roots", "absolute paths, separated by commas")
         return value
 
     @classmethod

@@ -22,6 +22,7 @@ from tqstudio.wings.buckets import api as buckets_api
 from tqstudio.wings.buckets.part import Deliveries
 from tqstudio.wings.deletion import api as deletion_api
 from tqstudio.wings.deletion.part import Deletions
+from tqstudio.wings.redis.part import RedisPart
 from tqstudio.wings.remote import api as remote_api
 from tqstudio.wings.remote.received_ladders import ReceivedLadders
 from tqstudio.wings.remote.transfers import Transfers
@@ -76,6 +77,7 @@ def wings_of(s: Services) -> Wings:
             ),
             Dormant(s.db, uploaded, has_rows(tables.upload)),
             Dormant(s.db, transfers, lambda _: False),
+            Dormant(s.db, RedisPart(s), lambda _: bool(s.settings.redis_url)),
         ),
         check_bucket=deliveries.check,
         require_received=transfers.require_received,

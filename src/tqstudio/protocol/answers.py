@@ -581,10 +581,10 @@ class LeaveAnswer(TypedDict):
 
 
 class Reason(TypedDict):
-    """Why the supervisor is not healthy or not ready."""
+    """Why the supervisor is not healthy or not ready; `redis` alone leaves it healthy."""
 
     kind: str
-    """`database`, `draining`, `workers`, or the kind of a gate."""
+    """`database`, `draining`, `workers`, `redis`, or the kind of a gate."""
     reason: str
 
 

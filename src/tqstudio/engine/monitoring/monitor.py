@@ -34,9 +34,11 @@ class Monitor:
         self._disks: Latest[list[Disk]] = Latest(partial(disks.of_outputs, services), _DISKS_S)
 
     async def health(self) -> HealthView:
-        """Checks that the database answers to reads and writes."""
+        """Checks that the database answers to reads and writes; names also what troubles a wing."""
         answers = await self._stored.refresh()
-        return {"healthy": answers, "reasons": [] if answers else [SILENT]}
+        troubles = [part.trouble() for part in self._services.wings.parts]
+        reasons = [] if answers else [SILENT]
+        return {"healthy": answers, "reasons": [*reasons, *filter(None, troubles)]}
 
     async def readiness(self) -> ReadyView:
         """Checks that a new job would be processed now."""

@@ -13,7 +13,7 @@ from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.protocol.answers import CheckView
+from tqstudio.protocol.answers import CheckView, Reason
 
 
 class Dormant(Part):
@@ -64,6 +64,9 @@ class Dormant(Part):
 
     async def checks(self) -> Sequence[CheckView]:
         return await self.part.checks()
+
+    def trouble(self) -> Reason | None:
+        return self.part.trouble()
 
     def _hand_over(self, events: Sequence[EventRow]) -> None:
         wanted = self.part.triggers

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.protocol.answers import CheckView
+from tqstudio.protocol.answers import CheckView, Reason
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class Part:
     async def checks(self) -> Sequence[CheckView]:
         """Check what `doctor` reports of it."""
         return ()
+
+    def trouble(self) -> Reason | None:
+        """Return what `/health` names of it, although the supervisor stays healthy; it must not wait."""
+        return None
 
 
 class Background(Part):

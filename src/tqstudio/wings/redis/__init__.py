@@ -1,0 +1,1 @@
+"""Redis: tells web sites what happens, and takes jobs from a stream, if `redis_url` is set."""
