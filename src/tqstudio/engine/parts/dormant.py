@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import wraps
 
 import structlog
 
@@ -36,7 +36,7 @@ class Dormant(Part):
         self._is_awake = self._has_stopped = False
         self._tasks = set[asyncio.Task[None]]()
         self.triggers = None if part.triggers is None else self._wakers | {*part.triggers}
-        self.every = [replace(each, run=partial(self._run, each.run)) for each in part.every]
+        self.every = [replace(each, run=self._if_awake(each.run)) for each in part.every]
 
     async def start(self) -> None:
         await self._wake_if_needed(())
@@ -87,6 +87,10 @@ class Dormant(Part):
         if events and self._is_awake:
             self._hand_over(events)
 
-    async def _run(self, task: Callable[[], Awaitable[None]]) -> None:
-        if self._is_awake:
-            await task()
+    def _if_awake(self, task: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        @wraps(task)
+        async def run() -> None:
+            if self._is_awake:
+                await task()
+
+        return run
