@@ -76,9 +76,9 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
-def test_a_folder_that_other_users_may_write_to(shared: Path, mode: int) -> None:
-    shared.chmod(0o755)
-    out = shared / "out"
+def test_a_folder_that_other_users_may_write_to(public: Path, mode: int) -> None:
+    public.chmod(0o755)
+    out = public / "out"
     out.mkdir()
     out.chmod(mode)
     error = refused(out)
@@ -89,16 +89,16 @@ def test_a_folder_that_other_users_may_write_to(shared: Path, mode: int) -> None
     assert f"chmod go-w {out}" in error.hint
     assert "allow_shared_output" in error.hint
     require(out, allow_shared=True)
-    shared.chmod(0o700)
+    public.chmod(0o700)
     require(out)
-    shared.chmod(0o755)
+    public.chmod(0o755)
     out.chmod(0o755)
     require(out)
 
 
 @needs_root
-def test_a_folder_of_another_user_or_group(shared: Path) -> None:
-    out = shared / "out"
+def test_a_folder_of_another_user_or_group(public: Path) -> None:
+    out = public / "out"
     out.mkdir()
     out.chmod(0o775)
     require(out)

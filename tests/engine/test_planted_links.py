@@ -87,25 +87,25 @@ def check_published(live: LiveSupervisor, out: Path, video: int, secret: Path) -
 
 @pytest.mark.slow
 def test_a_video_folder_that_is_a_link_is_left_alone(
-    shared: Path, secret: Path, live: LiveSupervisor, tmp_path: Path
+    public: Path, secret: Path, live: LiveSupervisor, tmp_path: Path
 ) -> None:
     secret.parent.chmod(0o755)
     empty = secret.parent.parent / "empty"
     empty.mkdir()
-    plant(lambda: (shared / "clip").symlink_to(empty))
-    added = add(live, tmp_path / "clip.mp4", shared)
+    plant(lambda: (public / "clip").symlink_to(empty))
+    added = add(live, tmp_path / "clip.mp4", public)
     assert publish(live)[2][1]["status"] == "done"
-    assert check_published(live, shared, added["video"], secret) == shared / "clip-2"
+    assert check_published(live, public, added["video"], secret) == public / "clip-2"
     assert not list(empty.iterdir())
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("name", [".owner", ".master.m3u8-next"])
 def test_a_link_in_a_video_folder_of_another_user_is_left_alone(
-    shared: Path, secret: Path, live: LiveSupervisor, tmp_path: Path, name: str
+    public: Path, secret: Path, live: LiveSupervisor, tmp_path: Path, name: str
 ) -> None:
     def act() -> None:
-        folder = shared / "clip"
+        folder = public / "clip"
         folder.mkdir()
         folder.chmod(0o777)
         # What our own note would say: notes of other ladders are there to be read.
@@ -113,7 +113,7 @@ def test_a_link_in_a_video_folder_of_another_user_is_left_alone(
             (folder / ".owner").write_text(owner)
         (folder / name).symlink_to(secret)
 
-    added = add(live, tmp_path / "clip.mp4", shared)
+    added = add(live, tmp_path / "clip.mp4", public)
     worker = live.worker("by-hand").register()
     job = until(worker.claim, "there is a job")
     bench = bench_of(job)
@@ -121,7 +121,7 @@ def test_a_link_in_a_video_folder_of_another_user_is_left_alone(
     plant(act)
     bench.rendition("360p", "one")
     assert complete(worker, job, bench)[1]["status"] == "done"
-    assert check_published(live, shared, added["video"], secret) == shared / "clip-2"
+    assert check_published(live, public, added["video"], secret) == public / "clip-2"
 
 
 def test_a_file_in_the_place_of_a_new_one_is_replaced_and_not_written_to(
@@ -141,48 +141,48 @@ def test_a_file_in_the_place_of_a_new_one_is_replaced_and_not_written_to(
     assert secret.read_text() == SECRET
 
 
-def test_a_held_folder_stays_the_same_whatever_is_put_in_its_place(shared: Path, secret: Path) -> None:
-    with hold(shared, "clip", make=True) as folder:
-        (shared / "clip").rename(shared / "moved")
-        plant(lambda: (shared / "clip").symlink_to(secret.parent))
+def test_a_held_folder_stays_the_same_whatever_is_put_in_its_place(public: Path, secret: Path) -> None:
+    with hold(public, "clip", make=True) as folder:
+        (public / "clip").rename(public / "moved")
+        plant(lambda: (public / "clip").symlink_to(secret.parent))
         (folder / "master.m3u8").write_text("ladder")
-    assert (shared / "moved" / "master.m3u8").read_text() == "ladder"
+    assert (public / "moved" / "master.m3u8").read_text() == "ladder"
     assert [entry.name for entry in secret.parent.iterdir()] == [secret.name]
-    with pytest.raises(NotOurs, match="is a link"), hold(shared, "clip"):
+    with pytest.raises(NotOurs, match="is a link"), hold(public, "clip"):
         pass
 
 
-def test_no_other_user_is_trusted_where_others_may_write(shared: Path) -> None:
-    plant(lambda: (shared / "theirs").mkdir())
-    with pytest.raises(NotOurs, match="belongs to another user"), hold(shared, "theirs"):
+def test_no_other_user_is_trusted_where_others_may_write(public: Path) -> None:
+    plant(lambda: (public / "theirs").mkdir())
+    with pytest.raises(NotOurs, match="belongs to another user"), hold(public, "theirs"):
         pass
-    shared.chmod(0o755)
-    with hold(shared, "theirs"):
+    public.chmod(0o755)
+    with hold(public, "theirs"):
         pass  # only we can have given it that place
 
 
-def test_an_output_that_may_not_be_listed_can_be_held(shared: Path) -> None:
+def test_an_output_that_may_not_be_listed_can_be_held(public: Path) -> None:
     def act() -> None:
-        (shared / "out").mkdir(0o300)
-        with hold(shared / "out", "clip", make=True) as folder:
+        (public / "out").mkdir(0o300)
+        with hold(public / "out", "clip", make=True) as folder:
             (folder / "master.m3u8").write_text("ladder")
 
     plant(act)
-    assert (shared / "out" / "clip" / "master.m3u8").read_text() == "ladder"
+    assert (public / "out" / "clip" / "master.m3u8").read_text() == "ladder"
 
 
 @pytest.mark.slow
 def test_work_is_not_begun_in_a_work_folder_of_another_user(
-    shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
+    public: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    plant(lambda: (shared / FOLDER).mkdir(0o777))
+    plant(lambda: (public / FOLDER).mkdir(0o777))
     live = make_supervisor(TQSTUDIO_ALLOW_SHARED_OUTPUT="true").start()
     source = tmp_path / "clip.mp4"
     source.write_bytes((Path(__file__).parents[1] / "tiny_media.py").read_bytes())
-    job = add(live, source, shared)["job"]
+    job = add(live, source, public)["job"]
     ended = until(lambda: (row := live.send(calls.job(job)))["status"] == "failed" and row, "it ends")
     assert ended["error"]["code"] in ("SOURCE_UNREADABLE", "NO_MEDIA", "PERMISSION")
-    assert not list((shared / FOLDER).iterdir())
+    assert not list((public / FOLDER).iterdir())
 
 
 @pytest.mark.fault(
@@ -190,10 +190,10 @@ def test_work_is_not_begun_in_a_work_folder_of_another_user(
     "Nothing is written, removed or published through it",
     area="disks",
 )
-def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: Database) -> None:
+def test_nothing_is_removed_through_a_link(public: Path, secret: Path, opened: Database) -> None:
     """The trash, a store and a scratch directory, each a link to what must stay."""
     workspace = Workspace(opened, "uuid", BoundedIO(), allow_shared=True)
-    root = os.fsencode(shared)
+    root = os.fsencode(public)
     work_dir = workspace.work_dir(root)
     work_dir.mkdir(parents=True)
     inner = secret.parent / "7"
@@ -224,36 +224,36 @@ def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: D
     area="disks",
 )
 def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
-    shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
+    public: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     live = make_supervisor().start()
     live.send(calls.worker_action("cpu-0", "disable"))
     with pytest.raises(TqError) as caught:
-        add(live, tmp_path / "refused.mp4", shared)
+        add(live, tmp_path / "refused.mp4", public)
     assert caught.value.code is ErrorCode.OUTPUT_SHARED
-    shared.chmod(0o755)
-    job = add(live, tmp_path / "clip.mp4", shared, hold=True)["job"]
-    shared.chmod(0o777)
+    public.chmod(0o755)
+    job = add(live, tmp_path / "clip.mp4", public, hold=True)["job"]
+    public.chmod(0o777)
     live.send(calls.act("resume", [job]))
     worker = live.worker("by-hand").register()
     assert worker.claim() is None
     [gate] = live.send(calls.status())["gates"]
     assert gate["code"] == "OUTPUT_SHARED"
-    assert str(shared) in gate["reason"]
+    assert str(public) in gate["reason"]
     assert "chmod go-w" in gate["hint"]
-    assert not list(shared.iterdir()), "nothing is written there"
-    assert f"users of {shared}" in live("doctor").out
-    shared.chmod(0o755)
+    assert not list(public.iterdir()), "nothing is written there"
+    assert f"users of {public}" in live("doctor").out
+    public.chmod(0o755)
     claimed = until(worker.claim, "the queue continues by itself")
     assert claimed["job"] == job
     bench = bench_of(claimed)
     bench.rendition("360p", "one")
-    shared.chmod(0o777)
+    public.chmod(0o777)
     assert complete(worker, claimed, bench)[1]["status"] == "pending"
     row = live.send(calls.job(job))
     assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_SHARED", 0)
-    assert not (shared / "clip").exists()
-    shared.chmod(0o755)
+    assert not (public / "clip").exists()
+    public.chmod(0o755)
     claimed = until(worker.claim, "the queue continues by itself", 60)
     bench = bench_of(claimed)
     bench.rendition("360p", "one")
@@ -261,10 +261,10 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
 
 
 @pytest.mark.slow
-def test_what_is_made_is_not_for_others_to_write(shared: Path, live: LiveSupervisor, tmp_path: Path) -> None:
-    added = add(live, tmp_path / "clip.mp4", shared)
+def test_what_is_made_is_not_for_others_to_write(public: Path, live: LiveSupervisor, tmp_path: Path) -> None:
+    added = add(live, tmp_path / "clip.mp4", public)
     assert publish(live)[2][1]["status"] == "done"
-    folder = shared / live.send(calls.video(added["video"]))["slug"]
+    folder = public / live.send(calls.video(added["video"]))["slug"]
     for path in (folder, *folder.rglob("*")):
         assert not path.stat().st_mode & 0o022, path
     assert not dir_fd.shared_with(folder)
