@@ -190,6 +190,8 @@ def test_labels_are_bounded_and_hold_no_names(own: LiveSupervisor, tmp_path: Pat
     for code in ("Ada's secret film", "ENCODER_EXIT"):
         worker.send(f"jobs/{claimed['job']}/fail", epoch=claimed["epoch"], code=code[:40], text="no")
         worker, claimed = desk.running()
+    # A scrape waits 0.1 s for the disks; a later one shows what was found then.
+    until(lambda: scrape(own).labels("disk_free_bytes", "output"), "the disks are known")
     found = scrape(own)
     assert found.value("failures_total", code="INTERNAL") == 1
     assert found.value("retry_attempts_total", code="ENCODER_EXIT") == 1
