@@ -393,7 +393,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (doors, "SocketServer", _Door),
         (services, "Intake", _Intake),
         (services, "Prober", _Prober),
-        (doors, "make_app", lambda _services: None),
+        (doors, "make_app", lambda *_: None),
         (children, "become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
