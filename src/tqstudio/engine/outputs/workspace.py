@@ -27,8 +27,9 @@ from pathlib import Path
 
 import structlog
 
+from tqstudio.engine.files import bounded_io as io_threads
 from tqstudio.engine.files import dir_fd
-from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer, on_a_thread
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.parts.part import Part
@@ -183,7 +184,7 @@ class Workspace(Part):
         facts = await self._db.read(job_facts, token.job)
         assert facts is not None, "a lease is of a job"
         store = self.work_dir(job.output_root) / "segments" / str(facts.video)
-        return await on_a_thread((store / RECEIVED_NAME).exists)
+        return await io_threads.on_a_thread((store / RECEIVED_NAME).exists)
 
     def set_aside(self, output_root: bytes, video: int) -> bool:
         """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.
