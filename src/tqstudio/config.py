@@ -198,7 +198,7 @@ class Settings(BaseSettings):
     redis_url: str = Field(
         "",
         examples=["redis://redis.example:6379/0"],
-        description="URL of a Redis that tells web sites what happens, and from which jobs come; empty: none",
+        description="URL of a Redis server that gets messages for web sites, and holds jobs; empty: none",
     )
     redis_prefix: str = Field("tqstudio", description="beginning of the names of its channels and streams")
     redis_roots: str = Field(

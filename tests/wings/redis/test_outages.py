@@ -41,7 +41,7 @@ def names(live: LiveSupervisor) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.fault(
     "Redis is killed, and started again",
-    "`/health` names it; jobs go on, and entries come in afterwards",
+    "`/health` names it; jobs continue, and entries come in afterwards",
     area="supervisor",
 )
 def test_a_kill_of_redis_costs_latency_only(server: Server, make_live: MakeLive, roots: Path) -> None:

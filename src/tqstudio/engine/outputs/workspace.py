@@ -27,8 +27,7 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.files import bounded_io as io_threads
-from tqstudio.engine.files import dir_fd
+from tqstudio.engine.files import bounded_io, dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import misses_inotify
 from tqstudio.engine.host import home_lock
@@ -184,7 +183,7 @@ class Workspace(Part):
         facts = await self._db.read(job_facts, token.job)
         assert facts is not None, "a lease is of a job"
         store = self.work_dir(job.output_root) / "segments" / str(facts.video)
-        return await io_threads.on_a_thread((store / RECEIVED_NAME).exists)
+        return await bounded_io.on_a_thread((store / RECEIVED_NAME).exists)
 
     def set_aside(self, output_root: bytes, video: int) -> bool:
         """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.

@@ -1,1 +1,1 @@
-"""Redis: tells web sites what happens, and takes jobs from a stream, if `redis_url` is set."""
+"""Publishes messages for web sites to Redis, and takes jobs from a stream there, if `redis_url` is set."""

@@ -1,6 +1,6 @@
 """Checks that files and outputs which entries name lie below `redis_roots`, and are reached without links.
 
-Whoever may write to Redis is not the user who runs the supervisor, and must not have it read or write
+A client that may write to Redis is not the user who runs the supervisor, and must not have it read or write
 elsewhere. The root itself may be a link: it is a setting.
 """
 

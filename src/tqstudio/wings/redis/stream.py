@@ -29,7 +29,7 @@ _PAGE = 32
 _BLOCK_MS = 1000
 """How long Redis holds a request for entries; shorter than its timeout."""
 AGAIN_S = 30.0
-"""After which an entry is tried again that could not be judged, or that a supervisor left behind."""
+"""After which an entry is tried again that could not be judged, or whose supervisor has ended."""
 _MAX_WAITING = 1000
 """Entries that cannot be judged, beyond which no new ones are read."""
 _MAX_REFUSED = 10_000
