@@ -16,7 +16,7 @@ from tqstudio.engine import probing, worker
 from tqstudio.engine.monitoring import exposition
 from tqstudio.engine.store.db import schema
 from tqstudio.ui import screens
-from tqstudio.ui.screens import registry
+from tqstudio.ui.screens import views
 from tqstudio.wings.alerts import deliver
 
 ROOT = module_names.ROOT
@@ -58,10 +58,10 @@ def commands_of(tree: CommandTree) -> Iterator[str]:
 def test_what_the_tables_of_commands_and_screens_name_exists() -> None:
     for command in commands_of(COMMANDS):
         assert function_of(command)
-    for view in registry.VIEWS:
-        assert registry.view_class(view)
-    for module in registry.LATER:
-        assert registry.load(module)
+    for view in views.VIEWS:
+        assert views.view_class(view)
+    for module in views.LATER:
+        assert views.load(module)
 
 
 # pyproject.toml

@@ -1,13 +1,14 @@
-"""Prints each folder with its files and lines; fails on a circle of imports, a crowded folder or a long file.
+"""Prints each folder with its files and lines; fails on circles of imports and on what is too large.
 
 It is part of `make check`. Every folder is a package and a layer, never both above and below another one.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -20,6 +21,7 @@ _PROGRAM = f"{_ROOT}.__main__"
 """Starts the command line, from beneath everything."""
 MAX_FILES = 14
 MAX_LINES = 400
+MAX_FUNCTION_LINES = 75
 TABLES = {
     f"{_ROOT}.{module}"
     for module in ("engine.store.db.tables", "lifecycle", "protocol.answers", "protocol.requests")
@@ -58,7 +60,10 @@ def main() -> int:
     long = [module for module in sorted(graph.modules - TABLES) if _lines(module) > MAX_LINES]
     for module in long:
         print(f"{module} has more than {MAX_LINES} lines")
-    return 1 if crowded or long else 0
+    functions = [*_long_functions(graph.modules)]
+    for name in functions:
+        print(f"{name} has more than {MAX_FUNCTION_LINES} lines")
+    return 1 if crowded or long or functions else 0
 
 
 def _ordered(what: str, imports: Mapping[str, set[str]]) -> list[str] | None:
@@ -75,10 +80,23 @@ def _written(modules: list[str]) -> list[str]:
     return [m for m in modules if not (_SOURCE / m.replace(".", "/")).is_dir() and m != _PROGRAM]
 
 
+def _long_functions(modules: Iterable[str]) -> Iterator[str]:
+    for module in sorted(modules):
+        for node in ast.walk(ast.parse(_text(module))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
+                yield f"{module}.{node.name}"
+
+
 def _lines(module: str) -> int:
+    return len(_text(module).splitlines())
+
+
+def _text(module: str) -> str:
     path = _SOURCE / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    return file.read_text() if file.exists() else ""
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ class JobStatus(StrEnum):
 
 
 TERMINAL = frozenset({JobStatus.DONE, JobStatus.FAILED, JobStatus.CANCELLED})
-OPEN = frozenset({JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED})
+WAITING = (JobStatus.PENDING, JobStatus.PAUSED)
+"""No worker has the job, and it has not ended."""
+OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
+"""It has not ended; a video has at most one such job."""
 
 QUEUE_ORDER: tuple[JobStatus, ...] = (
     JobStatus.IN_PROGRESS,

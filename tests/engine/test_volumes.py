@@ -16,7 +16,7 @@ from tqstudio.engine.files.volumes import Volume
 from tqstudio.engine.gates import decide
 from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use, Volumes, VolumeState
 from tqstudio.engine.gates.measure import VolumeReader
-from tqstudio.engine.gates.monitor import VolumeMonitor
+from tqstudio.engine.gates.volume_monitor import VolumeMonitor
 from tqstudio.engine.media.plan.profiles import load
 from tqstudio.engine.media.plan.rungs import max_ladder_bytes
 from tqstudio.engine.store.db.database import Database

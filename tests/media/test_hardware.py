@@ -10,7 +10,7 @@ import pytest
 
 from tqstudio.engine.media.ffmpeg import hardware, trial_runs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
-from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.media.ffmpeg.hardware import TrialResults
 from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.errors import ErrorCode, TqError
@@ -138,7 +138,7 @@ class Machine:
     def runs(self, **changes: object) -> int:
         """The runs of ffmpeg that a start needs, which must find the same GPUs."""
         self.log.unlink(missing_ok=True)
-        known = Results(self.record, clock=lambda: self.now)
+        known = TrialResults(self.record, clock=lambda: self.now)
         folders = {"dev": self.root, "proc": self.root, "sys": self.root}
         found = hardware.discover(self.ffmpeg, **folders, known=known, **changes)  # type: ignore[arg-type]
         assert [(device.label, device.encoders, device.decodes) for device in found] == [
@@ -233,7 +233,7 @@ def trials_of_two_starts(record: Path, error: TqError | None = None) -> int:
         return error
 
     for _ in range(2):
-        known = Results(record)
+        known = TrialResults(record)
         assert known.passed("h264_nvenc", run) is (error is None)
         known.save()
     return len(ran)
@@ -272,7 +272,7 @@ def test_the_end_of_the_supervisor_skips_the_rest(machine: Machine) -> None:
         return machine.log.exists() and "h264_nvenc" in machine.log.read_text()
 
     folders = [machine.root] * 3
-    known = Results(machine.root / "gpu-trials.json")
+    known = TrialResults(machine.root / "gpu-trials.json")
     [device] = hardware.discover(machine.ffmpeg, *folders, known=known, stopped=stopped)
     assert (device.encoders, device.decodes) == ("h264_nvenc", "")
     assert len(machine.log.read_text().splitlines()) == 2, "the list of encoders and one trial"
@@ -283,7 +283,7 @@ def test_a_slow_trial_is_not_recorded(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(trial_runs, "TIMEOUT_S", 0.0)
-    known = Results(tmp_path / "gpu-trials.json")
+    known = TrialResults(tmp_path / "gpu-trials.json")
     assert hardware.discover(machine.ffmpeg, machine.root, machine.root, machine.root, known=known) == []
     monkeypatch.undo()
     assert machine.runs() == 1 + NVIDIA + RENDER_NODE

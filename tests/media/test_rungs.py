@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tqstudio.engine.media.plan import profiles
@@ -109,6 +109,7 @@ def test_an_optional_rung_stays_optional() -> None:
 
 
 @given(width=st.integers(2, 8192), height=st.integers(2, 8192))
+@example(width=1591, height=8190)  # two rungs at the limit of the level, one rounded up
 def test_properties_of_every_ladder(width: int, height: int) -> None:
     rungs = made(build_ladder(sized(width, height), WEB))
     assert rungs

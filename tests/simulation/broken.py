@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import bindparam, event, update
 
 from tqstudio.engine import outputs
-from tqstudio.engine.gates import monitor
+from tqstudio.engine.gates import volume_monitor
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.media.check import apple
 from tqstudio.engine.media.plan.file_names import segment_name
@@ -437,7 +437,7 @@ def a_backoff_never_passes() -> Any:
 
 
 def a_disk_gate_never_opens() -> Any:
-    return patched((monitor, "_open", lambda _db: None))
+    return patched((volume_monitor, "_open", lambda _db: None))
 
 
 def some_ladders_are_never_good_enough() -> Any:

@@ -13,7 +13,7 @@ from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.registry import VIEWS, view_class
+from tqstudio.ui.screens.views import VIEWS, view_class
 from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, messages, until

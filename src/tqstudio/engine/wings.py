@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sqlalchemy import FromClause
 
 from tqstudio.engine.assembly.services import Services
-from tqstudio.engine.assembly.wings import Wings
+from tqstudio.engine.assembly.wing_calls import Wings
 from tqstudio.engine.parts.dormant import Dormant
 from tqstudio.engine.store.db import rows, tables
 from tqstudio.engine.store.db.connection import Connection

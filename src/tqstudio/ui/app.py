@@ -31,7 +31,7 @@ from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
 from tqstudio.ui.screens.frame.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
-from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
+from tqstudio.ui.screens.views import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue

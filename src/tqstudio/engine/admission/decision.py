@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 
 from tqstudio.config import Settings
-from tqstudio.engine.admission import changes, existing_job, output_template
+from tqstudio.engine.admission import change_words, existing_job, output_template
 from tqstudio.engine.admission.change_detection import SourceState
 from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host.clock import now_us
@@ -72,23 +72,7 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         deletions.restore(db, known.id, now=now, actor=offer.actor)
     new_job = partial(_new_job, db, path, offer, settings, now)
     if known is None:
-        video = videos.create(
-            db,
-            videos.NewVideo(
-                source=path,
-                output_root=offer.output_root,
-                name=display(film_name(path, offer.base)),
-                title=_title(path, offer.base),
-                slug=_slug(path, offer),
-                size=found.size,
-                mtime_ns=found.mtime_ns,
-                quick_hash=found.content_id,
-                folder=offer.folder,
-                inode=found.inode,
-            ),
-            now=now,
-        )
-        return new_job(video, JobKind.NEW, "queued")
+        return new_job(_new_video(db, file, now), JobKind.NEW, "queued")
     changed = found.shows_change(known)
     if offer.folder is not None and known.folder != offer.folder:
         videos.adopt(db, known.id, offer.folder)
@@ -129,16 +113,33 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
     return new_job(known.id, JobKind.CHANGED, "changed", reason, changes=what())
 
 
+def _new_video(db: Connection, file: OfferedFile, now: int) -> int:
+    path, offer, found = file.path, file.offer, file.found
+    new = videos.NewVideo(
+        source=path,
+        output_root=offer.output_root,
+        name=display(film_name(path, offer.base)),
+        title=_title(path, offer.base),
+        slug=_slug(path, offer),
+        size=found.size,
+        mtime_ns=found.mtime_ns,
+        quick_hash=found.content_id,
+        folder=offer.folder,
+        inode=found.inode,
+    )
+    return videos.create(db, new, now=now)
+
+
 def _changes(db: Connection, known: videos.VideoRow, file: OfferedFile, reason: str) -> list[ChangeView]:
     """What changed since the ladder of a video was encoded."""
     if reason == "source":
-        return changes.of_source(known, file.found)
+        return change_words.of_source(known, file.found)
     if reason == "ladder":
-        return changes.of_ladder()
+        return change_words.of_ladder()
     creator = jobs.creator_of(db, known.id)
     if reason == "asked" or creator is None:
         return []
-    return changes.of_settings(jobs.spec_of(db, creator).profile_json, file.offer.profile)
+    return change_words.of_settings(jobs.spec_of(db, creator).profile_json, file.offer.profile)
 
 
 def _new_job(

@@ -23,6 +23,7 @@ from tqstudio.engine.store.lists.records import JobRecord, error_of
 from tqstudio.home import Home
 from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.lifecycle import (
+    WAITING,
     Autorestart,
     Control,
     JobKind,
@@ -151,7 +152,7 @@ def job_row(services: Services, record: JobRecord, now: int) -> answers.JobRow:
     status = JobStatus(record["status"])
     running = status is JobStatus.IN_PROGRESS
     live = live if running and live is not None and live.token.epoch == record["lease_epoch"] else None
-    waiting = status in (JobStatus.PENDING, JobStatus.PAUSED)
+    waiting = status in WAITING
     summary = source_summary(record["size"], record["facts"], record["probe_error"] if waiting else None)
     renditions = live.renditions if live and live.renditions is not None else record["renditions"]
     begins = record["not_before"] or 0

@@ -8,7 +8,7 @@ import structlog
 
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.gates.monitor import TICK_S
+from tqstudio.engine.gates.volume_monitor import TICK_S
 from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.parts.part import Part, Periodic

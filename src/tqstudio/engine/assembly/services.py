@@ -13,12 +13,12 @@ from tqstudio.engine.access.api_tokens import ApiTokens
 from tqstudio.engine.access.worker_tokens import WorkerTokens
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.assembly.shutdown import IdleShutdown, Shutdown
-from tqstudio.engine.assembly.wings import Wings
+from tqstudio.engine.assembly.wing_calls import Wings
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.load import LoadGate
 from tqstudio.engine.gates.measure import VolumeReader
-from tqstudio.engine.gates.monitor import VolumeMonitor
-from tqstudio.engine.gates.schedule import Schedule
+from tqstudio.engine.gates.opening_hours import Schedule
+from tqstudio.engine.gates.volume_monitor import VolumeMonitor
 from tqstudio.engine.host.ages import Ages
 from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.host.waiting import Signal
@@ -81,13 +81,8 @@ class Services:
         *,
         until_idle: bool,
     ) -> None:
-        self.home, self.settings, self.db, self.ffmpeg, self.event_stream = (
-            home,
-            settings,
-            db,
-            ffmpeg,
-            event_stream,
-        )
+        self.home, self.settings, self.db = home, settings, db
+        self.ffmpeg, self.event_stream = ffmpeg, event_stream
         self.started_at = now_us()
         """µs since 1970 in UTC."""
         self.until_idle = until_idle
@@ -109,19 +104,28 @@ class Services:
         db.supervisor = row
         # Heartbeat interval and gap together are shorter than a lease.
         clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
-        work, ended = Signal(), asyncio.Event()
-        self.ages = ages = Ages(home.clock, clock)
-        self.running_jobs = running_jobs = RunningJobs(
+        self._work, ended = Signal(), asyncio.Event()
+        self.ages = Ages(home.clock, clock)
+        self.running_jobs = RunningJobs(
             Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
             on_end=ended.set,
         )
-        self.metrics = metrics = Metrics()
-        self.bounded_io = io = BoundedIO()
-        self.workspace = workspace = Workspace(db, self.uuid, io, allow_shared=settings.allow_shared_output)
+        self.metrics = Metrics()
+        self.bounded_io = BoundedIO()
+        self.workspace = Workspace(db, self.uuid, self.bounded_io, allow_shared=settings.allow_shared_output)
         self.weekly_check = WeeklyCheck(db)
+        self.shutdown = Shutdown(self.running_jobs, settings.drain_s, ended)
+        self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)
+        self._make_queue(lease_us)
+        self._make_admission(on_probed)
+        self.wings = make_wings(self)
+
+    def _make_queue(self, lease_us: int) -> None:
+        home, settings, db, work, metrics = self.home, self.settings, self.db, self._work, self.metrics
+        running_jobs, workspace, io = self.running_jobs, self.workspace, self.bounded_io
         self.forecasts = forecasts = Forecasts(db, running_jobs)
-        self.retention = retention = Retention(settings, db, workspace, io, ages)
+        self.retention = retention = Retention(settings, db, workspace, io, self.ages)
         reader = VolumeReader(db, workspace, io)
         self.volumes = volumes = VolumeMonitor(home, settings, db, reader, retention, work.set)
         self.load_gate = LoadGate(settings, db)
@@ -150,12 +154,15 @@ class Services:
         self.recovery = Recovery(home, settings, db, running_jobs, lease_end, completion)
         self.worker_tokens = WorkerTokens()
         self.tokens = ApiTokens(db, self.worker_tokens)
-        self.pool = WorkerPool(home, db, self.worker_tokens, ffmpeg.path, self.recovery.lost)
+        self.pool = WorkerPool(home, db, self.worker_tokens, self.ffmpeg.path, self.recovery.lost)
         self.stuck_workers = StuckWorkers(
             settings, db, running_jobs, ranges, workspace, io, completion, self.pool
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)
+
+    def _make_admission(self, on_probed: Callable[[Sequence[ProbeResult]], None]) -> None:
+        home, settings, db = self.home, self.settings, self.db
         self.prober = Prober(home, settings, db, on_probed)
         self.admission = Admission(
             home,
@@ -164,7 +171,7 @@ class Services:
             # Each of the two offers files to the other; the wings are made last.
             on_left=lambda path: self.intake.look_again(path),
             on_settled=self.prober.wake,
-            is_away=volumes.is_away,
+            is_away=self.volumes.is_away,
             restore_deleted=lambda video, actor: self.wings.restore_deleted(video, actor),
         )
         self.intake = Intake(
@@ -176,9 +183,6 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.missing_sources = MissingSources(db, self.intake.look_again)
-        self.shutdown = Shutdown(running_jobs, settings.drain_s, ended)
-        self.lifetime = IdleShutdown(db, event_stream, self.shutdown, until_idle=until_idle)
-        self.wings = make_wings(self)
 
     async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that an output can be used.

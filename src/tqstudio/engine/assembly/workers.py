@@ -14,8 +14,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host import memory
 from tqstudio.engine.media.ffmpeg import hardware
-from tqstudio.engine.media.ffmpeg.hardware import Device
-from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.media.ffmpeg.hardware import Device, TrialResults
 from tqstudio.engine.parts.part import Background
 from tqstudio.engine.queue.worker_pool import Slot, default_cpu_workers
 
@@ -56,7 +55,7 @@ class LocalWorkers(Background):
         return hardware.discover(
             self._services.ffmpeg,
             decode=settings.gpu_decode,
-            known=Results(self._services.home.gpu_trials),
+            known=TrialResults(self._services.home.gpu_trials),
             stopped=lambda: self._services.draining,
         )
 

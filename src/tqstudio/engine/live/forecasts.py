@@ -17,7 +17,7 @@ from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.lists.records import JobRecord
 from tqstudio.engine.store.machine import speeds
 from tqstudio.errors import TqError
-from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
+from tqstudio.lifecycle import WAITING, RenditionStatus, Step
 from tqstudio.protocol.answers import EtaView
 
 _SAMPLE = 200
@@ -110,7 +110,7 @@ class Forecasts:
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
         """Estimates the duration of a waiting job."""
-        if record["status"] not in (JobStatus.PENDING, JobStatus.PAUSED):
+        if record["status"] not in WAITING:
             return None
         left = 1 - record["progress"] / 100
         work = work_of(

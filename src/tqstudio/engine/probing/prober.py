@@ -28,7 +28,7 @@ from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import JobStatus
+from tqstudio.lifecycle import WAITING
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ErrorView, error_view
 
@@ -42,8 +42,6 @@ RETRY_S = 60.0
 STOP_S = 1.0
 """Timeout of `stop`: a process in uninterruptible I/O must not delay the shutdown of the supervisor."""
 _BATCH = 32
-
-_WAITING = (JobStatus.PENDING, JobStatus.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Prober(Part):
 
     def on_events(self, events: Sequence[EventRow]) -> None:
         """Check for work if any of the events adds a waiting job."""
-        if any(event.target in _WAITING for event in events):
+        if any(event.target in WAITING for event in events):
             self.wake()
 
     async def _run(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
-from tqstudio.engine.gates.monitor import BLOCKING, VolumeMonitor
+from tqstudio.engine.gates.volume_monitor import BLOCKING, VolumeMonitor
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.metrics import Metrics

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.files.mounts import is_within
-from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
+from tqstudio.engine.gates.volume_monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.host.waiting import Signal
 from tqstudio.engine.live.metrics import Metrics

@@ -18,7 +18,7 @@ from tqstudio.engine.host import children, memory
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.host.restart_delay import RestartDelay
 from tqstudio.engine.media.ffmpeg import binary, hardware
-from tqstudio.engine.media.ffmpeg.trial_results import Results
+from tqstudio.engine.media.ffmpeg.hardware import TrialResults
 from tqstudio.engine.queue.worker_pool import GIVE_UP_AFTER_S, default_cpu_workers
 from tqstudio.errors import TqError
 from tqstudio.home import Home
@@ -84,7 +84,7 @@ class LentWorkers:
         found = hardware.discover(
             ffmpeg,
             decode=self._settings.gpu_decode,
-            known=Results(self._home.gpu_trials),
+            known=TrialResults(self._home.gpu_trials),
             stopped=lambda: self._is_stopping,
         )
         return sum(bool(device.encoders) for device in found)

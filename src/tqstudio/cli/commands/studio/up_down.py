@@ -18,9 +18,10 @@ from tqstudio.protocol.client import Client
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tqstudio.engine.queue.shutdown_summary import ShutdownSummary
+    from tqstudio.home import Home
 
 
 _LEVELS = "|".join(get_args(LogLevel))
@@ -73,16 +74,7 @@ def up(
         _report_running(running["pid"], flags, as_json=as_json)
         return 0
     if detach:
-        started = session([word for words in flags.values() for word in words], quiet=True, stay=True)
-        up_now = launch.supervisor_of(home)
-        pid = up_now["pid"] if up_now else 0
-        if not started.started:
-            # Another command was faster.
-            _report_running(pid, flags, as_json=as_json)
-        elif as_json:
-            printing.out_json({"started": True, "pid": pid, "home": str(home.root), "without_effect": []})
-        else:
-            printing.out(f"the supervisor is running in the background (pid {pid}, home {home.root})")
+        _start_in_background(home, flags, as_json=as_json)
         return 0
     # The engine is imported only by the process that becomes the supervisor.
     from tqstudio.config import load_settings
@@ -109,6 +101,21 @@ def up(
     if read:
         printing.err(remaining_summary(left))
     return 0
+
+
+def _start_in_background(home: Home, flags: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+    from tqstudio.protocol import launch
+
+    started = session([word for words in flags.values() for word in words], quiet=True, stay=True)
+    up_now = launch.supervisor_of(home)
+    pid = up_now["pid"] if up_now else 0
+    if not started.started:
+        # Another command was faster.
+        _report_running(pid, flags, as_json=as_json)
+    elif as_json:
+        printing.out_json({"started": True, "pid": pid, "home": str(home.root), "without_effect": []})
+    else:
+        printing.out(f"the supervisor is running in the background (pid {pid}, home {home.root})")
 
 
 def _report_running(pid: int, flags: Iterable[str], *, as_json: bool) -> None:

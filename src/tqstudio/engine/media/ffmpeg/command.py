@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
@@ -14,11 +13,11 @@ import ffmpeg as compiler
 from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.burn import TOLERANT, with_bitmaps
+from tqstudio.engine.media.ffmpeg.clock_filters import filtered, on_clock
 from tqstudio.engine.media.ffmpeg.command_line import (
     CAP_FACTOR,
     CAP_MARGIN_S,
     CAP_UNDECLARED_S,
-    MAX_REPAIRED_S,
     SOURCE,
     at,
     compile_command,
@@ -42,7 +41,7 @@ from tqstudio.engine.media.plan.file_names import (
     POSTER_NAME,
     SPRITE_PATTERN,
 )
-from tqstudio.engine.media.plan.grid import NTSC, Grid, fields_of, nearest
+from tqstudio.engine.media.plan.grid import Grid, fields_of
 from tqstudio.engine.media.plan.keys import conversion, pixel_format
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
@@ -59,16 +58,8 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least; do not read a whole source to find the next one.
 _KEY_FRAME_WITHIN_S = 12
-# Of five pictures of telecined film one repeats what the others show.
-_FILM_CYCLE = (5, 4)
-# Of 256, in any square, in pictures whose fields do not belong together. The default, 80, misses slow motion.
-_COMBED_PIXELS = 40
-# Times of pictures may be rounded by this much.
-_SLACK_S = 0.001
 # Codecs whose encoders make pictures smaller without a key frame when the bandwidth drops.
 _RESIZED = ("av1", "vp9")
-# Recordings change their shape a few times per hour. ffmpeg's expressions nest at most 100 levels.
-_MAX_ASPECTS = 60
 
 
 def video_command(
@@ -107,57 +98,14 @@ def video_command(
     early = early or facts.video.interlaced or fields == "film"
     seek = Fraction(0) if facts.unseekable or in_head else _seek(facts, grid, start, early)
     decoder = (device or "") if on_device else ""
-    resized = () if decoder or facts.video.varies else _first_size(facts.video)
-    # A GPU needs no threads, but some frames for each of them.
-    opened = open_input(
-        1 if decoder else 0,
-        facts,
-        seek,
-        **colour.decoder_of(facts.video),
-        **without_repeats(ffmpeg, facts.video),
-        **(gpu_decode.decoder_options(decoder) if decoder else {}),
-        **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
-        **({"reinit_filter:v": "0"} if resized else {}),
-    )
-    stream = _pictures(opened, facts)
-    if resized:
-        stream = stream.filter("scale", *resized)
-    if facts.video.edits:
-        stream = _edited(stream, facts.video.edits)
-    if facts.video.varies:
-        stream = _one_size(stream, facts)
-    if not facts.unseekable:
-        stream = _on_grid(stream, facts, NTSC if fields == "film" else grid.fps)
-    # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
-    at_the_end = {"eof_action": "pass"} if grid.exact else {}
-    # Repeat the last picture for a few lost ones, but no more: if the decoder stops early, the verification
-    # has to detect it.
-    repeated = grid.tail + (math.ceil(MAX_REPAIRED_S * grid.fps) if grid.exact else 0)
-    if fields == "film":
-        cycle = max(0, (first - grid.head) // _FILM_CYCLE[1] - 1) if seek else 0
-        stream = stream.filter("fps", fps=_rate(NTSC), **at_the_end)
-        stream = _film(stream, facts, grid, cycle, repeated)
-    elif facts.video.interlaced:
-        mode = "send_field" if fields == "double" else "send_frame"
-        stream = stream.filter("bwdif", mode=mode, deint="interlaced")
+    stream = _decoded(ffmpeg, facts, seek, decoder)
     # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
-    begins = in_head or (start == 0 and facts.video.edits)
-    early_start = (
-        {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if begins and not facts.unseekable else {}
-    )
-    stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
-    if facts.unseekable:
-        # When ffmpeg corrects jumps, times start at zero: shift them to the grid.
-        if grid.head:
-            stream = stream.filter("setpts", "PTS-STARTPTS")
-            stream = stream.filter("tpad", start=grid.head, start_mode="clone")
-        stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
-    if repeated and fields != "film":
-        stream = stream.filter("tpad", stop=repeated, stop_mode="clone")
+    begins = in_head or (start == 0 and bool(facts.video.edits))
+    stream = on_clock(stream, facts, grid, fields, first, begins=begins, seeks=bool(seek))
     # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
     from_first = {"start_pts": grid.g0 + first} if start else {}
     stream = stream.filter("trim", end_pts=grid.g0 + end, **from_first)
-    stream = _filtered(stream, conversion(facts.video, profile, rungs[0]))
+    stream = filtered(stream, conversion(facts.video, profile, rungs[0]))
     if burnt := burnt_subtitles(facts, profile):
         published = pixel_format(profile, rungs[0])
         stream = with_bitmaps(stream, facts, grid, burnt, end, published, hdr=rungs[0].hdr)
@@ -182,11 +130,29 @@ def video_command(
     return argv + read_all_streams(facts)
 
 
+def _decoded(ffmpeg: FFmpeg, facts: SourceFacts, seek: Fraction, decoder: str) -> Any:
+    """The pictures from a seek on, all of one size, unless that varies as the facts say."""
+    resized = () if decoder or facts.video.varies else _first_size(facts.video)
+    # A GPU needs no threads, but some frames for each of them.
+    opened = open_input(
+        1 if decoder else 0,
+        facts,
+        seek,
+        **colour.decoder_of(facts.video),
+        **without_repeats(ffmpeg, facts.video),
+        **(gpu_decode.decoder_options(decoder) if decoder else {}),
+        **({"copyts": None, "advanced_editlist": "0"} if facts.video.edits else {}),
+        **({"reinit_filter:v": "0"} if resized else {}),
+    )
+    stream = _pictures(opened, facts)
+    return stream.filter("scale", *resized) if resized else stream
+
+
 def _of_rung(
     stream: Any, facts: SourceFacts, rung: Rung, encoder: str, pixel_format: str, decoder: str
 ) -> Any:
     if decoder:
-        stream = _filtered(stream, gpu_decode.scaling(facts.video, rung, decoder))
+        stream = filtered(stream, gpu_decode.scaling(facts.video, rung, decoder))
         filters = gpu_decode.output_filters(encoder, pixel_format, decoder)
     else:
         stream = stream.filter("scale", rung.width, rung.height)
@@ -227,7 +193,7 @@ def poster_command(
     joined = (("estdif", {"mode": "frame", "deint": "interlaced"}),) if facts.video.interlaced else ()
     flat, video = colour.flattened(facts.video, profile.background)
     shown = (*joined, *flat, *colour.to_bt709(video), *colour.to_jpeg(width, height))
-    output = _filtered(_pictures(opened, facts), shown).output(
+    output = filtered(_pictures(opened, facts), shown).output(
         POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
     )
     options = open_vulkan(facts.video)
@@ -241,7 +207,7 @@ def storyboard_command(ffmpeg: FFmpeg, size: tuple[int, int], tiles: tuple[int, 
     """
     opened = compiler.input(f"file:{KEY_FRAMES_NAME}", **input_options(1), skip_frame="nokey")
     # Not every decoder can skip the other frames.
-    shown = _filtered(opened["v:0"].filter("select", "key"), colour.to_jpeg(*size))
+    shown = filtered(opened["v:0"].filter("select", "key"), colour.to_jpeg(*size))
     output = shown.filter("tile", f"{tiles[0]}x{tiles[1]}").output(
         SPRITE_PATTERN, **{"c:v": "mjpeg", "q:v": 4, "f": "image2", "start_number": 0}, fps_mode="passthrough"
     )
@@ -266,61 +232,11 @@ def _pictures(opened: Any, facts: SourceFacts) -> Any:
     return stream.filter("crop", "iw", f"ih-{rows}", 0, rows) if rows else stream
 
 
-def _filtered(stream: Any, filters: colour.Filters) -> Any:
-    for name, options in filters:
-        stream = stream.filter(name, **options)
-    return stream
-
-
 def _poster_s(facts: SourceFacts, share: float) -> float:
     """Position of the poster in seconds from the start of the file, at most that of the last picture."""
     last_s = facts.video.last_s
     at_s = facts.duration_s * share
     return at_s if last_s is None or facts.unseekable else max(0.0, min(at_s, last_s - facts.start_time_s))
-
-
-def _film(stream: Any, facts: SourceFacts, grid: Grid, cycle: int, repeated: int) -> Any:
-    """Join the fields of telecined film and drop one picture of each cycle: the one that repeats another.
-
-    Cycles are counted from the first picture of the source. Which one is dropped depends on the cycle and the
-    picture before it, so that a run has to begin one cycle before its first frame.
-    """
-    taken, left = _FILM_CYCLE
-    # `decimate` does not pass on when the last picture ends, and keeps all of an incomplete cycle.
-    stream = stream.filter("tpad", stop=repeated * taken // left + taken, stop_mode="clone")
-    stream = stream.filter("fieldmatch", combmatch="full", combpel=_COMBED_PIXELS)
-    if not facts.unseekable:
-        stream = stream.filter("trim", start_pts=nearest(facts.video.first_pts_s * NTSC) + cycle * taken)
-    # Fields that match no others remain: video between the film.
-    stream = stream.filter("bwdif", mode="send_frame", deint="interlaced").filter("decimate", cycle=taken)
-    # It counts its pictures from zero.
-    return stream.filter("setpts", f"PTS-STARTPTS{grid.g0 + grid.head + cycle * left:+d}")
-
-
-def _on_grid(stream: Any, facts: SourceFacts, fps: Fraction) -> Any:
-    """Shift all pictures so that the first is on the grid.
-
-    If it were halfway between two frames, the next ones would be rounded up or down at random: Matroska has
-    times in milliseconds. So would every second one of twice the rate.
-    """
-    first_s = facts.video.first_pts_s
-    shift = nearest(first_s * fps) / fps - first_s
-    if facts.video.one_of % 2 == 0:
-        shift += 1 / (2 * facts.video.one_of * fps)
-    return stream.filter("setpts", f"PTS+round({float(shift):.6f}/TB)") if shift else stream
-
-
-def _edited(stream: Any, edits: Sequence[tuple[float, float, float]]) -> Any:
-    """Put the parts of an edit list together by when their pictures are shown, not decoded as ffmpeg does."""
-    shown = [
-        f"gte(t,{media - _SLACK_S:.6f})*lt(t,{media + length - _SLACK_S:.6f})" for _, media, length in edits
-    ]
-    moves = [media - at for at, media, _ in edits]
-    steps = [
-        f"gte(T,{media - _SLACK_S:.6f})*{move - before:.6f}"
-        for (_, media, _), before, move in zip(edits, [0.0, *moves], moves, strict=False)
-    ]
-    return stream.filter("select", "+".join(shown)).filter("setpts", f"PTS-round(({'+'.join(steps)})/TB)")
 
 
 def _first_size(video: VideoTrack) -> tuple[int, int] | tuple[()]:
@@ -329,33 +245,6 @@ def _first_size(video: VideoTrack) -> tuple[int, int] | tuple[()]:
         return ()
     width, height = video.coded_width, video.coded_height
     return (height, width) if video.rotation % 180 else (width, height)
-
-
-def _one_size(stream: Any, facts: SourceFacts) -> Any:
-    """Scale pictures of varying size and shape to fit the largest one, and add bars."""
-    video = facts.video
-    width, height = video.width - video.width % 2, video.height - video.height % 2
-    # ffmpeg uses the first sample aspect for all pictures.
-    aspect = "dar"
-    if video.aspects:
-        zero = facts.start_time_s if facts.unseekable else 0.0
-        first, *later = video.aspects
-        aspect = f"(iw/ih*{first[1]:.6f})"
-        for at, sample_aspect in later[:_MAX_ASPECTS]:
-            aspect = f"if(lt(t,{at - zero - 0.001:.3f}),{aspect},iw/ih*{sample_aspect:.6f})"
-    return (
-        _filtered(stream, colour.scalable(video))
-        .filter(
-            "scale",
-            f"max(2,2*round(min({width},{height}*{aspect})/2))",
-            f"max(2,2*round(min({height},{width}/({aspect}))/2))",
-            eval="frame",
-            interl=-1,
-            **colour.first_tags(video),
-        )
-        .filter("pad", width, height, "(ow-iw)/2", "(oh-ih)/2", eval="frame")
-        .filter("setsar", 1)
-    )
 
 
 def is_indexed(facts: SourceFacts) -> bool:
@@ -386,7 +275,3 @@ def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> 
         else int(CAP_UNDECLARED_S * grid.fps)
     )
     return max(cap, (start + 1) * grid.gop)
-
-
-def _rate(fps: Fraction) -> str:
-    return f"{fps.numerator}/{fps.denominator}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +15,18 @@ from pathlib import Path
 import structlog
 
 from tqstudio import __version__
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.ffmpeg.trial_results import Results
 from tqstudio.engine.media.ffmpeg.trial_runs import compiled_encoders, decoding_error, encoding_error
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, GPU_ENCODERS
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 _log = structlog.get_logger()
 _NVIDIA_DEVICE = re.compile(r"nvidia\d+")
 _VENDORS = {"0x8086": "Intel GPU", "0x1002": "AMD GPU"}
+_VALID_S = {True: 7 * 86400, False: 600}
+"""For how long a trial counts as passed, or as failed. Not every change of a driver is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ def discover(
     sys: Path = Path("/sys"),
     *,
     decode: bool = True,
-    known: Results | None = None,
+    known: TrialResults | None = None,
     stopped: Callable[[], bool] = lambda: False,
     on_failed: Callable[[str, TqError], object] = lambda _place, _error: None,
 ) -> list[Device]:
@@ -99,7 +104,7 @@ class _Trials:
     ffmpeg: FFmpeg
     gpu: _Candidate
     compiled: Callable[[], Set[str]]
-    known: Results | None
+    known: TrialResults | None
     stopped: Callable[[], bool]
     on_failed: Callable[[str, TqError], object]
 
@@ -206,3 +211,48 @@ def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class TrialResults:
+    """Results of trial runs in a file, for later starts, by the name of each trial with all it depends on."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """
+        Args:
+            clock: seconds since 1970.
+        """
+        self._path, self._clock = path, clock
+        self._known: dict[str, tuple[bool, float]] = {}
+        self._used: dict[str, tuple[bool, float]] = {}
+        # A missing or damaged file costs a trial run each.
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            stored = json.loads(durable.read(path))
+            self._known = {key: (passed is True, float(at)) for key, (passed, at) in stored.items()}
+
+    def passed(self, key: str, run: Callable[[], TqError | None]) -> bool:
+        """Whether a trial passes: as it did before, else as `run` returns its error or None."""
+        now = self._clock()
+        if key in self._known:
+            passed, at = self._known[key]
+            if 0 <= now - at < _VALID_S[passed]:
+                self._used[key] = passed, at
+                return passed
+        error = run()
+        if error is None or not _is_passing(error):
+            self._used[key] = error is None, now
+        return error is None
+
+    def save(self) -> None:
+        """Write the results that were used or obtained; a failure to write costs trial runs later."""
+        if self._used == self._known:
+            return
+        temporary = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            durable.write(temporary, json.dumps(self._used, indent=1).encode())
+            temporary.replace(self._path)
+
+
+def _is_passing(error: TqError) -> bool:
+    """Whether an error may be about this moment: a timeout, or no free session, memory, process or space."""
+    passing = (ErrorCode.STALLED, ErrorCode.OUT_OF_MEMORY)
+    return class_of(error.code) is ErrorClass.RESOURCE or error.code in passing

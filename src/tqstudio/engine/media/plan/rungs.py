@@ -146,14 +146,14 @@ def _rung(
     of_16_9 = max(short, max(width, height) * 9 / 16)
     if of_16_9 * 100 < spec.short_side * _STANDS_FOR_PERCENT:
         return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding, spec.hdr)
-    if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT:
-        size = _even(width), _even(height)
+    own = _allowed(_even(width), _even(height))
+    if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT or spec.short_side >= min(own):
+        size = own
     elif width >= height:
         size = _scaled(width, spec.short_side, short), spec.short_side
     else:
         size = spec.short_side, _scaled(height, spec.short_side, short)
     reason = _unless_requested(name, requested)
-    size = _allowed(*size)
     return Rung(name, size[0], size[1], spec.maxrate_kbps, spec.required, reason, *encoding, spec.hdr)
 
 

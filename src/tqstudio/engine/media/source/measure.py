@@ -68,110 +68,150 @@ def measure(
     Raises:
         TqError: as `require_readable` if the file cannot be read to its end.
     """
-    pictures = next((s for s in container.streams.video if s.index == facts.leading), None)
-    known = {track.index for track in facts.audio}
-    streams = (*([pictures] if pictures else []), *(s for s in container.streams.audio if s.index in known))
-    times = {s.index: PacketTimes(s, reordered=facts.container == "avi") for s in streams}
-    # Sound of an unknown codec has no context; the header does not describe sound that begins late. Of those
-    # that are not decoded yet, by what scheme they are encrypted.
-    sounds = [s for s in streams if isinstance(s, AudioStream) and s.codec_context is not None]
-    silent = {s.index: "" for s in sounds}
-    tried: Counter[int] = Counter()
-    clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
-    clock, others = clocks[facts.leading], [clocks[track.index] for track in facts.audio]
-    shapes = PictureShapes(pictures, facts.video, facts.container) if pictures else None
-    faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
-    bitmaps = {s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)}
-    pids = {s.id for s in streams}
-    scan = TransportScan(path, pids) if facts.container == "mpegts" else None
-    scanned: list[Damage] = []
-    reached, breaks_off, played, captions = Fraction(0), False, 0, False
-    try:
-        for number, packet in enumerate(packets(container)):
-            if number % _CHECK_EVERY == 0:
-                check()
-            if not packet.size:
-                continue  # the flush at the end
-            if facts.container == "aac":
-                played = retime_adts(packet, played)
-            if scan and (found := scan.before(packet.pos or 0)):
-                scanned += [Damage(what, clock.played_s(0)) for what in found]
-            if packet.pts is not None and packet.time_base is not None and not packet.is_discard:
-                reached = max(reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
-            if packet.stream_index in bitmaps:
-                bitmaps[packet.stream_index].add(packet)
-            if packet.is_discard or packet.stream_index not in times:
-                continue
-            times[packet.stream_index].add(packet)
-            is_leading = packet.stream_index == facts.leading
-            if scheme := scheme_of(packet):
-                if is_leading:
-                    raise encrypted(path, scheme)
-                silent[packet.stream_index] = scheme
-            pauses = clocks[packet.stream_index].add(packet, others if is_leading else (clock,))
-            faults.add(packet, pauses=pauses)
-            if shapes and is_leading:
-                shapes.add(packet)
-                captions = captions or carries_captions(packet)
-            elif silent.get(packet.stream_index) == "" and tried[packet.stream_index] < _TRIED_PACKETS:
-                tried[packet.stream_index] += 1
-                if _decodes(packet):
-                    del silent[packet.stream_index]
-    except av.error.PatchWelcomeError:
-        breaks_off = True  # such as sound whose channels change in Ogg
-    except av.error.FFmpegError:
-        pass
-    if scan:
-        scanned += [Damage(what, clock.played_s(0)) for what in scan.before(math.inf)]
+    reading = _Reading(path, container, facts)
+    reading.read(check)
     # Before the source is opened again, whose demuxer may skip some too.
     skipped = skips()
-    leading = times[facts.leading]
-    leading.close()
-    # Where it jumps, only the playing time says how long the source is.
-    jumps = facts.container in _JUMPY_CONTAINERS and clock.jumps
-    missing = () if jumps else _missing(path, facts, leading, reached)
-    cut = not missing and (breaks_off or is_cut(path, facts.container))
-    rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
-    video = facts.video
-    if pictures and shapes:
+    return reading.measured(check, skipped)
+
+
+class _Reading:
+    """One pass over the packets of a source."""
+
+    def __init__(self, path: bytes, container: InputContainer, facts: SourceFacts) -> None:
+        self._path = path
+        self._container = container
+        self._facts = facts
+        self._pictures = next((s for s in container.streams.video if s.index == facts.leading), None)
+        known = {track.index for track in facts.audio}
+        pictures = [self._pictures] if self._pictures else []
+        streams = (*pictures, *(s for s in container.streams.audio if s.index in known))
+        self._times = {s.index: PacketTimes(s, reordered=facts.container == "avi") for s in streams}
+        # Sound of an unknown codec has no context; the header does not describe sound that begins late.
+        self._sounds = [s for s in streams if isinstance(s, AudioStream) and s.codec_context is not None]
+        self._silent = {s.index: "" for s in self._sounds}
+        """Of the sounds of which nothing was decoded yet, by what scheme they are encrypted."""
+        self._tried: Counter[int] = Counter()
+        self._clocks = {s.index: StreamClock(s, facts.video.fps) for s in streams}
+        self._clock = self._clocks[facts.leading]
+        self._other_clocks = [self._clocks[track.index] for track in facts.audio]
+        self._shapes = PictureShapes(self._pictures, facts.video, facts.container) if self._pictures else None
+        self._faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
+        self._bitmaps = {
+            s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)
+        }
+        pids = {s.id for s in streams}
+        self._scan = TransportScan(path, pids) if facts.container == "mpegts" else None
+        self._scanned: list[Damage] = []
+        self._reached = Fraction(0)
+        self._breaks_off = False
+        self._captions = False
+
+    def read(self, check: Callable[[], None]) -> None:
+        """Read to the end of the file, or to the first error of the demuxer."""
+        played = 0
+        try:
+            for number, packet in enumerate(packets(self._container)):
+                if number % _CHECK_EVERY == 0:
+                    check()
+                if not packet.size:
+                    continue  # the flush at the end
+                if self._facts.container == "aac":
+                    played = retime_adts(packet, played)
+                self._add(packet)
+        except av.error.PatchWelcomeError:
+            self._breaks_off = True  # such as sound whose channels change in Ogg
+        except av.error.FFmpegError:
+            pass
+        self._scan_until(math.inf)
+        self._times[self._facts.leading].close()
+
+    def _add(self, packet: Packet[Stream]) -> None:
+        self._scan_until(packet.pos or 0)
+        if packet.pts is not None and packet.time_base is not None and not packet.is_discard:
+            self._reached = max(self._reached, (packet.pts + (packet.duration or 0)) * packet.time_base)
+        index = packet.stream_index
+        if index in self._bitmaps:
+            self._bitmaps[index].add(packet)
+        if packet.is_discard or index not in self._times:
+            return
+        self._times[index].add(packet)
+        is_leading = index == self._facts.leading
+        if scheme := scheme_of(packet):
+            if is_leading:
+                raise encrypted(self._path, scheme)
+            self._silent[index] = scheme
+        pauses = self._clocks[index].add(packet, self._other_clocks if is_leading else (self._clock,))
+        self._faults.add(packet, pauses=pauses)
+        if self._shapes and is_leading:
+            self._shapes.add(packet)
+            self._captions = self._captions or carries_captions(packet)
+        elif self._silent.get(index) == "" and self._tried[index] < _TRIED_PACKETS:
+            self._tried[index] += 1
+            if _decodes(packet):
+                del self._silent[index]
+
+    def _scan_until(self, position: float) -> None:
+        """Note what the scan of a transport stream found before a position in the file."""
+        if self._scan and (found := self._scan.before(position)):
+            self._scanned += [Damage(what, self._clock.played_s(0)) for what in found]
+
+    def measured(self, check: Callable[[], None], skipped: bool) -> SourceFacts:
+        """Returns the facts, corrected by what was read; `skipped` if the demuxer has skipped data."""
+        facts, clock = self._facts, self._clock
+        # Where it jumps, only the playing time says how long the source is.
+        jumps = facts.container in _JUMPY_CONTAINERS and clock.jumps
+        missing = () if jumps else _missing(self._path, facts, self._times[facts.leading], self._reached)
+        cut = not missing and (self._breaks_off or is_cut(self._path, facts.container))
+        video = self._video(check, jumps)
+        return replace(
+            facts,
+            duration_s=clock.played_s(clock.pause_s) if jumps else _length_s(self._times),
+            video=video,
+            audio=tuple(self._audio(track, jumps) for track in facts.audio),
+            subtitles=tuple(
+                self._bitmaps[track.index].apply(track)
+                if track.index in self._bitmaps and not jumps
+                else track
+                for track in facts.subtitles
+            ),
+            omitted=(*facts.omitted, *late(self._container)),
+            captions=self._captions,
+            unseekable=facts.unseekable or jumps,
+            pause_s=_pause_s(facts, clock, self._clocks.values()) if jumps else 0,
+            damage=(
+                *self._scanned,
+                *missing,
+                *self._faults.damage(steady=not video.vfr, skipped=skipped, cut=cut),
+            ),
+            measured=True,
+        )
+
+    def _video(self, check: Callable[[], None], jumps: bool) -> VideoTrack:
+        video, times = self._facts.video, self._times[self._facts.leading]
+        if not (self._pictures and self._shapes):
+            return video
         if jumps:
-            video = replace(video, duration_s=clock.played_s(clock.pause_s), own_duration=True)
-        elif leading.end is not None:
-            video = _timed(video, leading, leading.end, pictures.time_base or Fraction(1, 90_000))
-        if leading.last_size <= _MAY_BE_EMPTY and not (jumps or facts.unseekable or video.edits):
+            played_s = self._clock.played_s(self._clock.pause_s)
+            video = replace(video, duration_s=played_s, own_duration=True)
+        elif times.end is not None:
+            video = _timed(video, times, times.end, self._pictures.time_base or Fraction(1, 90_000))
+        if times.last_size <= _MAY_BE_EMPTY and not (jumps or self._facts.unseekable or video.edits):
             # Some recorders write packets without a picture, while the one before stands.
-            shown = last_picture_s(path, facts.leading, leading.last, check)
-            video = video if shown is None else replace(video, last_s=float(min(leading.last, shown)))
-        video = shapes.apply(video)
-    return replace(
-        facts,
-        duration_s=clock.played_s(clock.pause_s) if jumps else _length_s(times),
-        video=video,
-        audio=tuple(
-            _audio(
-                track,
-                times[track.index],
-                rates.get(track.index, (0, 0)),
-                clocks[track.index].played_s(clock.pause_s) if jumps else None,
-                silent.get(track.index),
-            )
-            for track in facts.audio
-        ),
-        subtitles=tuple(
-            bitmaps[track.index].apply(track) if track.index in bitmaps and not jumps else track
-            for track in facts.subtitles
-        ),
-        omitted=(*facts.omitted, *late(container)),
-        captions=captions,
-        unseekable=facts.unseekable or jumps,
-        pause_s=_pause_s(facts, clock, clocks.values()) if jumps else 0,
-        damage=(
-            *scanned,
-            *missing,
-            *faults.damage(steady=not video.vfr, skipped=skipped, cut=cut),
-        ),
-        measured=True,
-    )
+            shown = last_picture_s(self._path, self._facts.leading, times.last, check)
+            video = video if shown is None else replace(video, last_s=float(min(times.last, shown)))
+        return self._shapes.apply(video)
+
+    def _audio(self, track: AudioTrack, jumps: bool) -> AudioTrack:
+        sound = next((s.codec_context for s in self._sounds if s.index == track.index), None)
+        clock = self._clocks[track.index]
+        return _audio(
+            track,
+            self._times[track.index],
+            (channels_of(sound), sound.sample_rate) if sound else (0, 0),
+            clock.played_s(self._clock.pause_s) if jumps else None,
+            self._silent.get(track.index),
+        )
 
 
 def _pause_s(facts: SourceFacts, leading: StreamClock, clocks: Iterable[StreamClock]) -> int:

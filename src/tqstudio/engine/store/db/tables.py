@@ -33,6 +33,8 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from tqstudio.lifecycle import (
+    OPEN,
+    WAITING,
     AttemptOutcome,
     Autorestart,
     Control,
@@ -57,7 +59,6 @@ SQLModel.metadata.naming_convention = MetaData(
     }
 ).naming_convention
 
-_OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
 NO_WARNINGS = "[]"
 AUTOINCREMENT = {"sqlite_autoincrement": True}
 
@@ -357,12 +358,10 @@ class Job(SQLModel, table=True):
         _index(
             "ix_job_unprobed",
             "priority DESC, created_at, id",
-            "unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL",
+            f"unprobed = 1 AND status IN ({_in(WAITING)}) AND deleted_at IS NULL",
         ),
         _index("ix_job_instance", "instance", "status = 'in_progress'"),
-        _index(
-            "ix_job_one_open", "video_id", f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL", unique=True
-        ),
+        _index("ix_job_one_open", "video_id", f"status IN ({_in(OPEN)}) AND deleted_at IS NULL", unique=True),
         Index("ix_job_video", "video_id", "id"),
         # Only what list filters compare, sorted by id, like `ix_video_search`.
         Index("ix_job_origin", "id", "kind", "owner"),
@@ -766,7 +765,7 @@ worker = _tables["worker"]
 
 def is_open(jobs: FromClause) -> ColumnElement[bool]:
     """Returns the condition of the index `ix_job_one_open` on the status, for `job` or an alias of it."""
-    return jobs.c.status.in_([const(status) for status in _OPEN])
+    return jobs.c.status.in_([const(status) for status in OPEN])
 
 
 UNPROBED: ColumnElement[int] = cast(video.c.facts.is_(None) & video.c.probe_error.is_(None), Integer)

@@ -33,6 +33,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     NO_AUTORESTART,
+    WAITING,
     Autorestart,
     AutorestartRule,
     JobKind,
@@ -223,7 +224,7 @@ def set_metadata(db: Connection, job_id: int, metadata: Mapping[str, Any]) -> No
     db.execute(update(job).where(job.c.id == job_id).values(metadata_json=json.dumps(dict(metadata))))
 
 
-_WAITS = job.c.status.in_([JobStatus.PENDING, JobStatus.PAUSED]) & job.c.deleted_at.is_(None)
+_WAITS = job.c.status.in_(WAITING) & job.c.deleted_at.is_(None)
 
 
 def set_profile(

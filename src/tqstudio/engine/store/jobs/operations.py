@@ -14,7 +14,17 @@ from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, job_facts, move
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
+from tqstudio.lifecycle import (
+    WAITING,
+    Control,
+    Decision,
+    Effect,
+    JobStatus,
+    Operation,
+    Trigger,
+    decide,
+    target_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
         decision = Decision(Effect.NOTHING)
     if decision.effect in (None, Effect.NOTHING):
         return Applied(decision, facts.status, facts.control)
-    if not deleted and facts.status in (JobStatus.PENDING, JobStatus.PAUSED):
+    if not deleted and facts.status in WAITING:
         other = open_job_of(db, facts.video)
         if other is not None:
             return _refused(facts, f"cannot be undeleted: job {other} has the same video; cancel that first")

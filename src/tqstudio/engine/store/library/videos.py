@@ -18,7 +18,7 @@ from tqstudio.engine.store.db.tables import const
 from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import JobStatus
+from tqstudio.lifecycle import WAITING, JobStatus
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ErrorView
 
@@ -200,7 +200,7 @@ UNPROBED = (
     .with_hint(tables.job, indexed_by("ix_job_unprobed"), "sqlite")
     .where(
         tables.job.c.unprobed == literal_column("1"),
-        tables.job.c.status.in_([const(JobStatus.PENDING), const(JobStatus.PAUSED)]),
+        tables.job.c.status.in_([const(status) for status in WAITING]),
         tables.job.c.deleted_at.is_(None),
     )
     .order_by(tables.job.c.priority.desc(), tables.job.c.created_at, tables.job.c.id)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.gates import decide, schedule
+from tqstudio.engine.gates import decide, opening_hours
 from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use, Volumes, Waits
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.host.clock import MICROSECOND, now_us
@@ -134,7 +134,7 @@ class VolumeMonitor(Part):
         volumes = self._volumes
         if need is None:
             return None
-        if (closed := schedule.closed(need)) is not None:
+        if (closed := opening_hours.closed(need)) is not None:
             return Refused(job, closed)
         if not volumes.know(need, running):
             return Refused(job, None)

@@ -13,8 +13,8 @@ import pytest
 from harness import MakeSupervisor
 from tqstudio import paths
 from tqstudio.config import Settings
-from tqstudio.engine.gates import schedule
-from tqstudio.engine.gates.schedule import Schedule
+from tqstudio.engine.gates import opening_hours
+from tqstudio.engine.gates.opening_hours import Schedule
 from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import RunningJobs
@@ -44,7 +44,7 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     running_jobs = RunningJobs(Leases(1, 1, 1, RunningClock(1)))
     begin = datetime(2026, 11, 23, 21, 59, 58).astimezone()
     clock = begin
-    monkeypatch.setattr(schedule, "now_us", lambda: int(clock.timestamp() * 1_000_000))
+    monkeypatch.setattr(opening_hours, "now_us", lambda: int(clock.timestamp() * 1_000_000))
     queue = Schedule(Settings(hours="22:00-06:00"), opened, running_jobs, lambda: None)
 
     def shut_at(after: timedelta) -> list[Any]:
