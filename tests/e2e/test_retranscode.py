@@ -167,12 +167,14 @@ def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int
 
 @pytest.mark.slow
 def test_what_a_killed_publish_left_is_swept(shared: Studio, ready: int) -> None:
-    folder = Path(shared.video_of(ready)["generation"]["master"]).parent
-    (folder / ".v2-building" / "180p").mkdir(parents=True)
+    before = shared.video_of(ready)["generation"]
+    folder, next_number = Path(before["master"]).parent, before["number"] + 1
+    (folder / f".v{next_number}-building" / "180p").mkdir(parents=True)
     (folder / ".master.m3u8-next").write_text("#EXTM3U")
     (folder / ".mine").touch()
     shared.done(shared.do("retranscode", ready)["new_job"])
-    assert {p.name for p in folder.iterdir()} == {".mine", ".owner", "master.m3u8", "v1", "v2"}
+    versions = {f"v{before['number']}", f"v{next_number}"}
+    assert {p.name for p in folder.iterdir()} == {".mine", ".owner", "master.m3u8", *versions}
 
 
 def test_an_unknown_quality_is_refused(shared: Studio, ready: int) -> None:

@@ -14,10 +14,15 @@ from harness import LiveSupervisor
 from tqstudio.lifecycle import Operation
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
+from waiting import until
 
 from .sides import FIRST, PLAYER, Fake, Real, Side, differences
 
 Compare = Callable[[Callable[[Side], Awaitable[Any]]], Awaitable[Any]]
+
+
+def _triggers(live: LiveSupervisor) -> set[str]:
+    return {event["trigger"] for event in live.send(calls.events(after=0))["events"]}
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSupervisor]:
     try:
         live.start()
         live.send(calls.worker_action("cpu-0", "disable"))
+        # Later its registration would be among the events that tests compare.
+        until(lambda: "worker_registered" in _triggers(live), "its worker is registered")
         yield live
     finally:
         live.clear_away()
