@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +13,12 @@ from tqstudio.engine.media.plan import keys, profiles
 from tqstudio.engine.media.plan.audio import AudioRendition
 from tqstudio.engine.media.plan.keys import settings_hash, stream_key
 from tqstudio.engine.media.plan.rungs import build_ladder
-from tqstudio.engine.media.source.facts import AudioTrack
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 
 from .test_grid import facts
 
 WEB = profiles.load("web")
+PUBLISHED_BEFORE = Path(__file__).with_name("published_before.json")
 FACTS = facts(Fraction(25))
 RUNG = build_ladder(FACTS, WEB)[2]
 KEY = settings_hash("content", WEB, RUNG, FACTS)
@@ -104,3 +107,12 @@ def test_a_loudness_changes_the_key_of_audio_only_where_there_is_one() -> None:
     assert plain == kept == "107480c09d962e90b20ba5011194f7b7", "published ladders stay up to date"
     assert len({plain, loud, quiet}) == 3
     assert settings_hash("content", profiles_of[-1], RUNG, FACTS) == KEY
+
+
+def test_ladders_of_the_version_before_are_still_current() -> None:
+    """A hundred ladders, with facts and keys as stored before bit rates were limited by the source's."""
+    stored = json.loads(PUBLISHED_BEFORE.read_text())
+    assert len(stored["ladders"]) == 100
+    for source, profile, hashes in stored["ladders"]:
+        facts = SourceFacts.from_json(stored["sources"][source])
+        assert keys.expected_hashes("content", profiles.load(profile), facts) == hashes, (source, profile)

@@ -62,6 +62,17 @@ def test_what_is_equal_is_kept(facts: SourceFacts, small: Profile, keys: dict[st
     assert status_of(choice)["144p"] == ("completed", "kept")
 
 
+def test_what_an_earlier_version_published_is_kept(facts: SourceFacts, small: Profile) -> None:
+    poor = replace(facts, video=replace(facts.video, measured_bitrate=40_000))
+    earlier = everything(replace(facts, video=replace(facts.video, measured_bitrate=0)), small)
+    now = everything(poor, small)
+    assert now["144p"] != earlier["144p"]
+    for kept in (now, earlier, now | {"144p": earlier["144p"]}):
+        choice = choose(poor, small, "content", None, kept)
+        assert (choice.nothing_to_make, choice.keep) == (True, kept)
+    assert made(choose(poor, small, "content", None, earlier | {"144p": "other"})) == ["144p"]
+
+
 def test_a_complete_generation_leaves_nothing_to_make(
     facts: SourceFacts, small: Profile, keys: dict[str, str]
 ) -> None:

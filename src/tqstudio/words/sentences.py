@@ -222,10 +222,14 @@ def _changed_value(what: str, value: str | None) -> str:
 
 def skipped_words(renditions: Iterable[answers.RenditionView]) -> list[str]:
     """The skipped qualities by their reason: `above source: 1080p, 720p`."""
+    return by_reason((each["name"], each["reason"]) for each in renditions if each["status"] == "skipped")
+
+
+def by_reason(skipped: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Names and their reasons, as in `skipped_words`."""
     found: dict[str, list[str]] = {}
-    for rendition in renditions:
-        if rendition["status"] == "skipped":
-            found.setdefault(rendition["reason"] or "skipped", []).append(rendition["name"])
+    for name, reason in skipped:
+        found.setdefault(reason or "skipped", []).append(name)
     return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
 
 

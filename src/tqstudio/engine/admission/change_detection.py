@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import outputs
-from tqstudio.engine.media.plan.keys import expected_hashes
+from tqstudio.engine.media.plan.keys import earlier_hashes, expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import sidecars, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
@@ -160,10 +160,15 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
         return False
     published = {row.name: row.settings_hash for row in generation.renditions}
     keys = expected_hashes(video.quick_hash, profile, facts)
+    earlier = earlier_hashes(video.quick_hash, profile, facts)
+
+    def fits(name: str, key: str | None) -> bool:
+        return key is not None and key in (keys.get(name), earlier.get(name))
+
     # Renditions that were left out on purpose are only encoded on request or with other settings.
     return (
-        published.keys() <= keys.keys()
-        and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())
+        all(fits(name, key) for name, key in published.items())
+        and all(fits(name, published.get(name)) or fits(name, generation.omitted.get(name)) for name in keys)
         and outputs.has_dash(place_of(video), generation.number) == profile.dash
         and outputs.intact(place_of(video), generation.number, generation.renditions)
     )

@@ -13,6 +13,7 @@ from tqstudio.config import Settings, load_settings
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, display, encode
 from tqstudio.words import format as fmt
+from tqstudio.words.sentences import by_reason
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.plan.profiles import Profile
@@ -46,14 +47,14 @@ def plan(
     facts = probe(os.fsencode(source))
     if needs_vulkan(facts.video):
         require_vulkan(locate(set_up.ffmpeg or None), facts.video, display(os.fsencode(source)))
-    made, above = _renditions(facts, chosen)
+    made, skipped = _renditions(facts, chosen)
     view: dict[str, Any] = {
         "source": display(os.fsencode(source)),
         "source_b64": encode(source),
         "duration_s": facts.duration_s,
         "profile": chosen.name,
         "renditions": made,
-        "skipped": above,
+        "skipped": skipped,
         "warnings": [{"code": each.code.value, "text": each.text} for each in of_source(facts, chosen)],
         "max_bytes": sum(each["max_bytes"] for each in made),
         "eta": _time(home, set_up, facts, chosen),
@@ -65,15 +66,23 @@ def plan(
     return 0
 
 
-def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, Any]], list[str]]:
-    """What would be encoded, and the names of the qualities above the source."""
+def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """What would be encoded, and why other qualities would not."""
     from tqstudio.engine.media.plan.audio import audio_renditions
     from tqstudio.engine.media.plan.rungs import build_ladder
     from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 
     ladder = build_ladder(facts, profile)
     made = [
-        _row(rung.name, "video", f"{rung.width}×{rung.height}", rung.codec, rung.maxrate_kbps, facts)
+        _row(
+            rung.name,
+            "video",
+            f"{rung.width}×{rung.height}",
+            rung.codec,
+            rung.maxrate_kbps,
+            facts,
+            limited=rung.limited,
+        )
         for rung in ladder
         if not rung.skipped and not rung.is_audio_only
     ]
@@ -82,10 +91,14 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
         made.append(_row(sound.name, "audio", shape, sound.codec, sound.bitrate_kbps, facts))
     for text in subtitle_renditions(facts, profile):
         made.append(_row(text.name, "subtitles", "", "webvtt", 0, facts))
-    return made, [rung.name for rung in ladder if rung.skipped]
+    return made, [
+        {"name": rung.name, "reason": rung.skipped_reason} for rung in ladder if rung.skipped_reason
+    ]
 
 
-def _row(name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: SourceFacts) -> dict[str, Any]:
+def _row(
+    name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: SourceFacts, *, limited: bool = False
+) -> dict[str, Any]:
     from tqstudio.engine.media.plan.rungs import max_bytes
 
     return {
@@ -95,6 +108,7 @@ def _row(name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: Sou
         "codec": codec,
         "max_kbps": max_kbps,
         "max_bytes": max_bytes(facts, max_kbps),
+        "limited": limited,
     }
 
 
@@ -146,8 +160,10 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
         ],
         right=(3, 4),
     )
-    if view["skipped"]:
-        printing.out(f"above the source: {', '.join(view['skipped'])}")
+    if limited := [each["name"] for each in view["renditions"] if each["limited"]]:
+        printing.out(f"fewer bits than the profile's, as the source allows: {', '.join(limited)}")
+    for words in by_reason((each["name"], each["reason"]) for each in view["skipped"]):
+        printing.out(f"left out, {words}")
     printing.out(f"space: at most {units.size(view['max_bytes'])}")
     took = "unknown until a similar job is done" if view["eta"] is None else fmt.with_range(view["eta"])
     printing.out(f"time: {took}")

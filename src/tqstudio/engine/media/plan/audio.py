@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.source_rates import audio_kbps
 from tqstudio.engine.media.plan.track_names import LOW, MAX_TRACKS, SURROUND, track_names
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, leading_audio
 
@@ -99,12 +100,13 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
             default=not found,
             right=right,
         )
+        mixed = _within_source(mixed, facts)
         found.append(mixed)
-        if profile.audio_low_kbps:
-            low = profile.audio_low_kbps
+        low = profile.audio_low_kbps
+        if low and (mixed.bitrate_kbps == profile.audio_bitrate_kbps or mixed.bitrate_kbps >= _APART * low):
             found.append(replace(mixed, name=f"{name}{LOW}", bitrate_kbps=low, default=False))
         if profile.audio_surround != "none" and channels > 2 and mixed.downmixed:
-            found.append(_surround(mixed, profile))
+            found.append(_within_source(_surround(mixed, profile), facts))
     return tuple(found)
 
 
@@ -150,6 +152,14 @@ def _surround(mixed: AudioRendition, profile: Profile) -> AudioRendition:
         default=False,
         surround_of=mixed.name,
     )
+
+
+def _within_source(sound: AudioRendition, facts: SourceFacts) -> AudioRendition:
+    """Lower the bit rate to what that of its tracks is worth, see `VideoTrack.measured_bitrate`."""
+    if not facts.video.measured_bitrate:
+        return sound
+    kbps = audio_kbps(sound.bitrate_kbps, sound.codec, sound.channels, sound.tracks)
+    return replace(sound, bitrate_kbps=kbps)
 
 
 def _placed(track: AudioTrack, right: AudioTrack | None) -> int:

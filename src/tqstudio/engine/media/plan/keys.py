@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from blake3 import blake3
 
@@ -120,6 +121,12 @@ def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> di
         *subtitle_renditions(facts, profile),
     ]
     return {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
+
+
+def earlier_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
+    """`expected_hashes` of versions that did not limit bit rates by the source, whose ladders stay."""
+    unlimited = replace(facts, video=replace(facts.video, measured_bitrate=0))
+    return expected_hashes(content_id, profile, unlimited)
 
 
 def stream_key(

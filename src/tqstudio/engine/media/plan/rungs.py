@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.source_rates import RATE_EXPONENT, picture_cap_kbps
 from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
 from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
@@ -17,6 +18,7 @@ NOT_HDR = "source is not HDR"
 NOT_REQUESTED = "not requested"
 DROPPED = "dropped"
 SAME_SIZE = "same size as a lower quality"
+SAME_RATE = "bit rate of a higher quality"
 
 # A source of at least this percentage of a rung gets that rung at its own size: 1918×1078 counts as 1080p,
 # because 720p would discard half of its pixels.
@@ -25,8 +27,8 @@ _STANDS_FOR_PERCENT = 95
 _CONTAINER_FACTOR = 1.05
 # Up to this percentage it keeps its own size: 1920×1088 is not resampled for eight lines.
 _KEEPS_SIZE_PERCENT = 101
-# The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
-_RATE_EXPONENT = 0.75
+# Of the bit rate of the next higher quality.
+_APART = 0.85
 _MIN_MAXRATE_KBPS = 64
 # What level 5.2 of H.264 and 5.1 of HEVC and AV1 allow at 60 frames per second; players need no higher one.
 _MAX_BLOCKS, _MAX_SIDE = 34_560, 8192
@@ -50,6 +52,8 @@ class Rung:
     crf: int = CODECS["h264"].crf
     hdr: bool = False
     """It keeps the colours of the source, which is HDR; others are SDR."""
+    limited: bool = False
+    """Its bit rate is lower than that of the profile, because that of the source is low."""
 
     @property
     def is_audio_only(self) -> bool:
@@ -92,7 +96,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
     if all(rung.skipped_reason == ABOVE_SOURCE for rung in rungs if not rung.hdr):
         sdr = [spec for spec in profile.rungs if not spec.hdr]
         lowest = ([spec for spec in sdr if profile.codec_of(spec) == profile.codec] or sdr)[-1]
-        scale = (short / lowest.short_side) ** (2 * _RATE_EXPONENT)
+        scale = (short / lowest.short_side) ** (2 * RATE_EXPONENT)
         own_width, own_height = _allowed(_even(width), _even(height))
         name = f"{min(own_width, own_height)}p"
         rungs.append(
@@ -106,7 +110,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
                 *profile.encoding_of(lowest),
             )
         )
-    return tuple(rungs)
+    return _within_source(rungs, facts, profile)
 
 
 def max_bytes(facts: SourceFacts, max_kbps: float) -> int:
@@ -166,6 +170,34 @@ def _without_equals(rungs: list[Rung], specs: list[RungSpec]) -> list[Rung]:
         is_equal = rung.width > 0 and sides.setdefault(size, spec.short_side) != spec.short_side
         found.append(replace(rung, skipped_reason=SAME_SIZE) if is_equal else rung)
     return found[::-1]
+
+
+def _within_source(rungs: list[Rung], facts: SourceFacts, profile: Profile) -> tuple[Rung, ...]:
+    """Lower bit rates to what that of the source is worth, and skip what becomes alike, but the smallest."""
+    found: list[Rung] = []
+    above: dict[tuple[str, bool], tuple[int, bool]] = {}
+    smallest = {(rung.codec, rung.hdr): rung.name for rung in rungs if _is_wanted(rung)}
+    for rung in rungs:
+        kind = rung.codec, rung.hdr
+        cap = picture_cap_kbps(facts, profile, rung.codec, rung.pixels)
+        if not _is_wanted(rung) or cap is None:
+            found.append(rung)
+            continue
+        kbps = min(rung.maxrate_kbps, max(_MIN_MAXRATE_KBPS, round(cap)))
+        lowered = kbps < rung.maxrate_kbps
+        next_kbps, next_lowered = above.get(kind, (0, False))
+        is_alike = (lowered or next_lowered) and kbps > _APART * next_kbps > 0
+        if is_alike and rung.name != smallest[kind]:
+            found.append(replace(rung, skipped_reason=SAME_RATE))
+            continue
+        above[kind] = kbps, lowered
+        found.append(replace(rung, maxrate_kbps=kbps, limited=lowered))
+    return tuple(found)
+
+
+def _is_wanted(rung: Rung) -> bool:
+    """Whether the source has such pictures; those that nobody requested are compared all the same."""
+    return rung.skipped_reason in (None, NOT_REQUESTED)
 
 
 def _unless_requested(name: str, requested: Set[str] | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.grid import Grid, make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.plan.rungs import SAME_RATE, build_ladder, names
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour
@@ -19,6 +19,8 @@ from tqstudio.paths import display
 _MAX_NAMED = 4
 _CUT_S = 0.5
 """Less of a track outside of the video is not worth a warning: codecs and recorders round."""
+_TELLING_S = 10
+"""The bit rate of a shorter clip is that of its first pictures."""
 _OMITTED = {
     "other": "another {}",
     "programme": "{} of another programme",
@@ -66,8 +68,9 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
             [f"stream {each.index} ({_OMITTED[each.why].format(each.kind)})" for each in facts.omitted]
         )
         found.insert(0, JobWarning(WarningCode.STREAMS_LEFT_OUT, f"left out: {named}"))
-    pictures = [] if facts.video.still else [*_of_projection(facts.video), *_of_colours(facts, profile)]
-    return [*map(of_damage, facts.damage), *found, *pictures]
+    if not facts.video.still:
+        found += (*_of_projection(facts.video), *_of_colours(facts, profile), *_of_bitrate(facts, profile))
+    return [*map(of_damage, facts.damage), *found]
 
 
 def of_damage(damage: Damage) -> JobWarning:
@@ -129,6 +132,22 @@ def _of_colours(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
         text = f"the colours of the source change at {at}; from there they are shown as if they did not"
         found.append(JobWarning(WarningCode.COLOURS_CHANGE, text))
     return found
+
+
+def _of_bitrate(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
+    """Warn if the bit rate of the source leaves a quality out, or halves the best one's."""
+    if facts.duration_s < _TELLING_S:
+        return []
+    nominal = {name: spec.maxrate_kbps for spec, name in names(profile).items()}
+    ladder = build_ladder(facts, profile)
+    alike = [rung.name for rung in ladder if rung.skipped_reason == SAME_RATE]
+    best = next((rung for rung in ladder if not rung.skipped), None)
+    if not alike and not (best and best.limited and 2 * best.maxrate_kbps < nominal.get(best.name, 0)):
+        return []
+    kbps = facts.video.measured_bitrate // 1000
+    text = f"the pictures of the source have only {kbps} kb/s, which limits its qualities"
+    text += f"; left out, as hardly smaller than a higher quality: {_listed(alike)}" if alike else ""
+    return [JobWarning(WarningCode.LOW_BITRATE, text)]
 
 
 def _without_captions(facts: SourceFacts, profile: Profile) -> str:

@@ -89,6 +89,9 @@ class VideoTrack:
     """The stream has more than the pictures that are decoded, such as those for the other eye (MV-HEVC)."""
     stated_twice: Literal["", "rotation", "stereo"] = ""
     """What the container and the pictures both state, in a way in which ffmpeg 8 and 9 stop."""
+    measured_bitrate: int = 0
+    """Bits per second of its packets, which limit those of the ladder; 0 if not measured, or by an earlier
+    version, whose ladders stay as they are."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

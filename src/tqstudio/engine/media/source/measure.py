@@ -164,9 +164,13 @@ class _Reading:
         missing = () if jumps else _missing(self._path, facts, self._times[facts.leading], self._reached)
         cut = not missing and (self._breaks_off or is_cut(self._path, facts.container))
         video = self._video(check, jumps)
+        duration_s = clock.played_s(clock.pause_s) if jumps else _length_s(self._times)
+        if not video.still and (length_s := video.duration_s or duration_s):
+            size = self._times[facts.leading].size
+            video = replace(video, measured_bitrate=round(size * 8 / length_s))
         return replace(
             facts,
-            duration_s=clock.played_s(clock.pause_s) if jumps else _length_s(self._times),
+            duration_s=duration_s,
             video=video,
             audio=tuple(self._audio(track, jumps) for track in facts.audio),
             subtitles=tuple(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition, audio_renditions
-from tqstudio.engine.media.plan.keys import Rendition, settings_hash
+from tqstudio.engine.media.plan.keys import Rendition, earlier_hashes, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
@@ -81,10 +81,12 @@ def choose(
     pictures = (rung for rung in ladder if not rung.skipped and not rung.is_audio_only)
     renditions: list[Rendition] = [*pictures, *sounds.values(), *texts.values()]
     wanted = {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
+    earlier = earlier_hashes(content_id, profile, facts)
+    equal = {name for name, key in wanted.items() if name in kept and kept[name] in (key, earlier.get(name))}
     if requested is None:
-        keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
+        keep = {name: kept[name] for name in wanted if name in equal}
     else:
-        fresh = (name for name, key in wanted.items() if kept.get(name) != key)
+        fresh = (name for name in wanted if name not in equal)
         again = {name for name in fresh if quality_of(name) in requested}
         keep = {name: key for name, key in kept.items() if name not in again}
     made = [rung for rung in ladder if not rung.skipped and rung.name not in keep]
@@ -167,4 +169,6 @@ def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
     intended = (
         state.encoder if gpu is None or rung.is_audio_only else encoder_for(rung.codec, gpu, hdr=rung.hdr)
     )
-    return None if state.encoder == intended else f"encoded with {state.encoder} instead of {intended}"
+    if state.encoder != intended:
+        return f"encoded with {state.encoder} instead of {intended}"
+    return f"at most {rung.maxrate_kbps} kb/s, as its source allows" if rung.limited else None
