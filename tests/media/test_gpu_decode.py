@@ -339,9 +339,7 @@ def test_every_picture_has_the_place_that_the_cpu_gives_it(
     last = on_gpu(corpus.source(nasty), profile, rungs=rungs)
     run_to_end(last)
     assert (last.state, last.warnings, hardware_runs(last)) == ("done", [], [True])
-    assert [run.starts_at_s for run in last.runs if run.label == "video"] == [
-        float(5 * last.spec.grid.fragment_s)
-    ]
+    assert [run.starts_at_s for run in last.runs if run.label == "video"] == [last.spec.grid.fragment_s(5)]
     assert streams(attempt) == streams(last) == streams(whole)
 
 

@@ -109,11 +109,17 @@ def test_every_picture_of_a_measured_source_has_a_frame(start: int, count: int, 
 @given(total=st.integers(1, 100_000), gop=st.integers(1, 400), per_segment=st.integers(1, 15))
 def test_every_frame_is_in_a_fragment_and_a_segment(total: int, gop: int, per_segment: int) -> None:
     grid = Grid(Fraction(25), gop, gop * per_segment, 0, total, Fraction(0))
-    assert grid.fragments_per_segment == per_segment
+    assert len(grid.fragments_of(0)) == per_segment
     assert 0 < total - (grid.fragment_count - 1) * gop <= gop
     *full, last = [end - begin for begin, end in pairwise(grid.edges)]
     assert (len(full) + 1, grid.edges[0], grid.edges[-1]) == (grid.segment_count, 0, total)
     assert set(full) <= {grid.seg_frames}
+    for frame in (0, total // 2, total - 1):
+        fragment = grid.fragment_at(frame)
+        segment = grid.segment_of(fragment)
+        assert grid.fragment_start(fragment) <= frame < grid.fragment_start(fragment + 1)
+        assert grid.segment_start(segment) <= frame < grid.segment_start(segment + 1)
+        assert fragment in grid.fragments_of(segment)
     # Half a second has 12.5 frames; no profile has shorter segments.
     assume(grid.seg_frames > 12)
     assert 12 < last <= grid.seg_frames + 12 or (not full and last == total)

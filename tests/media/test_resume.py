@@ -57,7 +57,7 @@ def kill_behind(encode: LadderEncode, fragment: int) -> None:
     run_to_end(encode, until=lambda: _fragments_made(encode) >= fragment)
     encode.kill()
     for state in video_of(encode):
-        leave(state.directory, *divmod(fragment, encode.spec.grid.fragments_per_segment))
+        leave(state.directory, *divmod(fragment, len(encode.spec.grid.fragments_of(0))))
 
 
 def _fragments_made(encode: LadderEncode) -> int:
@@ -94,10 +94,10 @@ def test_killed_in_every_segment(
     assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
 
     grid = whole.spec.grid
-    each = grid.fragments_per_segment
+    each = len(grid.fragments_of(0))
     cuts = [k * each + (k + number) % each for k in range(grid.segment_count)]
     # With fewer pictures left, a run begins earlier.
-    cuts = [cut for cut in cuts if 0 < cut * grid.gop <= grid.total_frames - 16]
+    cuts = [cut for cut in cuts if 0 < grid.fragment_start(cut) <= grid.total_frames - 16]
     begun, killed = [], 0
     for cut in cuts:
         attempt = encode(source, slow, rungs=RUNGS, poster=False)
@@ -116,7 +116,7 @@ def test_killed_in_every_segment(
     assert {warning.code for warning in last.warnings} <= {warning.code for warning in whole.warnings}
     assert last.spec.facts.unseekable is bool(nasty.unseekable), "no seam missed that a seek can find"
     begun.append(_video_run(last).starts_at_s)
-    assert begun == [float(cut * grid.fragment_s) for cut in (0, *cuts)]
+    assert begun == [grid.fragment_s(cut) for cut in (0, *cuts)]
     assert {name: pictures(stream) for name, stream in streams(last).items()} == expected
     assert [s.check.frames for s in video_of(last) if s.check] == [len(expected["90p"])] * 2
     for sound in (state for state in last.renditions if state.kind == "audio" and state.check):

@@ -121,7 +121,7 @@ def test_a_short_segment_in_the_middle(copy: Path) -> None:
 
 def test_segments_of_another_grid(stream: Path) -> None:
     assert "at its time on the grid" in refused(stream, replace(GRID, g0=1)).message
-    longer = refused(stream, replace(GRID, seg_frames=24))
+    longer = refused(stream, replace(GRID, gop=24, seg_frames=24))
     assert "at its time on the grid" in longer.message or "frames instead of 24" in longer.message
 
 

@@ -55,10 +55,10 @@ def verify_rendition(
     for k, segment in enumerate(found):
         if k and segment.tfdt != found[k - 1].tfdt + found[k - 1].duration:
             raise _invalid(label, f"does not join at segment {k}")
-        if grid is not None and not grid.on_grid(k * grid.seg_frames, segment.tfdt, init.timescale):
+        if grid is not None and not grid.on_grid(grid.segment_start(k), segment.tfdt, init.timescale):
             raise _invalid(label, f"segment {k} does not begin at its time on the grid")
         if video:
-            full = found[0].frames if grid is None else grid.seg_frames
+            full = found[0].frames if grid is None else grid.segment_frames(k)
             _check_cut(label, full, k, segment, init.timescale, last=k == len(found) - 1)
     frames = sum(segment.frames for segment in found)
     # Versions of ffmpeg without loopback decoders lose some samples where the layout of the sound changes.

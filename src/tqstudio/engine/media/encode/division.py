@@ -59,7 +59,7 @@ def division(encode: LadderEncode) -> DivisiblePart | None:
             front = min(output.complete_segments for output in task.outputs)
             stored = frozenset.intersection(*(output.ahead for output in task.outputs))
             keys = {each.name: each.stream_key for each in encode.renditions if each.name in task.names}
-            segment_s = float(spec.grid.seg_frames / spec.grid.fps)
+            segment_s = float(spec.grid.segment_s)
             missing = gaps(front, spec.grid.segment_count - 1, stored)
             return DivisiblePart(missing, segment_s, keys, task.encoder, spec.ffmpeg.build)
     return None
@@ -147,8 +147,8 @@ class RangeEncode:
             self._task = None
 
     def _start(self, batch: Batch) -> None:
-        per_segment = self._spec.grid.fragments_per_segment
-        planned = VideoRun(self._first * per_segment, self._end * per_segment, batch.names, apart=True)
+        first, end = (self._spec.grid.fragments_of(each).start for each in (self._first, self._end))
+        planned = VideoRun(first, end, batch.names, apart=True)
         stores = {name: SegmentStore(self._states[name].directory) for name in batch.names}
         self._task = self._launcher.video(planned, stores, batch)
         self.last_advance = time.monotonic()

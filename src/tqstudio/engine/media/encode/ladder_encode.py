@@ -274,7 +274,7 @@ class LadderEncode:
 
     def _at(self, fragment: int) -> str:
         """The start of a fragment, for messages."""
-        return f"{float(fragment * self.spec.grid.fragment_s):.1f} s"
+        return f"{self.spec.grid.fragment_s(fragment):.1f} s"
 
     def _give_up_seeking(self, batch: Batch) -> None:
         """Continue a batch by decoding from the start of the source; stored segments are kept."""

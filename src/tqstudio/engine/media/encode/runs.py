@@ -152,7 +152,7 @@ class Task:
         if (self.start and not self.last_frame) or not _DECODE_ERROR.search(log):
             return None
         at_us = self.run.progress.out_time_us if self.kind == "audio" else None
-        at_s = (self.start * grid.gop + self.last_frame) / float(grid.fps)
+        at_s = grid.fragment_s(self.start) + self.last_frame / float(grid.fps)
         return Damage(self.damages, max(0.0, at_us / 1_000_000) if at_us else at_s)
 
     def require_like_cpu(self) -> None:
@@ -174,8 +174,9 @@ class Task:
         frames = self.last_frame
         elapsed = time.monotonic() - (self.idle_until or self.run.started)
         speed = frames / float(grid.fps) / elapsed if frames else None
-        ahead = len(output.ahead) * grid.seg_frames
-        made, kept = self.start * grid.gop + frames + ahead, output.next_piece * grid.gop + ahead
+        ahead = sum(map(grid.segment_frames, output.ahead))
+        made = grid.fragment_start(self.start) + frames + ahead
+        kept = grid.fragment_start(output.next_piece) + ahead
         return made / grid.total_frames, kept / grid.total_frames, speed
 
 
@@ -327,8 +328,8 @@ class Launcher:
             )
             for name, store in stores.items()
         ]
-        segment = first // spec.grid.fragments_per_segment
-        at_s = float(first * spec.grid.fragment_s)
+        segment = spec.grid.segment_of(first)
+        at_s = spec.grid.fragment_s(first)
         unseekable = spec.facts.unseekable
         self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, unseekable, at_s))
         return Task(kind, run, directory, encoder, outputs, names or tuple(stores), number, batch, planned)

@@ -239,11 +239,11 @@ def _look_up(
     store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()
     prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)
-    ahead = len(store.numbers_from(prefix.segments)) if prefix.full and not complete else 0
-    done = len(complete.check.segments) if complete else prefix.segments + ahead
+    ahead = store.numbers_from(prefix.segments) if prefix.full and not complete else ()
+    done = len(complete.check.segments) if complete else prefix.segments + len(ahead)
     total = done if complete else max(done, _expected_segments(spec, kind))
-    of_fragments = (prefix.fragments * spec.grid.gop + ahead * spec.grid.seg_frames) / spec.grid.total_frames
-    kept = max(done / max(1, total), of_fragments)
+    frames = spec.grid.fragment_start(prefix.fragments) + sum(map(spec.grid.segment_frames, ahead))
+    kept = max(done / max(1, total), frames / spec.grid.total_frames)
     return RenditionState(
         name=rendition.name,
         kind=kind,

@@ -90,7 +90,7 @@ def video_command(
         early: seek with a margin even if the source has an index.
         on_device: decode and scale on the device too, which `gpu_decode` permits.
     """
-    first = start * grid.gop
+    first = grid.fragment_start(start)
     end = _end_frame(facts, grid, start, stop)
     in_head = first < grid.head
     fields = fields_of(facts.video, profile)
@@ -255,7 +255,7 @@ def is_indexed(facts: SourceFacts) -> bool:
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
     """Value of `-ss` in seconds from the smallest timestamp of the file."""
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
-    at_s = (grid.g0 + start * grid.gop) / grid.fps
+    at_s = (grid.g0 + grid.fragment_start(start)) / grid.fps
     # In the file it comes later by what the edits before it leave out.
     at_s += Fraction(
         max((media - begins for begins, media, _ in facts.video.edits if begins <= at_s), default=0)
@@ -266,7 +266,7 @@ def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
 def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> int:
     """The frame at which a run ends, exclusive, counted from the first frame of the grid."""
     if stop is not None or grid.exact:
-        end = grid.total_frames if stop is None else stop * grid.gop
+        end = grid.total_frames if stop is None else grid.fragment_start(stop)
         return min(end, grid.total_frames) if grid.exact else end
     declared = facts.video.duration_s or facts.duration_s
     cap = (
@@ -274,4 +274,4 @@ def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> 
         if declared
         else int(CAP_UNDECLARED_S * grid.fps)
     )
-    return max(cap, (start + 1) * grid.gop)
+    return max(cap, grid.fragment_start(start + 1))

@@ -62,22 +62,50 @@ class Grid:
     @property
     def segment_count(self) -> int:
         """Segments per rendition; an estimate unless `exact`."""
-        return piece_count(self.length, self.seg_frames / self.fps)
+        return piece_count(self.length, self.segment_s)
 
     @property
     def edges(self) -> list[int]:
         """The frames at which segments begin, and the end; estimates unless `exact`."""
-        return [*(k * self.seg_frames for k in range(self.segment_count)), self.total_frames]
+        return [*map(self.segment_start, range(self.segment_count)), self.total_frames]
 
     @property
     def fragment_count(self) -> int:
         """Fragments per rendition; an estimate unless `exact`."""
         return -(-self.total_frames // self.gop)
 
-    @property
-    def fragments_per_segment(self) -> int:
-        """Fragments of a full segment."""
-        return self.seg_frames // self.gop
+    def fragment_start(self, fragment: int) -> int:
+        """The first frame of a fragment."""
+        return fragment * self.gop
+
+    def fragment_frames(self, fragment: int) -> int:
+        """Frames of a fragment that is not the last one."""
+        return self.fragment_start(fragment + 1) - self.fragment_start(fragment)
+
+    def fragment_s(self, fragment: int) -> float:
+        """Start of a fragment in seconds from the first frame."""
+        return float(self.fragment_start(fragment) / self.fps)
+
+    def fragment_at(self, frame: int) -> int:
+        """The fragment that contains a frame."""
+        return frame // self.gop
+
+    def fragments_of(self, segment: int) -> range:
+        """The fragments of a segment that is not the last one."""
+        each = self.seg_frames // self.gop
+        return range(segment * each, (segment + 1) * each)
+
+    def segment_of(self, fragment: int) -> int:
+        """The segment that contains a fragment."""
+        return fragment // (self.seg_frames // self.gop)
+
+    def segment_start(self, segment: int) -> int:
+        """The first frame of a segment."""
+        return self.fragment_start(self.fragments_of(segment).start)
+
+    def segment_frames(self, segment: int) -> int:
+        """Frames of a segment that is not the last one."""
+        return self.segment_start(segment + 1) - self.segment_start(segment)
 
     @property
     def length(self) -> Fraction:
@@ -85,9 +113,9 @@ class Grid:
         return self.total_frames / self.fps
 
     @property
-    def fragment_s(self) -> Fraction:
-        """Seconds of a full fragment."""
-        return self.gop / self.fps
+    def segment_s(self) -> Fraction:
+        """Seconds of a full segment."""
+        return self.seg_frames / self.fps
 
     @property
     def hls_time(self) -> str:

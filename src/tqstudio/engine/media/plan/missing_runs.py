@@ -43,7 +43,7 @@ def plan(grid: Grid, stored: Mapping[str, int], latest: int | None = None) -> li
     """
     # A run must start where at least one frame is left: without one, ffmpeg writes nothing and the end of the
     # source remains unknown.
-    bound = max(0, (grid.total_frames - _MIN_FRAMES) // grid.gop if latest is None else latest)
+    bound = max(0, grid.fragment_at(grid.total_frames - _MIN_FRAMES) if latest is None else latest)
     starts = {name: min(fragments, bound) for name, fragments in stored.items()}
     points: list[int] = []
     for start in sorted(set(starts.values())):

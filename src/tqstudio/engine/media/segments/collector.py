@@ -77,8 +77,7 @@ class StreamOutput:
         self._grid = grid
         self._to_the_end = to_the_end
         self._may_store = may_store
-        self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
-        self.complete_segments = start // self._pieces_per_segment
+        self.complete_segments = self._segment_of(start)
         """All segments below this one are stored."""
         self.ahead: frozenset[int] = frozenset()
         """Later segments that are stored, as other workers have encoded them; of video."""
@@ -119,7 +118,7 @@ class StreamOutput:
         exited, ended = ended, ended and self._to_the_end
         try:
             while self._check_next(ended):
-                if self.next_piece % self._pieces_per_segment == 0:
+                if self._begins_segment(self.next_piece):
                     self._close_segment(new)
                     if self.meets_stored and not exited:
                         break  # the run can end here
@@ -139,10 +138,11 @@ class StreamOutput:
     @property
     def meets_stored(self) -> bool:
         """Whether the next segment is stored already, as another worker has encoded it, and joins on."""
-        k, within = divmod(self.next_piece, self._pieces_per_segment)
-        if within or self.is_empty or self._grid is None or self._timescale is None or self._previous is None:
+        if self.is_empty or self._grid is None or self._timescale is None or self._previous is None:
             return False
-        found = self._stored_whole(k, self._grid, self._timescale)
+        if not self._begins_segment(self.next_piece):
+            return False
+        found = self._stored_whole(self._segment_of(self.next_piece), self._grid, self._timescale)
         return found is not None and found.follows(self._previous)
 
     def _check_next(self, ended: bool) -> bool:
@@ -177,13 +177,12 @@ class StreamOutput:
 
     def _is_finished(self, piece: Segment, ended: bool) -> bool:
         """Whether a piece has the right frame count; False while it may be incomplete."""
-        if self._grid is None or piece.frames == self._grid.gop:
+        full = self._grid.fragment_frames(self.next_piece) if self._grid is not None else piece.frames
+        if piece.frames == full:
             return True
         followed = (self._directory / self._file_name(self.next_piece + 1)).exists()
-        if followed or piece.frames > self._grid.gop:
-            raise self._damaged(
-                f"{self._piece_label()} has {piece.frames} frames instead of {self._grid.gop}"
-            )
+        if followed or piece.frames > full:
+            raise self._damaged(f"{self._piece_label()} has {piece.frames} frames instead of {full}")
         return ended  # short: the last piece if ffmpeg exited with 0, otherwise incomplete
 
     def _shared_timescale(self) -> int:
@@ -200,14 +199,14 @@ class StreamOutput:
 
     def _open_segment(self, grid: Grid, timescale: int) -> None:
         """Read the stored parts of the segment in which the run begins, and the piece before the run."""
-        k, within = divmod(self.start, self._pieces_per_segment)
-        if not within:
+        k = self._segment_of(self.start)
+        if self._begins_segment(self.start):
             self._previous = self._stored(segment_name(k - 1)) if k else None
             return
         # It may be complete: the run then started early for another rendition that had a fragment less.
         self._covering_segment = self._stored_whole(k, grid, timescale)
         if self._covering_segment is None and not self._resume_fragments(
-            range(self.start - within, self.start)
+            range(grid.fragments_of(k).start, self.start)
         ):
             # A worker that lost its lease may have joined them just now.
             self._covering_segment = self._stored_whole(k, grid, timescale)
@@ -224,9 +223,9 @@ class StreamOutput:
 
     def _stored_whole(self, k: int, grid: Grid, timescale: int) -> Segment | None:
         found = self._stored(segment_name(k))
-        if found is None or found.frames != grid.seg_frames:
+        if found is None or found.frames != grid.segment_frames(k):
             return None
-        return found if is_placed(found, k * grid.seg_frames, grid, timescale) else None
+        return found if is_placed(found, grid.segment_start(k), grid, timescale) else None
 
     def _stored(self, name: str | Path) -> Segment | None:
         try:
@@ -241,7 +240,7 @@ class StreamOutput:
             follows = piece.follows(self._previous)
         else:
             follows = not self.next_piece or self._apart or self._covering_segment is not None
-        if not follows or not is_placed(piece, self.next_piece * grid.gop, grid, timescale):
+        if not follows or not is_placed(piece, grid.fragment_start(self.next_piece), grid, timescale):
             what = f"{self._piece_label()} does not begin at the end of the previous one"
             raise self._misplaced(what, self.is_empty)
 
@@ -249,8 +248,8 @@ class StreamOutput:
         """Join and store the open segment, if there is one."""
         if self._covering_segment is None and not self._open_pieces:
             return
-        k = (self.next_piece - 1) // self._pieces_per_segment
-        first = k == self.start // self._pieces_per_segment
+        k = self._segment_of(self.next_piece - 1)
+        first = k == self._segment_of(self.start)
         if self._covering_segment is not None:
             if self._previous is None or self._previous.end_pts != self._covering_segment.end_pts:
                 raise self._misplaced(f"segment {k} is already stored and has another end", first)
@@ -306,7 +305,7 @@ class StreamOutput:
     def _drop_fragments(self, k: int) -> None:
         """Remove the fragments of a segment from the store, including those of other runs."""
         if self._grid is not None:
-            for g in range(k * self._pieces_per_segment, (k + 1) * self._pieces_per_segment):
+            for g in self._grid.fragments_of(k):
                 self.store.fragment_path(g).unlink(missing_ok=True)
         for path, _ in self._open_pieces:
             path.unlink(missing_ok=True)
@@ -323,6 +322,12 @@ class StreamOutput:
                     f"segment {k} has {encoded.frames} frames, the stored one has {found.frames}", first
                 )
         stored.unlink(missing_ok=True)
+
+    def _segment_of(self, piece: int) -> int:
+        return piece if self._grid is None else self._grid.segment_of(piece)
+
+    def _begins_segment(self, piece: int) -> bool:
+        return self._grid is None or self._grid.fragments_of(self._grid.segment_of(piece)).start == piece
 
     def _file_name(self, number: int) -> str:
         return segment_name(number) if self._grid is None else fragment_name(number)

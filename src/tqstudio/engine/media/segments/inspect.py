@@ -138,21 +138,24 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
             return None
         return found if previous is None or found.follows(previous) else None
 
-    full, previous, per_segment = 0, None, grid.fragments_per_segment
-    while segment := find(directory / segment_name(full), full * grid.seg_frames, previous):
-        if segment.frames != grid.seg_frames:
+    full, previous = 0, None
+    while segment := find(directory / segment_name(full), grid.segment_start(full), previous):
+        if segment.frames != grid.segment_frames(full):
             ended = grid.may_be_last(segment.frames)
             ended = ended and not (directory / segment_name(full + 1)).exists()
-            return Prefix(full, full * per_segment, ended)
+            return Prefix(full, grid.fragments_of(full).start, ended)
         previous, full = segment, full + 1
-    stored = full * per_segment
+    fragments = grid.fragments_of(full)
+    stored = fragments.start
     # Do not count the last fragment of an unjoined segment (left when the disk was full): it is encoded
     # again, so that the segment gets joined. A run that starts after it would follow a segment that does not
     # exist.
-    while stored + 1 < (full + 1) * per_segment and (
-        fragment := find(directory / FRAGMENTS_NAME / fragment_name(stored), stored * grid.gop, previous)
+    while stored + 1 < fragments.stop and (
+        fragment := find(
+            directory / FRAGMENTS_NAME / fragment_name(stored), grid.fragment_start(stored), previous
+        )
     ):
-        if fragment.frames != grid.gop:
+        if fragment.frames != grid.fragment_frames(stored):
             break
         previous, stored = fragment, stored + 1
     return Prefix(full, stored)
