@@ -6,6 +6,7 @@ import contextlib
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import pytest
 from sqlalchemy import URL
 
 import postgres
-from e2e.conftest import LEASES, MakeClip, MakeFleet, MakeStudio
+from e2e.conftest import LEASES, MakeFleet, MakeStudio
 from e2e.ladder import check_ladder
 from e2e.studio import Studio
 from e2e.test_divided_job import free_port
@@ -105,15 +106,24 @@ def check_uncounted(job: Any, seconds: int) -> None:
     check_ladder(master, frames=25 * seconds, fps=Fraction(25), names=("180p",))
 
 
+def _rich(ffmpeg: str, path: Path) -> Path:
+    """A clip of so many bits that its segments may be as large as the profile says."""
+    pictures = ("-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=4,noise=alls=60:allf=t")
+    sound = ("-f", "lavfi", "-i", "sine=r=44100:d=4", "-ac", "2", "-c:a", "aac")
+    encoder = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "1", "-pix_fmt", "yuv420p")
+    subprocess.run(
+        [ffmpeg, "-v", "error", "-nostdin", "-y", *pictures, *sound, *encoder, str(path)], check=True
+    )
+    return path
+
+
 @pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is restarted while a worker on a slow line sends a segment",
     "The request is answered 503 and sent again; the attempt continues, and none is counted",
     area="workers",
 )
-def test_a_restart_costs_it_nothing(
-    make_studio: MakeStudio, clip: MakeClip, copy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_restart_costs_it_nothing(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
     studio = make_studio(listen=f"127.0.0.1:{free_port()}", lease_s=120, grace_s=120, max_attempts=3)
     studio.write_profile("tiny", LARGE)
     studio.up()
@@ -122,7 +132,7 @@ def test_a_restart_costs_it_nothing(
     line = SlowLine(int(far.url.rpartition(":")[2]))
     try:
         far.start(line.url)
-        job = studio.add(copy(clip(seconds=4), "film.mp4"))
+        job = studio.add(_rich(ffmpeg, tmp_path / "film.mp4"))
         for for_s in (4, 0, 0):  # parts are smaller after one that was lost
             line.until_sending(for_s)
             studio.stop()
@@ -145,8 +155,7 @@ def test_a_restart_costs_it_nothing(
 def test_a_leader_that_stands_by_again_costs_it_nothing(
     fleet: MakeFleet,
     on_postgresql: Callable[..., Studio],
-    clip: MakeClip,
-    copy: Callable[..., Path],
+    ffmpeg: str,
     tmp_path: Path,
     database: URL,
 ) -> None:
@@ -167,7 +176,7 @@ def test_a_leader_that_stands_by_again_costs_it_nothing(
     line = SlowLine(int(far.url.rpartition(":")[2]))
     try:
         far.start(line.url)
-        job = first.add(copy(clip(seconds=4), "film.mp4"))
+        job = first.add(_rich(ffmpeg, tmp_path / "film.mp4"))
         line.until_sending()
         to_database.cut()
         until(lambda: leads(second), "the second one leads")
