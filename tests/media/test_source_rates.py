@@ -61,6 +61,26 @@ def test_a_bit_of_a_better_codec_is_worth_more(codec: str, kbps: int) -> None:
     assert rates(1_000_000, codec=codec)["1080p"] == kbps
 
 
+def test_slides_get_what_the_key_frames_of_a_ladder_need() -> None:
+    """A source with one in ten seconds has the same pictures as a ladder with five, and fewer bits."""
+    sparse, dense = ({"key_bytes": 250_000, "key_rate": rate} for rate in (0.1, 0.5))
+    assert rates(225_000, **sparse) == {"1080p": 1025, "720p": 558, "480p": 304, "360p": 197}
+    assert rates(225_000, **dense)["1080p"] == 292
+    # What moves has small key frames beside the rest.
+    assert rates(1_000_000, key_bytes=20_000, key_rate=0.1)["1080p"] == 1300
+
+
+@pytest.mark.parametrize("apart", [50, 250])
+def test_key_frames_are_measured(clip: MakeClip, apart: int) -> None:
+    encoder = ("-c:v", "libx264", "-preset", "ultrafast", "-g", str(apart), "-sc_threshold", "0")
+    path = clip(f"keys-{apart}.mp4", seconds=20, video=encoder)
+    with av.open(path) as container:
+        keys = [packet.size for packet in container.demux(video=0) if packet.size and packet.is_keyframe]
+    video = probe(bytes(path)).video
+    assert len(keys) == 500 / apart
+    assert (video.key_bytes, video.key_rate) == (sum(keys) // len(keys), pytest.approx(len(keys) / 20))
+
+
 def test_a_rung_in_a_better_codec_needs_less() -> None:
     profile = replace(
         WEB, rungs=(RungSpec(1080, 6000, codec="hevc"), RungSpec(1080, 6000), RungSpec(360, 800))

@@ -196,7 +196,7 @@ def _within_source(rungs: list[Rung], facts: SourceFacts, profile: Profile) -> t
 
 
 def _is_wanted(rung: Rung) -> bool:
-    """Whether the source has such pictures; those that nobody requested are compared all the same."""
+    """Whether the source has such pictures; others than the requested ones are compared too."""
     return rung.skipped_reason in (None, NOT_REQUESTED)
 
 

@@ -45,7 +45,7 @@ _MIN_CHANNEL_KBPS = 24
 """Below this, AAC-LC is bad whatever the source is."""
 _STEP_KBPS = 8
 _HE_AAC_BELOW = 36_000
-"""Bits per second and channel. HE-AAC, which the facts do not tell apart, is the AAC of low rates."""
+"""Bits per second and channel. HE-AAC, which the facts do not distinguish, is the AAC of low rates."""
 _HE_AAC_WORTH = 1.5
 
 
@@ -59,7 +59,10 @@ def picture_cap_kbps(facts: SourceFacts, profile: Profile, codec: str, pixels: i
         return None
     size: float = min(1.0, pixels / (video.width * video.height)) ** RATE_EXPONENT
     at_start = 1 + _BUFFER_AT_START * profile.bufsize_factor / length_s
-    return MARGIN * video.measured_bitrate / 1000 * WORTH[video.codec] / WORTH[codec] * size / at_start
+    more_keys = max(0.0, 1 / profile.gop_s - video.key_rate)
+    # Slides and screens are little else than key frames, of which a ladder has more.
+    bits = max(MARGIN * video.measured_bitrate, video.measured_bitrate + 8 * video.key_bytes * more_keys)
+    return bits / 1000 * WORTH[video.codec] / WORTH[codec] * size / at_start
 
 
 def audio_kbps(nominal: int, codec: str, channels: int, tracks: tuple[AudioTrack, ...]) -> int:

@@ -19,7 +19,7 @@ from tqstudio.paths import display
 _MAX_NAMED = 4
 _CUT_S = 0.5
 """Less of a track outside of the video is not worth a warning: codecs and recorders round."""
-_TELLING_S = 10
+_MIN_WARNED_S = 10
 """The bit rate of a shorter clip is that of its first pictures."""
 _OMITTED = {
     "other": "another {}",
@@ -136,7 +136,7 @@ def _of_colours(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
 
 def _of_bitrate(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     """Warn if the bit rate of the source leaves a quality out, or halves the best one's."""
-    if facts.duration_s < _TELLING_S:
+    if facts.duration_s < _MIN_WARNED_S:
         return []
     nominal = {name: spec.maxrate_kbps for spec, name in names(profile).items()}
     ladder = build_ladder(facts, profile)

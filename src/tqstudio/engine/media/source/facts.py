@@ -92,6 +92,10 @@ class VideoTrack:
     measured_bitrate: int = 0
     """Bits per second of its packets, which limit those of the ladder; 0 if not measured, or by an earlier
     version, whose ladders stay as they are."""
+    key_bytes: int = 0
+    """Mean size of its key frames; 0 if not measured."""
+    key_rate: float = 0.0
+    """Key frames per second."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

@@ -104,6 +104,7 @@ class _Reading:
         self._scan = TransportScan(path, pids) if facts.container == "mpegts" else None
         self._scanned: list[Damage] = []
         self._reached = Fraction(0)
+        self._key_sizes: list[int] = []
         self._breaks_off = False
         self._captions = False
 
@@ -145,6 +146,8 @@ class _Reading:
         self._faults.add(packet, pauses=pauses)
         if self._shapes and is_leading:
             self._shapes.add(packet)
+            if packet.is_keyframe:
+                self._key_sizes.append(packet.size)
             self._captions = self._captions or carries_captions(packet)
         elif self._silent.get(index) == "" and self._tried[index] < _TRIED_PACKETS:
             self._tried[index] += 1
@@ -166,8 +169,13 @@ class _Reading:
         video = self._video(check, jumps)
         duration_s = clock.played_s(clock.pause_s) if jumps else _length_s(self._times)
         if not video.still and (length_s := video.duration_s or duration_s):
-            size = self._times[facts.leading].size
-            video = replace(video, measured_bitrate=round(size * 8 / length_s))
+            size, keys = self._times[facts.leading].size, self._key_sizes
+            video = replace(
+                video,
+                measured_bitrate=round(size * 8 / length_s),
+                key_bytes=sum(keys) // max(1, len(keys)),
+                key_rate=len(keys) / length_s,
+            )
         return replace(
             facts,
             duration_s=duration_s,
