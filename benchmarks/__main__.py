@@ -41,6 +41,7 @@ NAMES = {
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
     "source_rates": "bytes of qualities against those of their sources",
+    "copying": "a ladder whose largest quality is a copy, against one that is encoded",
     "ladder": "a whole job against hand-written ffmpeg commands",
 }
 

@@ -64,7 +64,7 @@ def measure(options: Options, root: Path) -> Section:
         made = _by_hand(root, one, rungs, nice, by_hand)
         for number in range(options.rounds):
             output = root / f"job-{number}"
-            jobs.append(_run_job(running, clip, output))
+            jobs.append(run_job(running, clip, output, "--profile", PROFILE))
             published = [playlist.parent for playlist in output.glob("*/v*/*p/index.m3u8")]
             _require_equal(published, made)
             _by_hand(root, each, rungs, nice, one_by_one)
@@ -108,11 +108,11 @@ def _report(
     return section
 
 
-def _run_job(running: Studio, clip: Path, output: Path) -> _Job:
+def run_job(running: Studio, clip: Path, output: Path, *chosen: str) -> _Job:
     """Run a job through the product, as a user does."""
     worker = running.worker_pid()
     before = cpu_s(running.pid), cpu_s(worker)
-    printed = running.run("process", "-i", str(clip), "-o", str(output), "--profile", PROFILE, "--json")
+    printed = running.run("process", "-i", str(clip), "-o", str(output), *chosen, "--json")
     after = cpu_s(running.pid), cpu_s(worker)
     summary = json.loads(printed.splitlines()[-1])["summary"]
     if summary["done"] != 1:

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from harness import LiveSupervisor, MakeSupervisor
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything the tests start: to some of it
 # they send that signal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine is no failure of a property.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -123,8 +123,8 @@ def test_every_frame_is_in_a_fragment_and_a_segment(total: int, gop: int, per_se
     # Half a second has 12.5 frames; no profile has shorter segments.
     assume(grid.seg_frames > 12)
     assert 12 < last <= grid.seg_frames + 12 or (not full and last == total)
-    assert grid.may_be_last(last)
-    assert not grid.may_be_last(grid.seg_frames + 13)
+    assert grid.may_be_last(0, last)
+    assert not grid.may_be_last(0, grid.seg_frames + 13)
 
 
 @given(

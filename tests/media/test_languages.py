@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.media.source import languages
+from tqstudio.engine.media import languages
 
 
 @pytest.mark.parametrize(

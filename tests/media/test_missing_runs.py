@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tqstudio.engine.media.encode.missing_runs import VideoRun, plan
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.missing_runs import VideoRun, plan
 
 # 100 fragments, as far as anyone knows.
 GRID = Grid(Fraction(25), 50, 150, 0, 5_000, Fraction(0))

@@ -163,7 +163,7 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
     earlier = earlier_hashes(video.quick_hash, profile, facts)
 
     def fits(name: str, key: str | None) -> bool:
-        return key is not None and key in (keys.get(name), earlier.get(name))
+        return key is not None and (key == keys.get(name) or key in earlier.get(name, ()))
 
     # Renditions that were left out on purpose are only encoded on request or with other settings.
     return (

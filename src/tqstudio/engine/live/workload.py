@@ -9,10 +9,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.rungs import names
 from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.colour import HLG, PQ
+from tqstudio.engine.media.source.facts import SourceFacts
 
 _SIZE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
 _DECODE_SHARE = 0.15
@@ -77,7 +79,8 @@ def _work(
         for rung, name in names(profile).items()
         if rung.short_side <= most and (is_hdr or not rung.hdr)
     } or {f"{short - short % 2}p": profile.rungs[-1]}
-    made = [rung for name, rung in rungs.items() if wanted is None or name in wanted]
+    copied = _copied(facts, profile)
+    made = [rung for name, rung in rungs.items() if (wanted is None or name in wanted) and rung != copied]
     shares = [min(1.0, rung.short_side / short) ** 2 for rung in made]
     pixels = short * long * (sum(shares) + _DECODE_SHARE) if made else 0.0
     codecs = sorted({profile.codec_of(rung) for rung in made})
@@ -86,6 +89,13 @@ def _work(
     heights = [size_class(short), source, *sorted({str(rung.short_side) for rung in made})]
     key = f"{'+'.join(encoders)} {'+'.join(codecs)} {profile.preset} {'-'.join(heights)}"
     return Workload(key, pixels * float(Fraction(video["fps"])) * seconds / 1e6)
+
+
+def _copied(facts: Mapping[str, Any], profile: Profile) -> RungSpec | None:
+    """The quality that costs nothing, because it is a copy."""
+    if profile.copy == "never" or not facts["video"].get("key_gaps"):
+        return None
+    return make_grid(SourceFacts.from_json(facts), profile).copied
 
 
 @lru_cache(maxsize=64)

@@ -82,6 +82,8 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
             rung.maxrate_kbps,
             facts,
             limited=rung.limited,
+            copied=rung.copied,
+            not_copied=rung.not_copied,
         )
         for rung in ladder
         if not rung.skipped and not rung.is_audio_only
@@ -97,7 +99,16 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
 
 
 def _row(
-    name: str, kind: str, shape: str, codec: str, max_kbps: int, facts: SourceFacts, *, limited: bool = False
+    name: str,
+    kind: str,
+    shape: str,
+    codec: str,
+    max_kbps: int,
+    facts: SourceFacts,
+    *,
+    limited: bool = False,
+    copied: bool = False,
+    not_copied: str = "",
 ) -> dict[str, Any]:
     from tqstudio.engine.media.plan.rungs import max_bytes
 
@@ -109,6 +120,8 @@ def _row(
         "max_kbps": max_kbps,
         "max_bytes": max_bytes(facts, max_kbps),
         "limited": limited,
+        "copied": copied,
+        "not_copied": not_copied or None,
     }
 
 
@@ -160,6 +173,11 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
         ],
         right=(3, 4),
     )
+    for each in view["renditions"]:
+        if each["copied"]:
+            printing.out(f"copied from the source: {each['name']}")
+        if each["not_copied"]:
+            printing.out(f"{each['name']} is encoded: {each['not_copied']}")
     if limited := [each["name"] for each in view["renditions"] if each["limited"]]:
         printing.out(f"fewer bits than the profile's, as the source allows: {', '.join(limited)}")
     for words in by_reason((each["name"], each["reason"]) for each in view["skipped"]):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import av
 import av.error
+from av.container import InputContainer
 
 from tqstudio import path_checks
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
-from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.boxes import Init, Segment
 from tqstudio.engine.media.segments.checked import CheckedSegment, IFrame, RenditionCheck
@@ -146,9 +147,8 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
     """
     count = step = 0
     first_pts, last_pts, last_dts = math.inf, -math.inf, -math.inf
-    joined = _Joined([directory / "init.mp4", *(directory / name for name in names)])
     try:
-        with av.open(joined, mode="r", format="mp4") as stream:
+        with joined(directory, names) as stream:
             for packet in stream.demux():
                 if not packet.size:
                     continue  # the flush at the end
@@ -168,6 +168,12 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
         raise _invalid(label, f"has {count} frames, its boxes declare {frames}")
     if abs(last_pts - first_pts - (count - 1) * step) > slack:
         raise _invalid(label, "has a gap in its timestamps")
+
+
+def joined(directory: Path, names: Sequence[str]) -> InputContainer:
+    """Open the segments of a rendition as one stream."""
+    files = _Joined([directory / INIT_NAME, *(directory / name for name in names)])
+    return av.open(files, mode="r", format="mp4")
 
 
 def _whole_init(directory: Path, label: str) -> Init:

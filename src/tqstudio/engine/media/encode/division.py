@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.missing_runs import VideoRun
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, streams
 from tqstudio.engine.media.ffmpeg.errors import classify_exit
-from tqstudio.engine.media.plan.missing_runs import VideoRun
+from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.segments.collector import SeamError
@@ -53,7 +54,8 @@ def division(encode: LadderEncode) -> DivisiblePart | None:
     if spec.facts.unseekable or spec.facts.video.still or burnt_subtitles(spec.facts, spec.profile):
         return None
     for task in encode.tasks:
-        if task.kind == "video" and task.planned is not None and task.planned.stop is None:
+        is_whole = task.planned is not None and task.planned.stop is None
+        if task.kind == "video" and is_whole and task.encoder != COPY:
             if not all(output.store.init_path.exists() for output in task.outputs):
                 return None  # others compare theirs with it
             front = min(output.complete_segments for output in task.outputs)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tqstudio.engine.media.check.copied import verify_copy
 from tqstudio.engine.media.check.rendition import check_audio, check_end, verify_rendition
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
@@ -64,6 +66,8 @@ def _verify(spec: EncodeSpec, state: RenditionState) -> RenditionCheck:
     except OSError as error:
         raise from_output_error(error, f"{state.name}: cannot join its last segments") from error
     check = verify_rendition(state.directory, spec.grid if state.kind == "video" else None, name=state.name)
+    if state.encoder == COPY:
+        verify_copy(state.directory, spec.source, spec.facts, spec.grid, state.name)
     if state.kind == "audio":
         check_audio(spec.facts, spec.grid, check, state.name)
     return check

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.duplicate import take_over
+from tqstudio.engine.media.encode.missing_runs import plan
 from tqstudio.engine.media.encode.rendition_states import RenditionStates
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task, batches
 from tqstudio.engine.media.encode.side_runs import SIDE_KINDS, SideRuns
@@ -27,13 +28,13 @@ from tqstudio.engine.media.encode.values import (
 )
 from tqstudio.engine.media.ffmpeg.command import is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
-from tqstudio.engine.media.plan.missing_runs import plan
-from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS, on_cpu
+from tqstudio.engine.media.plan.copying import COPY, DAMAGED
+from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import Damage
-from tqstudio.errors import ErrorClass, ErrorCode, TqError, WarningCode, class_of
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 
 class LadderEncode:
@@ -116,6 +117,8 @@ class LadderEncode:
                 self._end_task(task)
                 known = error if isinstance(error, TqError) else from_os_error(error, "the encode stopped")
                 self._task_failed(task, known)
+            if self.spec.grid.copied and any(each.kind == "pictures" for each in self.damage):
+                self._fail(TqError(ErrorCode.OUTPUT_INVALID, DAMAGED))
             if self.state != "running":
                 return new
         if new:
@@ -171,6 +174,9 @@ class LadderEncode:
         if complete:
             self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(complete))
             batch = batch.without(complete)
+        if batch.encoder == COPY:
+            # One that begins later may have other times.
+            self._states.discard(batch.names)
         stored = {name: 0 if batch.fresh else self._states[name].prefix.fragments for name in batch.names}
         runs = plan(self.spec.grid, stored, batch.latest)
         if runs and self.state == "running":
@@ -216,15 +222,14 @@ class LadderEncode:
 
     def _note_damage(self, task: Task) -> None:
         known = {damage.kind for damage in (*self.spec.facts.damage, *self.damage)}
-        if task.kind not in ("video", "audio") or task.damages in known:
-            return
-        if found := task.find_damage(self.spec.grid):
+        is_new = task.kind in ("video", "audio") and task.damages not in known
+        if is_new and (found := task.find_damage(self.spec.grid)):
             self.damage.append(found)
             self.warnings.append(of_damage(found))
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
         segments = output.complete_segments + len(output.ahead)
-        self._states.advance(output.name, segments, *task.progress(output, self.spec.grid))
+        self._states.advance(output.name, segments, *task.progress(output))
 
     def _run_ended(self, task: Task) -> None:
         """Handle exit status 0: verify complete renditions, continue the others."""
@@ -240,7 +245,7 @@ class LadderEncode:
         if louder:
             self.notes.append(f"{', '.join(louder)}: encoded again with less gain, because of the peaks")
         failures = self._finish([name for name in task.names if name not in louder])
-        if failures and task.on_device:
+        if failures and (task.on_device or task.encoder == COPY):
             raise next(iter(failures.values()))
         for name, failure in failures.items():
             if len(task.names) > 1:
@@ -346,7 +351,7 @@ class LadderEncode:
         does, because it does not depend on the timestamps of the source.
         """
         self._end_task(task)
-        if not self.spec.facts.unseekable and task.batch is not None:
+        if not self.spec.facts.unseekable and task.batch is not None and task.encoder != COPY:
             if is_indexed(self.spec.facts) and not task.batch.early:
                 self._batches.appendleft(replace(task.batch, early=True))
             else:
@@ -359,7 +364,7 @@ class LadderEncode:
         names, error = task.names, self._launcher.root_cause(error)
         # Of subtitles ffmpeg may say that the source cannot be read; its pictures can.
         fatal = class_of(error.code) is ErrorClass.FATAL and task.kind != "subtitles"
-        fatal = fatal or task.kind == "bitmaps"
+        fatal = (fatal or task.kind == "bitmaps") and not (task.batch and task.encoder == COPY)
         if self.side.is_spared(task, error):
             return
         if error.code is ErrorCode.GPU_SESSION and task.batch and (half := len(task.batch.names) // 2):
@@ -371,10 +376,8 @@ class LadderEncode:
             self._fail(error)
         elif task.batch is not None and task.on_device:
             self._leave_device(task.batch, error.message)
-        elif task.batch is not None and task.encoder in GPU_ENCODERS:
-            encoder = on_cpu(task.encoder)
-            text = f"{task.encoder} failed, the rest was encoded with {encoder}: {error.message}"
-            self._states.warn(WarningCode.GPU_FAILED, text)
+        elif task.batch is not None and task.encoder in (COPY, *GPU_ENCODERS):
+            encoder = self._states.fall_back(names, task.encoder, error)
             self._batches.append(Batch(task.batch.names, encoder))
         elif len(names) > 1:
             # A failing output ends the whole run. In separate runs only that rendition fails.
@@ -394,5 +397,4 @@ class LadderEncode:
 
     def _fail(self, error: TqError) -> None:
         self.kill()
-        self.state = "failed"
-        self.error = error
+        self.state, self.error = "failed", error

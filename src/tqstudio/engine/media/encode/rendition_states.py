@@ -12,9 +12,11 @@ from tqstudio.engine.media.encode.values import (
     RenditionState,
     look_up,
 )
+from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.plan.keys import Rendition
+from tqstudio.engine.media.plan.video_codecs import encoder_for, on_cpu
 from tqstudio.engine.media.segments.checked import RenditionCheck
-from tqstudio.engine.media.segments.inspect import verified_prefix
+from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 
@@ -125,11 +127,28 @@ class RenditionStates:
         left = tuple(name for name in names if self[name].status != "completed")
         text = f"the GPU could not decode and scale for {', '.join(left)}, the CPU did: {why}"
         self.warn(WarningCode.GPU_FAILED, text)
-        self.spec.require_ownership()
-        for name in left:
-            # So that the next attempt does not continue it.
-            SegmentStore(self[name].directory).discard()
+        # So that the next attempt does not continue it.
+        self.discard(left)
         return left
+
+    def fall_back(self, names: Sequence[str], encoder: str, error: TqError) -> str:
+        """Warn that an encoder of a GPU, or a copy, failed; return the encoder of what remains of these."""
+        if encoder == COPY:
+            text = f"{', '.join(names)} was encoded, because its copy failed: {error.message}"
+            self.warn(WarningCode.NOT_COPIED, text)
+            self.discard(names)
+            return encoder_for(self.spec.facts.video.codec, self.spec.encoder, hdr=False)
+        on_the_cpu = on_cpu(encoder)
+        text = f"{encoder} failed, the rest was encoded with {on_the_cpu}: {error.message}"
+        self.warn(WarningCode.GPU_FAILED, text)
+        return on_the_cpu
+
+    def discard(self, names: Sequence[str]) -> None:
+        """Remove what is stored of the streams of these renditions."""
+        self.spec.require_ownership()
+        for name in names:
+            SegmentStore(self[name].directory).discard()
+            self.update(name, prefix=Prefix())
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning to the job."""

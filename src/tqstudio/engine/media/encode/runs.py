@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tqstudio.engine.media.encode import text_encoding
+from tqstudio.engine.media.encode.missing_runs import VideoRun
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState, RunRecord
 from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.burn import bitmaps_command
@@ -26,9 +27,9 @@ from tqstudio.engine.media.ffmpeg.text_commands import (
     subtitle_command,
 )
 from tqstudio.engine.media.ffmpeg.track_commands import audio_command, loudness_command
-from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
+from tqstudio.engine.media.plan.copying import COPY, copied_starts
+from tqstudio.engine.media.plan.file_names import BITMAPS_NAME, KEY_TIMES_NAME
 from tqstudio.engine.media.plan.grid import Grid
-from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.subtitles import Burnt
 from tqstudio.engine.media.plan.video_codecs import GPU_ENCODERS
 from tqstudio.engine.media.segments.collector import StreamOutput
@@ -82,9 +83,10 @@ def batches(states: Sequence[RenditionState]) -> list[Batch]:
     for state in states:
         if state.status != "completed":
             missing.setdefault((state.encoder, state.hdr, state.on_device), []).append(state.name)
+    # A copy takes seconds.
     return [
         Batch(tuple(names), encoder, on_device=on_device)
-        for (encoder, _, on_device), names in missing.items()
+        for (encoder, _, on_device), names in sorted(missing.items(), key=lambda item: item[0][0] != COPY)
     ]
 
 
@@ -164,12 +166,13 @@ class Task:
         if found:
             raise TqError(ErrorCode.OUTPUT_INVALID, found[0].decode(errors="replace").strip())
 
-    def progress(self, output: StreamOutput, grid: Grid) -> tuple[float, float, float | None]:
+    def progress(self, output: StreamOutput) -> tuple[float, float, float | None]:
         """How much of the video is encoded and how much of it is stored, 0 … 1, and the speed.
 
         Of audio only the speed is known.
         """
-        if self.kind != "video":
+        grid = output.grid
+        if grid is None:
             return 0.0, 0.0, self.run.progress.speed
         frames = self.last_frame
         elapsed = time.monotonic() - (self.idle_until or self.run.started)
@@ -191,6 +194,8 @@ class Launcher:
     def video(self, planned: VideoRun, stores: Mapping[str, SegmentStore], batch: Batch) -> Task:
         """Start a planned video run: one decoder feeds all its renditions."""
         spec, encoder = self.spec, batch.encoder
+        if encoder == COPY:
+            return self._copy(planned, stores, batch)
         argv = command.video_command(
             spec.ffmpeg,
             spec.source,
@@ -211,8 +216,18 @@ class Launcher:
             if (spec.scratch / BITMAPS_NAME).exists():
                 # Not a link: a confined ffmpeg sees its own directory only.
                 shutil.copyfile(spec.scratch / BITMAPS_NAME, directory / BITMAPS_NAME)
+            if spec.grid.starts:
+                times = command.key_times(spec.grid, planned.start, planned.stop)
+                (directory / KEY_TIMES_NAME).write_text(times)
 
         return self._launch(label, "video", argv, encoder, stores, planned, batch, give=give)
+
+    def _copy(self, planned: VideoRun, stores: Mapping[str, SegmentStore], batch: Batch) -> Task:
+        """Start the run that copies the pictures of the source."""
+        spec = self.spec
+        rung = self._rungs[planned.names[0]]
+        argv = command.copy_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, rung)
+        return self._launch(f"copy-{rung.name}", "video", argv, COPY, stores, planned, batch)
 
     def bitmaps(self, burnt: Burnt) -> Task:
         """Start the run that copies the subtitles that video runs burn in."""
@@ -320,6 +335,8 @@ class Launcher:
             argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source, confined
         )
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
+        if grid is not None and encoder == COPY:
+            grid = grid.of_copy(copied_starts(spec.facts.video))
         to_the_end = planned is None or planned.stop is None
         apart = planned is not None and planned.apart
         outputs = [

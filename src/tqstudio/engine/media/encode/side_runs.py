@@ -16,6 +16,7 @@ from tqstudio.engine.media.encode.runs import Launcher, SideKind, Task
 from tqstudio.engine.media.encode.subtitles import sidecar_content, take_subtitles
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.track_commands import begins_late
+from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.plan.file_names import BITMAPS_NAME
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -78,7 +79,8 @@ class SideRuns:
         """Queue the storyboard of a complete ladder, once; return whether it was queued."""
         spec = self._launcher.spec
         made = {
-            state.weight: (state.directory, state.check)
+            # A copy has as many key frames as its source.
+            (state.encoder == COPY, state.weight): (state.directory, state.check)
             for state in self._states.video
             if state.status == "completed" and state.check is not None and not state.hdr
         }

@@ -13,6 +13,7 @@ from tqstudio.engine.media.ffmpeg import gpu_decode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.audio import AudioRendition
+from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.plan.grid import Grid, piece_count
 from tqstudio.engine.media.plan.keys import Rendition, settings_hash, stream_key
 from tqstudio.engine.media.plan.profiles import Profile
@@ -211,11 +212,11 @@ def streams(spec: EncodeSpec, rung: Rung) -> list[RenditionState]:
     """Read the states of all streams that this worker can encode of a video rendition."""
     permitted = gpu_decode.permits(spec.decodes, spec.facts, spec.profile, rung)
     intended = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
-    encoders = dict.fromkeys((intended, CODECS[rung.codec].encoder))
+    encoders = dict.fromkeys((*((COPY,) if rung.copied else ()), intended, CODECS[rung.codec].encoder))
     return [
         _stream(spec, rung, encoder, on_device)
         for encoder in encoders
-        for on_device in {permitted: None, False: None}
+        for on_device in ({permitted: None, False: None} if encoder != COPY else (False,))
     ]
 
 

@@ -34,9 +34,11 @@ from tqstudio.engine.media.ffmpeg.output_options import (
     open_gpu,
     open_vulkan,
 )
+from tqstudio.engine.media.plan.copying import is_tagged
 from tqstudio.engine.media.plan.file_names import (
     FRAGMENT_PATTERN,
     KEY_FRAMES_NAME,
+    KEY_TIMES_NAME,
     PLAYLIST_NAME,
     POSTER_NAME,
     SPRITE_PATTERN,
@@ -58,6 +60,10 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least; do not read a whole source to find the next one.
 _KEY_FRAME_WITHIN_S = 12
+# A frame of a rate, in the time base of packets.
+_FRAME_S = "1/({})/TB"
+# What players assume of pictures that do not say what their colours are, where they are copied.
+_STATED = "colour_primaries=1:transfer_characteristics=1:matrix_coefficients=1"
 # Codecs whose encoders make pictures smaller without a key frame when the bandwidth drops.
 _RESIZED = ("av1", "vp9")
 
@@ -114,6 +120,7 @@ def video_command(
         _of_rung(branches[number], facts, rung, encoder, pixel_format(profile, rung), decoder).output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **encoder_options(profile, rung, grid.gop, encoder, device),
+            **_joins_copy(ffmpeg, grid, start, stop, encoder),
             # `trim` ends the run; this also limits the output if `trim` fails to.
             **{"frames:v": end - first},
             # ffmpeg's own constant-rate mode would shift or duplicate the first pictures.
@@ -128,6 +135,66 @@ def video_command(
     options = (*opens, *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
     argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
     return argv + read_all_streams(facts)
+
+
+def key_times(grid: Grid, start: int, stop: int | None) -> str:
+    """The times of the key frames after the first one of a run, for a grid whose fragments differ in length.
+
+    A quarter of a frame early: ffmpeg 9 misses exact ones, and version 5 some that are half a frame early.
+    """
+    numbers = range(start + 1, grid.fragment_count if stop is None else stop)
+    frames = (grid.g0 + grid.fragment_start(each) - Fraction(1, 4) for each in numbers)
+    return ",".join(f"{float(frame / grid.fps):.6f}" for frame in frames)
+
+
+def _joins_copy(ffmpeg: FFmpeg, grid: Grid, start: int, stop: int | None, encoder: str) -> dict[str, Any]:
+    """The options of a quality beside a copy: key frames where fragments begin, and its decode times."""
+    if grid.copied is None:
+        return {}
+    first, options = grid.fragment_start(start), {}
+    if times := key_times(grid, start, stop):
+        # The list of a film has 40 kB, and would be in every record of the command.
+        from_file = ffmpeg.is_at_least(7)
+        options = {"/force_key_frames": KEY_TIMES_NAME} if from_file else {"force_key_frames": times}
+    if encoder == "libx265":
+        options["forced-idr"] = "1"
+    return {**options, "bsf:v": f"setts=pts=PTS:dts={_decoded_at(grid, first)}"}
+
+
+def _decoded_at(grid: Grid, first: int) -> str:
+    """When ffmpeg's packet N is decoded, for `setts`; the first one is shown as frame `first` of the grid.
+
+    Equally long before it is shown in all qualities: where players that ignore edit lists change from one to
+    another, they would find a gap.
+    """
+    return f"({grid.g0 + first - grid.reordered}+N)*{_FRAME_S.format(grid.fps)}"
+
+
+def copy_command(ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, grid: Grid, rung: Rung) -> list[str]:
+    """Build the command that copies the pictures of the source, one fragment for each of its key frames.
+
+    Its output directory, `<rung>/`, must exist. Each packet gets its place on the clock of the grid, from
+    which containers that round times to milliseconds deviate.
+    """
+    video, frame_s = facts.video, _FRAME_S.format(grid.fps)
+    clock = (
+        f"setts=pts=PTS-{float(video.first_pts_s):.9f}/TB+{grid.g0}*{frame_s}:dts={_decoded_at(grid, 0)}"
+        f":duration={frame_s}:time_base={1 / grid.fps}"
+    )
+    sets = {"h264": "7-9", "hevc": "32-35"}[video.codec]
+    filters = [
+        # They are in the initialisation segment, where players look for them.
+        *([f"filter_units=remove_types={sets}"] if video.sets_inside else []),
+        *([f"{video.codec}_metadata={_STATED}"] if not is_tagged(video) else []),
+        clock,
+    ]
+    output = open_input(1, facts)[str(video.index)].output(
+        str(PurePosixPath(rung.name, PLAYLIST_NAME)),
+        **{"c:v": "copy", "bsf:v": ",".join(filters)},
+        **({"tag:v": "hvc1"} if video.codec == "hevc" else {}),
+        **hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, 0),
+    )
+    return compile_command(ffmpeg, source, [output], progress=True, threads=0)
 
 
 def _decoded(ffmpeg: FFmpeg, facts: SourceFacts, seek: Fraction, decoder: str) -> Any:

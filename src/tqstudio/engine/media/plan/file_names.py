@@ -15,6 +15,8 @@ POSTER_NAME = "poster.jpg"
 SPRITE_PATTERN = "storyboard-%03d.jpg"
 KEY_FRAMES_NAME = "key-frames.mp4"
 """The video of which a run makes the sprites."""
+KEY_TIMES_NAME = "key-times.txt"
+"""Times at which a run sets key frames, where they follow those of the source."""
 BITMAPS_NAME = "bitmaps.mkv"
 """The subtitles that become part of the pictures."""
 

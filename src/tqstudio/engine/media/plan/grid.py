@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from tqstudio.engine.media.plan import copying
 from tqstudio.engine.media.plan.audio import audio_renditions
-from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 UNEVEN_S = Fraction(1, 20)
@@ -17,6 +19,9 @@ _ROUNDING = Fraction(1, 10)
 
 # Samples of a frame of E-AC-3; those of AAC have 1024.
 _LONGEST_FRAME = 1536
+
+# Frames by which encoders decode pictures before they are shown, at most: x264 and x265, by their pyramids.
+_ENCODERS_REORDER = 2
 
 NTSC = Fraction(30000, 1001)
 _MAX_FPS = 60
@@ -34,14 +39,17 @@ would shift a first run, but not a resumed one, by the B-frame delay."""
 class Grid:
     """Boundaries of fragments and segments, counted in frames of the source's 1/fps clock.
 
-    A fragment is one GOP, the smallest unit of an encode that is stored; a segment is what players load.
+    A fragment is one GOP, the smallest unit of an encode that is stored; a segment is what players load. Both
+    are equally long, unless a quality is a copy of the source: then segments begin at key frames of that.
     """
 
     fps: Fraction
     gop: int
-    """Frames from key frame to key frame, which is one fragment; every GOP is closed."""
+    """Frames from key frame to key frame, which is one fragment; every GOP is closed. With `starts`, at
+    most."""
     seg_frames: int
-    """Frames per segment, a multiple of `gop`; the last segment may be shorter, or longer by a short rest."""
+    """Frames per segment, a multiple of `gop`; the last segment may be shorter, or longer by a short rest.
+    With `heads`, the nominal ones."""
     g0: int
     """Index of the first frame on the clock; equal in all runs of a source."""
     total_frames: int
@@ -58,11 +66,21 @@ class Grid:
     it."""
     exact: bool = False
     """Whether the source was measured, so that `total_frames` is exact."""
+    starts: tuple[int, ...] = ()
+    """First frames of the fragments, and the end, if a quality is a copy; else empty."""
+    heads: tuple[int, ...] = ()
+    """Positions in `starts` at which segments begin, and that of the end."""
+    copied: RungSpec | None = None
+    """The quality that is a copy of the source's pictures."""
+    not_copied: str = ""
+    """Why none is, although the profile asks for it; else empty."""
+    reordered: int = 0
+    """Beside a copy, frames by which the first picture of each quality is decoded before it is shown."""
 
     @property
     def segment_count(self) -> int:
         """Segments per rendition; an estimate unless `exact`."""
-        return piece_count(self.length, self.segment_s)
+        return len(self.heads) - 1 if self.heads else piece_count(self.length, self.segment_s)
 
     @property
     def edges(self) -> list[int]:
@@ -72,10 +90,12 @@ class Grid:
     @property
     def fragment_count(self) -> int:
         """Fragments per rendition; an estimate unless `exact`."""
-        return -(-self.total_frames // self.gop)
+        return len(self.starts) - 1 if self.starts else -(-self.total_frames // self.gop)
 
     def fragment_start(self, fragment: int) -> int:
         """The first frame of a fragment."""
+        if self.starts:
+            return self.starts[min(fragment, len(self.starts) - 1)]
         return fragment * self.gop
 
     def fragment_frames(self, fragment: int) -> int:
@@ -88,15 +108,20 @@ class Grid:
 
     def fragment_at(self, frame: int) -> int:
         """The fragment that contains a frame."""
-        return frame // self.gop
+        return bisect_right(self.starts, frame) - 1 if self.starts else frame // self.gop
 
     def fragments_of(self, segment: int) -> range:
         """The fragments of a segment that is not the last one."""
+        if self.heads:
+            last = len(self.heads) - 1
+            return range(self.heads[min(segment, last)], self.heads[min(segment + 1, last)])
         each = self.seg_frames // self.gop
         return range(segment * each, (segment + 1) * each)
 
     def segment_of(self, fragment: int) -> int:
         """The segment that contains a fragment."""
+        if self.heads:
+            return bisect_right(self.heads, fragment) - 1
         return fragment // (self.seg_frames // self.gop)
 
     def segment_start(self, segment: int) -> int:
@@ -121,6 +146,8 @@ class Grid:
     def hls_time(self) -> str:
         """The muxer's `-hls_time`: a µs less than a fragment, because it cuts at the first key frame at or
         after this time, and every key frame begins a fragment."""
+        if self.starts:
+            return "0.001"
         microseconds = self.gop * 1_000_000 * self.fps.denominator // self.fps.numerator - 1
         return f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}"
 
@@ -133,8 +160,19 @@ class Grid:
         """The decode time, in units of 1/timescale, of a fragment whose first frame is `frame`, from 0."""
         return round(((self.g0 + frame) / self.fps + self.output_offset) * timescale)
 
-    def may_be_last(self, frames: int) -> bool:
+    def of_copy(self, starts: tuple[int, ...]) -> Grid:
+        """The grid of the copied quality, whose fragments, given with the end, are those of the source."""
+        heads = (bisect_right(starts, self.starts[head]) - 1 for head in self.heads)
+        return replace(self, starts=starts, heads=tuple(heads))
+
+    def is_last(self, segment: int) -> bool:
+        """Whether it is known that a segment is the last one."""
+        return bool(self.heads) and segment == self.segment_count - 1
+
+    def may_be_last(self, segment: int, frames: int) -> bool:
         """Whether a segment of so many frames may be the last one."""
+        if self.heads:
+            return self.is_last(segment) and frames == self.segment_frames(segment)
         return frames > 0 and (frames - self.seg_frames) / self.fps < SHORT_S
 
     def on_grid(self, frame: int, tfdt: int, timescale: int) -> bool:
@@ -167,6 +205,17 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     tracks are cut or filled up to it. If the timestamps of a source jump, its end is known only after
     decoding.
     """
+    grid = _regular(facts, profile)
+    even = grid.exact and not (grid.head or grid.tail)
+    frames = grid.total_frames, grid.gop, grid.seg_frames
+    choice = copying.choose(facts, profile, *frames, even=even)
+    if choice.spec is None:
+        return replace(grid, not_copied=choice.why_not) if choice.why_not else grid
+    reordered = max(facts.video.reordered, _ENCODERS_REORDER)
+    return replace(grid, starts=choice.starts, heads=choice.heads, copied=choice.spec, reordered=reordered)
+
+
+def _regular(facts: SourceFacts, profile: Profile) -> Grid:
     if facts.video.still:
         return _grid_of_sound(facts, profile)
     video, fps = facts.video, picture_rate(facts.video, profile)

@@ -44,6 +44,16 @@ def settings_hash(content_id: str, profile: Profile, rendition: Rendition, facts
 
 
 def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> dict[str, object]:
+    if rung.copied:
+        return {
+            "kind": "video",
+            "stream": facts.video.index,
+            "copy": True,
+            "size": [rung.width, rung.height],
+            "seg_frames": grid.seg_frames,
+            "g0": grid.g0,
+            "frames": grid.total_frames,
+        }
     burnt = burnt_subtitles(facts, profile)
     return {
         "kind": "video",
@@ -70,7 +80,13 @@ def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> d
         **({"edits": facts.video.edits} if facts.video.edits else {}),
         **({"follows_tags": True} if facts.video.follows_tags else {}),
         **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
+        **_of_cuts(grid),
     }
+
+
+def _of_cuts(grid: Grid) -> dict[str, object]:
+    """What differs where segments begin at key frames of the source."""
+    return {"cuts": "source"} if grid.copied is not None else {}
 
 
 def pixel_format(profile: Profile, rung: Rung) -> str:
@@ -110,6 +126,7 @@ def _of_subtitles(rendition: SubtitleRendition, facts: SourceFacts, grid: Grid) 
         **(file if track.sidecar else {"stream": track.index}),
         "segment": [str(grid.fps), grid.seg_frames],
         "range": [str(grid.zero), str(grid.length)],
+        **_of_cuts(grid),
     }
 
 
@@ -123,10 +140,22 @@ def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> di
     return {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
 
 
-def earlier_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
-    """`expected_hashes` of versions that did not limit bit rates by the source, whose ladders stay."""
+def earlier_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, frozenset[str]]:
+    """The settings hashes of earlier versions by name, which copied nothing, and did not limit bit rates.
+
+    Ladders that they published stay as they are.
+    """
+    found: dict[str, frozenset[str]] = {}
     unlimited = replace(facts, video=replace(facts.video, measured_bitrate=0))
-    return expected_hashes(content_id, profile, unlimited)
+    for source in (facts, unlimited):
+        for name, key in expected_hashes(content_id, without_copy(profile), source).items():
+            found[name] = found.get(name, frozenset()) | {key}
+    return found
+
+
+def without_copy(profile: Profile) -> Profile:
+    """The same profile with all qualities encoded, on the grid of ladders without a copy."""
+    return replace(profile, copy="never")
 
 
 def stream_key(

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tqstudio.engine.media.languages import UNKNOWN, standard
 from tqstudio.engine.media.plan.video_codecs import CODECS, PRESETS
-from tqstudio.engine.media.source.languages import UNKNOWN, standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "video.crf": ("crf", *_whole(1, 63)),
     "video.profile": ("video_profile", *_one_of("high", "main")),
     "video.pixel_format": ("pixel_format", *_one_of("yuv420p", "yuv420p10le")),
+    "video.copy": ("copy", *_one_of("fitting", "never")),
     "video.fields": ("fields", *_one_of("frames", "double", "film")),
     "video.background": ("background", *_COLOUR),
     "video.segment_s": ("segment_s", *_whole(1, 30)),

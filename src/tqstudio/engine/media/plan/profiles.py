@@ -69,6 +69,8 @@ class Profile:
     """LUFS to which the sound is brought, or `keep`: that of the source."""
     fields: str = "frames"
     """What becomes of fields: `frames`, `double` (a picture of each), or `film` (telecined)."""
+    copy: str = "never"
+    """`fitting`: the largest quality is a copy of the source's pictures, if they fit it; `never`."""
     background: str = "#000000"
     """What is seen through transparent pictures: `#rrggbb`."""
     storyboard: bool = False

@@ -7,9 +7,11 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.media.plan.audio import audio_renditions
+from tqstudio.engine.media.plan.copying import keeps_size, stands_for
+from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.media.plan.source_rates import RATE_EXPONENT, picture_cap_kbps
-from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
+from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET, MAX_BLOCKS, MAX_SIDE
 from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -20,18 +22,13 @@ DROPPED = "dropped"
 SAME_SIZE = "same size as a lower quality"
 SAME_RATE = "bit rate of a higher quality"
 
-# A source of at least this percentage of a rung gets that rung at its own size: 1918×1078 counts as 1080p,
-# because 720p would discard half of its pixels.
-_STANDS_FOR_PERCENT = 95
 # Of fragmented MP4, with the pictures beside the ladder.
 _CONTAINER_FACTOR = 1.05
-# Up to this percentage it keeps its own size: 1920×1088 is not resampled for eight lines.
-_KEEPS_SIZE_PERCENT = 101
 # Of the bit rate of the next higher quality.
 _APART = 0.85
 _MIN_MAXRATE_KBPS = 64
-# What level 5.2 of H.264 and 5.1 of HEVC and AV1 allow at 60 frames per second; players need no higher one.
-_MAX_BLOCKS, _MAX_SIDE = 34_560, 8192
+_COPY_COST = 0.01
+"""Of a copy, as `VideoCodec.cost`; measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,10 @@ class Rung:
     """It keeps the colours of the source, which is HDR; others are SDR."""
     limited: bool = False
     """Its bit rate is lower than that of the profile, because that of the source is low."""
+    copied: bool = False
+    """It is the stream of the source, with its bit rate."""
+    not_copied: str = ""
+    """Why the largest quality is no copy, although the profile asks for one; empty for others."""
 
     @property
     def is_audio_only(self) -> bool:
@@ -72,8 +73,8 @@ class Rung:
 
     @property
     def weight(self) -> float:
-        """Its weight in the progress of a job: pixels, times the cost of its codec."""
-        return self.pixels * CODECS[self.codec].cost
+        """Its weight in the progress of a job: pixels, times the cost of its codec, or of a copy."""
+        return self.pixels * (_COPY_COST if self.copied else CODECS[self.codec].cost)
 
 
 def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | None = None) -> tuple[Rung, ...]:
@@ -110,7 +111,7 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
                 *profile.encoding_of(lowest),
             )
         )
-    return _within_source(rungs, facts, profile)
+    return _within_source(_with_copy(rungs, facts, profile), facts, profile)
 
 
 def max_bytes(facts: SourceFacts, max_kbps: float) -> int:
@@ -146,12 +147,10 @@ def _rung(
 ) -> Rung:
     encoding = profile.encoding_of(spec)
     short = min(width, height)
-    # A film of 1920×800 is of 1080p: it would be as wide with bars above and below.
-    of_16_9 = max(short, max(width, height) * 9 / 16)
-    if of_16_9 * 100 < spec.short_side * _STANDS_FOR_PERCENT:
+    if not stands_for(width, height, spec.short_side):
         return Rung(name, 0, 0, spec.maxrate_kbps, spec.required, ABOVE_SOURCE, *encoding, spec.hdr)
     own = _allowed(_even(width), _even(height))
-    if short * 100 <= spec.short_side * _KEEPS_SIZE_PERCENT or spec.short_side >= min(own):
+    if keeps_size(width, height, spec.short_side) or spec.short_side >= min(own):
         size = own
     elif width >= height:
         size = _scaled(width, spec.short_side, short), spec.short_side
@@ -172,6 +171,18 @@ def _without_equals(rungs: list[Rung], specs: list[RungSpec]) -> list[Rung]:
     return found[::-1]
 
 
+def _with_copy(rungs: list[Rung], facts: SourceFacts, profile: Profile) -> list[Rung]:
+    """Mark the rung that is a copy of the source, or the reason why there is none."""
+    grid = make_grid(facts, profile)
+    if grid.copied is not None:
+        name, kbps = names(profile)[grid.copied], -(-facts.video.measured_bitrate // 1000)
+        return [
+            replace(rung, copied=True, maxrate_kbps=kbps) if rung.name == name else rung for rung in rungs
+        ]
+    first = next((rung.name for rung in rungs if _is_wanted(rung) and not rung.hdr), "")
+    return [replace(rung, not_copied=grid.not_copied) if rung.name == first else rung for rung in rungs]
+
+
 def _within_source(rungs: list[Rung], facts: SourceFacts, profile: Profile) -> tuple[Rung, ...]:
     """Lower bit rates to what that of the source is worth, and skip what becomes alike, but the smallest."""
     found: list[Rung] = []
@@ -179,19 +190,20 @@ def _within_source(rungs: list[Rung], facts: SourceFacts, profile: Profile) -> t
     smallest = {(rung.codec, rung.hdr): rung.name for rung in rungs if _is_wanted(rung)}
     for rung in rungs:
         kind = rung.codec, rung.hdr
-        cap = picture_cap_kbps(facts, profile, rung.codec, rung.pixels)
+        cap = rung.maxrate_kbps if rung.copied else picture_cap_kbps(facts, profile, rung.codec, rung.pixels)
         if not _is_wanted(rung) or cap is None:
             found.append(rung)
             continue
-        kbps = min(rung.maxrate_kbps, max(_MIN_MAXRATE_KBPS, round(cap)))
-        lowered = kbps < rung.maxrate_kbps
+        least = 0 if rung.copied else _MIN_MAXRATE_KBPS
+        kbps = min(rung.maxrate_kbps, max(least, round(cap)))
+        lowered = rung.copied or kbps < rung.maxrate_kbps
         next_kbps, next_lowered = above.get(kind, (0, False))
         is_alike = (lowered or next_lowered) and kbps > _APART * next_kbps > 0
         if is_alike and rung.name != smallest[kind]:
             found.append(replace(rung, skipped_reason=SAME_RATE))
             continue
         above[kind] = kbps, lowered
-        found.append(replace(rung, maxrate_kbps=kbps, limited=lowered))
+        found.append(replace(rung, maxrate_kbps=kbps, limited=lowered and not rung.copied))
     return tuple(found)
 
 
@@ -209,7 +221,7 @@ def _allowed(width: int, height: int) -> tuple[int, int]:
     short, long = sorted((width, height))
     for side in range(short, 0, -2):
         size = side, long if side == short else _scaled(long, side, short)
-        if size[1] <= _MAX_SIDE and math.prod(math.ceil(each / 16) for each in size) <= _MAX_BLOCKS:
+        if size[1] <= MAX_SIDE and math.prod(math.ceil(each / 16) for each in size) <= MAX_BLOCKS:
             break
     return size if width < height else (size[1], size[0])
 

@@ -32,6 +32,30 @@ GPU_APIS = ("nvenc", "qsv", "vaapi")
 """Interfaces to GPU encoders: of NVIDIA, of Intel, of Mesa and Intel. The first one that works is used."""
 GPU_ENCODERS = tuple(f"{codec}_{api}" for api in GPU_APIS for codec in CODECS)
 """Supported GPU encoders, as ffmpeg names them."""
+H264_LEVELS = {
+    10: (1485, 99, 80),
+    11: (3000, 396, 240),
+    12: (6000, 396, 480),
+    13: (11880, 396, 960),
+    20: (11880, 396, 2500),
+    21: (19800, 792, 5000),
+    22: (20250, 1620, 5000),
+    30: (40500, 1620, 12500),
+    31: (108000, 3600, 17500),
+    32: (216000, 5120, 25000),
+    40: (245760, 8192, 25000),
+    41: (245760, 8192, 62500),
+    42: (522240, 8704, 62500),
+    50: (589824, 22080, 168750),
+    51: (983040, 36864, 300000),
+    52: (2073600, 36864, 300000),
+}
+"""Level → macroblocks per second and per picture, kbit/s of High profile (ITU-T H.264, table A-1)."""
+HEVC_MAX_LEVEL = 153
+"""Thirty times the highest level of HEVC that players need to know: 5.1."""
+MAX_BLOCKS, MAX_SIDE = 34_560, 8192
+"""What level 5.2 of H.264 and 5.1 of HEVC and AV1 allow at 60 frames per second, in blocks of 16×16 pixels;
+players need no higher one."""
 DEFAULT_PRESET = "medium"
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 """Names of x264 and x265, fastest first; other encoders use their nearest equivalents."""

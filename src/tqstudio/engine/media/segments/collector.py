@@ -74,7 +74,8 @@ class StreamOutput:
         self.next_piece = start
         """All pieces below this one are stored, singly or in their segment."""
         self._directory = directory
-        self._grid = grid
+        self.grid = grid
+        """Where the pieces of video begin."""
         self._to_the_end = to_the_end
         self._may_store = may_store
         self.complete_segments = self._segment_of(start)
@@ -138,11 +139,11 @@ class StreamOutput:
     @property
     def meets_stored(self) -> bool:
         """Whether the next segment is stored already, as another worker has encoded it, and joins on."""
-        if self.is_empty or self._grid is None or self._timescale is None or self._previous is None:
+        if self.is_empty or self.grid is None or self._timescale is None or self._previous is None:
             return False
         if not self._begins_segment(self.next_piece):
             return False
-        found = self._stored_whole(self._segment_of(self.next_piece), self._grid, self._timescale)
+        found = self._stored_whole(self._segment_of(self.next_piece), self.grid, self._timescale)
         return found is not None and found.follows(self._previous)
 
     def _check_next(self, ended: bool) -> bool:
@@ -165,10 +166,10 @@ class StreamOutput:
             return False
         self._may_store()
         timescale = self._shared_timescale()
-        if self._grid is not None:
+        if self.grid is not None:
             if self.is_empty:
-                self._open_segment(self._grid, timescale)
-            self._require_joined(piece, self._grid, timescale)
+                self._open_segment(self.grid, timescale)
+            self._require_joined(piece, self.grid, timescale)
         if self._covering_segment is None:
             self._open_pieces.append((path, piece))
         self._previous = piece
@@ -177,7 +178,7 @@ class StreamOutput:
 
     def _is_finished(self, piece: Segment, ended: bool) -> bool:
         """Whether a piece has the right frame count; False while it may be incomplete."""
-        full = self._grid.fragment_frames(self.next_piece) if self._grid is not None else piece.frames
+        full = self.grid.fragment_frames(self.next_piece) if self.grid is not None else piece.frames
         if piece.frames == full:
             return True
         followed = (self._directory / self._file_name(self.next_piece + 1)).exists()
@@ -261,7 +262,7 @@ class StreamOutput:
         self._drop_fragments(k)
         self._open_pieces = []
         self.complete_segments = k + 1
-        if self._grid is not None and time.monotonic() >= self._listed_at + _LIST_S:
+        if self.grid is not None and time.monotonic() >= self._listed_at + _LIST_S:
             self._list_ahead()
         else:
             self.ahead -= {k}
@@ -304,8 +305,8 @@ class StreamOutput:
 
     def _drop_fragments(self, k: int) -> None:
         """Remove the fragments of a segment from the store, including those of other runs."""
-        if self._grid is not None:
-            for g in self._grid.fragments_of(k):
+        if self.grid is not None:
+            for g in self.grid.fragments_of(k):
                 self.store.fragment_path(g).unlink(missing_ok=True)
         for path, _ in self._open_pieces:
             path.unlink(missing_ok=True)
@@ -317,24 +318,24 @@ class StreamOutput:
         if found is not None and found.tfdt == encoded.tfdt:
             if found.frames == encoded.frames:
                 return
-            if self._grid is not None and found.frames > encoded.frames:
+            if self.grid is not None and found.frames > encoded.frames:
                 raise self._misplaced(
                     f"segment {k} has {encoded.frames} frames, the stored one has {found.frames}", first
                 )
         stored.unlink(missing_ok=True)
 
     def _segment_of(self, piece: int) -> int:
-        return piece if self._grid is None else self._grid.segment_of(piece)
+        return piece if self.grid is None else self.grid.segment_of(piece)
 
     def _begins_segment(self, piece: int) -> bool:
-        return self._grid is None or self._grid.fragments_of(self._grid.segment_of(piece)).start == piece
+        return self.grid is None or self.grid.fragments_of(self.grid.segment_of(piece)).start == piece
 
     def _file_name(self, number: int) -> str:
-        return segment_name(number) if self._grid is None else fragment_name(number)
+        return segment_name(number) if self.grid is None else fragment_name(number)
 
     def _piece_label(self) -> str:
         """The next piece, for messages."""
-        return f"{'segment' if self._grid is None else 'fragment'} {self.next_piece}"
+        return f"{'segment' if self.grid is None else 'fragment'} {self.next_piece}"
 
     def _misplaced(self, what: str, first: bool) -> Exception:
         """The error of a mismatch: SeamError in the first segment of a run, where the seek may have caused

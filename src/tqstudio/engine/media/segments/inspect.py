@@ -140,8 +140,8 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
 
     full, previous = 0, None
     while segment := find(directory / segment_name(full), grid.segment_start(full), previous):
-        if segment.frames != grid.segment_frames(full):
-            ended = grid.may_be_last(segment.frames)
+        if segment.frames != grid.segment_frames(full) or grid.is_last(full):
+            ended = grid.may_be_last(full, segment.frames)
             ended = ended and not (directory / segment_name(full + 1)).exists()
             return Prefix(full, grid.fragments_of(full).start, ended)
         previous, full = segment, full + 1

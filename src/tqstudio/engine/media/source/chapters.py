@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import inf
 from typing import TYPE_CHECKING
 
-from tqstudio.engine.media.source import languages
+from tqstudio.engine.media import languages
 from tqstudio.engine.media.source.facts import Chapter, title_of
 
 if TYPE_CHECKING:

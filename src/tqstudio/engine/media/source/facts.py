@@ -96,6 +96,17 @@ class VideoTrack:
     """Mean size of its key frames; 0 if not measured."""
     key_rate: float = 0.0
     """Key frames per second."""
+    level: int = 0
+    """Of H.264 ten times, of HEVC thirty times the level that the stream declares; 0 if not measured."""
+    key_gaps: str = ""
+    """Frames from key frame to key frame, and to the end, see `coded_pictures.written`; empty if the stream
+    cannot be published as it is, or an earlier version measured it."""
+    sets_inside: bool = False
+    """Parameter sets are between the pictures too, as in MPEG-TS."""
+    reordered: int = 0
+    """Frames by which pictures are decoded before they are shown, at most."""
+    not_copied: str = ""
+    """Why its packets cannot be published as they are."""
     still: bool = False
     """The source has no video: this is its cover, with the times of its sound. Without one, `width` is 0."""
 

@@ -21,6 +21,7 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
 
+from tqstudio.engine.media.source.coded_pictures import CodedPictures
 from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.mpegts_scan import TransportScan
@@ -96,6 +97,7 @@ class _Reading:
         self._clock = self._clocks[facts.leading]
         self._other_clocks = [self._clocks[track.index] for track in facts.audio]
         self._shapes = PictureShapes(self._pictures, facts.video, facts.container) if self._pictures else None
+        self._coded = CodedPictures(self._pictures) if self._pictures else None
         self._faults = PacketFaults(facts, restarts=facts.container in _JUMPY_CONTAINERS)
         self._bitmaps = {
             s.index: Bitmaps(s, facts.video) for s in container.streams.subtitles if Bitmaps.are_in(s)
@@ -134,10 +136,12 @@ class _Reading:
         index = packet.stream_index
         if index in self._bitmaps:
             self._bitmaps[index].add(packet)
+        is_leading = index == self._facts.leading
+        if is_leading and self._coded:
+            self._coded.add(packet)
         if packet.is_discard or index not in self._times:
             return
         self._times[index].add(packet)
-        is_leading = index == self._facts.leading
         if scheme := scheme_of(packet):
             if is_leading:
                 raise encrypted(self._path, scheme)
@@ -212,7 +216,12 @@ class _Reading:
             # Some recorders write packets without a picture, while the one before stands.
             shown = last_picture_s(self._path, self._facts.leading, times.last, check)
             video = video if shown is None else replace(video, last_s=float(min(times.last, shown)))
-        return self._shapes.apply(video)
+        video = self._shapes.apply(video)
+        if not self._coded or video.still:
+            return video
+        if jumps or self._facts.unseekable:
+            return replace(video, not_copied="timestamps that jump")
+        return self._coded.apply(video)
 
     def _audio(self, track: AudioTrack, jumps: bool) -> AudioTrack:
         sound = next((s.codec_context for s in self._sounds if s.index == track.index), None)

@@ -20,7 +20,8 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio import path_checks
-from tqstudio.engine.media.source import chapters, colour, languages, picture_shapes, source_file, streams
+from tqstudio.engine.media import languages
+from tqstudio.engine.media.source import chapters, colour, picture_shapes, source_file, streams
 from tqstudio.engine.media.source.cut import mp3_length_s
 from tqstudio.engine.media.source.facts import (
     NO_PICTURE,

@@ -12,7 +12,8 @@ from typing import Literal
 
 from blake3 import blake3
 
-from tqstudio.engine.media.source import languages, source_file
+from tqstudio.engine.media import languages
+from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import SourceFacts, SubtitleTrack, title_of
 from tqstudio.errors import ErrorCode, JobWarning, TqError, WarningCode
 from tqstudio.paths import display, encode

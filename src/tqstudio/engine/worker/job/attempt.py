@@ -29,7 +29,7 @@ from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.job.limits import MAX_DURATION_S, TimeLimit, memory_limit, require_length
-from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, choose
+from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, choose, on_kept_grid
 from tqstudio.engine.worker.job.source import ExaminedSource, examine
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Outcome
@@ -108,7 +108,13 @@ class Attempt:
         dropped_in = self.job["drop_folder_b64"]
         self.open_files.enter_context(keep_open(self.path, paths.decode(dropped_in) if dropped_in else None))
         source = self.source = examine(self.job, self.path, self.lease.check)
-        self.profile = _profile(self.job)
+        self.profile = on_kept_grid(
+            source.facts,
+            _profile(self.job),
+            source.content_id,
+            self.job["requested"],
+            self.job["kept"],
+        )
         require_length(source.facts, self.path, self.config.max_duration_s)
         source.require_accepted(self.profile)
         require_vulkan(self.config.ffmpeg, source.facts.video, paths.display(self.path))

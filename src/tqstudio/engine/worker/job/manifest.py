@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
+from tqstudio.engine.media import languages
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_same_length
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
@@ -20,7 +21,6 @@ from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
-from tqstudio.engine.media.source import languages
 from tqstudio.engine.media.source.chapters import within
 from tqstudio.engine.media.source.colour import range_of
 from tqstudio.engine.media.source.facts import SourceFacts

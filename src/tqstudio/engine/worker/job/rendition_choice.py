@@ -8,7 +8,15 @@ from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.audio import AudioRendition, audio_renditions
-from tqstudio.engine.media.plan.keys import Rendition, earlier_hashes, settings_hash
+from tqstudio.engine.media.plan.copying import COPY
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.keys import (
+    Rendition,
+    earlier_hashes,
+    expected_hashes,
+    settings_hash,
+    without_copy,
+)
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
@@ -19,6 +27,7 @@ from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 
 KEPT = "kept"
+COPIED = "copied from the source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,11 @@ def choose(
     renditions: list[Rendition] = [*pictures, *sounds.values(), *texts.values()]
     wanted = {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
     earlier = earlier_hashes(content_id, profile, facts)
-    equal = {name for name, key in wanted.items() if name in kept and kept[name] in (key, earlier.get(name))}
+    equal = {
+        name
+        for name, key in wanted.items()
+        if name in kept and (kept[name] == key or kept[name] in earlier.get(name, ()))
+    }
     if requested is None:
         keep = {name: kept[name] for name in wanted if name in equal}
     else:
@@ -166,9 +179,37 @@ def _row(
 def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
     if state.duplicate:
         return f"linked from video {state.duplicate}"
+    if state.encoder == COPY:
+        return COPIED
     intended = (
         state.encoder if gpu is None or rung.is_audio_only else encoder_for(rung.codec, gpu, hdr=rung.hdr)
     )
     if state.encoder != intended:
         return f"encoded with {state.encoder} instead of {intended}"
-    return f"at most {rung.maxrate_kbps} kb/s, as its source allows" if rung.limited else None
+    remarks = (
+        f"encoded: {rung.not_copied}" if rung.not_copied else "",
+        f"at most {rung.maxrate_kbps} kb/s, as its source allows" if rung.limited else "",
+    )
+    return "; ".join(filter(None, remarks)) or None
+
+
+def on_kept_grid(
+    facts: SourceFacts,
+    profile: Profile,
+    content_id: str,
+    requested: Collection[str] | None,
+    kept: Mapping[str, str],
+) -> Profile:
+    """The profile without copying, if what is kept is cut as a ladder without a copy is.
+
+    Args: as `choose`.
+    """
+    if make_grid(facts, profile).copied is None:
+        return profile
+    wanted = expected_hashes(content_id, profile, facts)
+    earlier = earlier_hashes(content_id, profile, facts)
+    cut = {name for name, key in wanted.items() if name in kept and key not in earlier.get(name, ())}
+    # With other settings nothing is equal but a copy, which has few.
+    is_regular = requested is not None and cut and all(kept[name] != wanted[name] for name in cut)
+    is_regular = is_regular or any(kept[name] in earlier.get(name, ()) for name in cut)
+    return without_copy(profile) if is_regular else profile

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tqstudio.engine.media.nal_units import IDR
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.warnings import clock_of, of_damage
 from tqstudio.engine.media.source import fingerprint, sidecars
@@ -120,5 +121,7 @@ def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:
         facts = SourceFacts.from_json(job["facts"])
     except (KeyError, TypeError, ValueError):
         return None  # recorded by another version
-    # The background probe reads only the header; a job needs measured facts, and all chapters.
-    return facts if facts.size == size and facts.measured and facts.chapters is not None else None
+    # Earlier versions did not look whether pictures can be copied.
+    complete = facts.chapters is not None and (facts.video.level or facts.video.codec not in IDR)
+    # The background probe reads only the header; a job needs measured facts.
+    return facts if facts.size == size and facts.measured and complete else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tqstudio.engine.media import languages
 from tqstudio.engine.media.check.apple.package import Package
 from tqstudio.engine.media.check.apple.rules import Findings, Level, Note, Rule, table
 from tqstudio.engine.media.check.apple.video import codecs_of
 from tqstudio.engine.media.segments import webvtt
-from tqstudio.engine.media.source import languages
 
 RULES: list[Rule] = []
 _rule = table(RULES)

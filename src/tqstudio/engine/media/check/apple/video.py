@@ -9,6 +9,7 @@ from typing import Any
 from tqstudio.engine.media.check.apple.package import Package
 from tqstudio.engine.media.check.apple.rules import Findings, Note, Rule, table
 from tqstudio.engine.media.plan.grid import SHORT_S
+from tqstudio.engine.media.plan.video_codecs import H264_LEVELS
 
 RULES: list[Rule] = []
 _rule = table(RULES)
@@ -28,25 +29,6 @@ _DEVIATION = 0.10
 ROUNDING = 0.001
 """Share by which measured bit rates may be too high, because playlists round durations."""
 _KEY_FRAME_S = 2.0
-# Level → macroblocks per second, macroblocks per picture, kbit/s of High profile (ITU-T H.264, table A-1).
-_H264_LEVELS = {
-    10: (1485, 99, 80),
-    11: (3000, 396, 240),
-    12: (6000, 396, 480),
-    13: (11880, 396, 960),
-    20: (11880, 396, 2500),
-    21: (19800, 792, 5000),
-    22: (20250, 1620, 5000),
-    30: (40500, 1620, 12500),
-    31: (108000, 3600, 17500),
-    32: (216000, 5120, 25000),
-    40: (245760, 8192, 25000),
-    41: (245760, 8192, 62500),
-    42: (522240, 8704, 62500),
-    50: (589824, 22080, 168750),
-    51: (983040, 36864, 300000),
-    52: (2073600, 36864, 300000),
-}
 
 
 def info_of(entry: Any) -> Any:
@@ -141,7 +123,7 @@ def _(package: Package) -> Findings:
         width, height = info.resolution or (0, 0)
         blocks = -(-width // 16) * -(-height // 16)
         peak = package.video[variant.uri].rates[0]
-        for enough, (per_s, per_picture, kbps) in _H264_LEVELS.items():
+        for enough, (per_s, per_picture, kbps) in H264_LEVELS.items():
             if blocks <= per_picture and blocks * (info.frame_rate or 0) <= per_s and peak <= kbps * 1000:
                 # Encoders plan for the permitted bit rate and buffer, which the measured rate may not reach.
                 if level > enough + 10:
