@@ -43,6 +43,7 @@ players: $(STAMP) $(PLAYERS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/players/requirements.lock
 	test -x $(CHROMIUM) || apt-get install -y --no-install-recommends chromium \
 	  || { echo "install Chromium and try again: apt-get install chromium" >&2; exit 2; }
+	command -v mpv >/dev/null || apt-get install -y --no-install-recommends mpv || echo "mpv is left out" >&2
 	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 2 --dist loadgroup -m players $(ARGS) tests/players
 
 $(PLAYERS): tests/players/package-lock.json

@@ -40,6 +40,7 @@ NAMES = {
     "remote_division": "one video on several other machines",
     "encoders": "AV1 by hand, tone mapping, confinement",
     "rules": "Apple's rules on the playlists of two hours",
+    "files": "files of the whole video, beside a job without",
     "source_rates": "bytes of qualities against those of their sources",
     "copying": "a ladder whose largest quality is a copy, against one that is encoded",
     "ladder": "a whole job against hand-written ffmpeg commands",

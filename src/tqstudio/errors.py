@@ -113,6 +113,7 @@ class WarningCode(StrEnum):
     RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
     POSTER_MISSING = "POSTER_MISSING"
     STORYBOARD_MISSING = "STORYBOARD_MISSING"
+    FILE_MISSING = "FILE_MISSING"
     GPU_FAILED = "GPU_FAILED"
     SOURCE_KEPT = "SOURCE_KEPT"
 
@@ -138,6 +139,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false`, or a further track, failed",
         WarningCode.POSTER_MISSING: "no poster could be made",
         WarningCode.STORYBOARD_MISSING: "no storyboard could be made",
+        WarningCode.FILE_MISSING: "a file that `files` asks for could not be made, and why",
         WarningCode.GPU_FAILED: "the GPU failed, and the CPU did the rest",
         WarningCode.SOURCE_KEPT: "the source could not be moved or deleted as its drop folder says, and why",
     }

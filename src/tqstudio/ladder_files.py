@@ -2,6 +2,7 @@
 
     OUT/<slug>/.owner, master.m3u8, manifest.mpd
     OUT/<slug>/v<N>/<quality>/index.m3u8, iframes.m3u8, init.mp4, seg_00000.m4s …
+    OUT/<slug>/v<N>/<slug>.mp4, <slug>.m4a
 
 A ladder may be anywhere, because outputs change and people copy files. So only the names decide.
 """
@@ -24,6 +25,11 @@ IFRAMES_NAME = "iframes.m3u8"
 
 _MARKS = (os.fsencode(OWNER_NAME), os.fsencode(MASTER_NAME))
 _INIT, _PLAYLIST, _SEGMENT_SUFFIX = os.fsencode(INIT_NAME), os.fsencode(PLAYLIST_NAME), b".m4s"
+
+
+def is_whole_file(name: str) -> bool:
+    """Whether a file of a generation, by its path below it, holds a whole video to take away."""
+    return "/" not in name and name.endswith((".mp4", ".m4a"))
 
 
 def is_ladder(names: Collection[bytes]) -> bool:

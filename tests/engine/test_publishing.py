@@ -155,7 +155,8 @@ def test_a_playlist_that_was_edited_is_noticed(place: Place, bench: Bench, name:
     with (place.generation(1) / "360p" / name).open("a") as file:
         file.write("#")
     assert not outputs.intact(place, 1, rows)
-    assert outputs.damaged(place, 1, rows, lambda: False) == {"360p"}
+    published = GenerationRow(1, "ladder", None, 0, rows)
+    assert outputs.damaged(place, published, lambda: False) == {"360p"}
 
 
 def test_qualities_of_an_earlier_version_are_kept_beside_those_with_iframes(

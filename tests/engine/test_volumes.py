@@ -18,7 +18,7 @@ from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, MeasuredPath, Use,
 from tqstudio.engine.gates.measure import VolumeReader
 from tqstudio.engine.gates.volume_monitor import VolumeMonitor
 from tqstudio.engine.media.plan.profiles import load
-from tqstudio.engine.media.plan.rungs import max_ladder_bytes
+from tqstudio.engine.media.plan.rungs import max_files_bytes, max_ladder_bytes
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import ErrorCode, Problem
@@ -82,6 +82,14 @@ def test_a_large_source_needs_no_more_than_the_bit_rates_of_its_ladder_allow() -
     assert short.needed == MB + most
     small = replace(known, size=MB)
     assert decide.fits(small, [], volumes(free(3 * MB)), SETTINGS) is None, "not more than by its size"
+    files = replace(profile, files=("mp4",))
+    more = max_files_bytes(facts, files)
+    assert most / 4 < more < most
+    waits = decide.fits(
+        replace(known, profile=json.dumps(files.to_json())), [], volumes(free(MB + most)), SETTINGS
+    )
+    assert waits is not None
+    assert waits.needed == MB + most + more, "files of the whole video are beside it"
     for unknown in (
         {"facts": None},
         {"facts": "{}"},

@@ -14,7 +14,7 @@ from tqstudio import toml_files
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profile_catalogue import as_toml, catalogue, template
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import names as rung_names
+from tqstudio.engine.media.plan.profiles import names as rung_names
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -63,7 +63,8 @@ def _encoded(studio: Studio, kind: Kind, source: Path) -> Any:
     if kind.rungs:
         text = f"{text.partition('rungs =')[0]}rungs = [{kind.rungs}]\n"
     studio.write_profile(kind.name, text)
-    return studio.done(studio.add(source, profile=kind.name, overrides={"dash": "true", **kind.settings}))
+    asked = {"dash": "true", "files": '["mp4", "m4a"]', **kind.settings}
+    return studio.done(studio.add(source, profile=kind.name, overrides=asked))
 
 
 def _killed(studio: Studio, source: Path) -> Any:

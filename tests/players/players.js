@@ -123,7 +123,7 @@ class Chromium {
   texts() { return []; }
 }
 
-const PLAYERS = { "hls.js": HlsJs, shaka: Shaka, "dash.js": DashJs, "shaka-mpd": Shaka, chromium: Chromium };
+const PLAYERS = { "hls.js": HlsJs, shaka: Shaka, "dash.js": DashJs, "shaka-mpd": Shaka, chromium: Chromium, file: Chromium };
 const seen = { errors: [], pictures: [], ended: false };
 const canvas = new OffscreenCanvas(BITS * 8, 8).getContext("2d", { willReadFrequently: true });
 let player, analyser;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.players
 
 OF_HLS = ("hls.js", "shaka")
 OF_DASH = ("dash.js", "shaka-mpd")
-NATIVE = "chromium"
+NATIVE, FILE = "chromium", "file"
 DASH_KINDS = (
     *("ladder", "film", "late-sound", "late-picture", "no-sound", "mixed"),
     *("one-segment", "short-end", "short-end-alone"),
@@ -25,6 +27,7 @@ DASH_KINDS = (
 """The timeline of the others is of the same kinds."""
 _ONE_FRAME_OF_SOUND_S = 1024 / 48000
 _RATE = 4
+MPV = shutil.which("mpv")
 
 
 def pairs(*players: str, of: Any = lambda _: True) -> Iterator[Any]:
@@ -33,6 +36,8 @@ def pairs(*players: str, of: Any = lambda _: True) -> Iterator[Any]:
         for player in players:
             if player in OF_DASH and kind.name not in DASH_KINDS:
                 continue
+            if player == FILE and kind.killed:
+                continue  # its job asks for none
             if player != NATIVE or len({codec for _, codec in kind.levels}) == 1:
                 marks = pytest.mark.xdist_group(kind.name)
                 yield pytest.param(kind, player, id=f"{kind.name}-{player}", marks=marks)
@@ -41,8 +46,11 @@ def pairs(*players: str, of: Any = lambda _: True) -> Iterator[Any]:
 def open_it(ask: Ask, published: Published, kind: Kind, player: str) -> Any:
     """Open a package in a player, once it is published."""
     master = published(kind).master
+    slug = master.parent.name
     name = "manifest.mpd" if player in OF_DASH else master.name
-    return ask("open", player, f"/out/{master.parent.name}/{name}")
+    if player == FILE:
+        name = f"v1/{slug}.{'mp4' if kind.pictures else 'm4a'}"
+    return ask("open", player, f"/out/{slug}/{name}")
 
 
 def length_of(source: Path) -> float:
@@ -64,10 +72,10 @@ def is_nearly_whole(kind: Kind, buffered: Any, duration: float) -> bool:
     return start < 0.01 and duration - end < max(1 / kind.fps, _ONE_FRAME_OF_SOUND_S) + 0.002
 
 
-@pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE))
+@pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, FILE))
 def test_it_plays_from_start_to_end(ask: Ask, published: Published, kind: Kind, player: str) -> None:
     opened = open_it(ask, published, kind, player)
-    if player != NATIVE:
+    if player not in (NATIVE, FILE):
         ask("loaded")
     played = ask("playToEnd", _RATE)
     assert played["ended"]
@@ -84,7 +92,7 @@ def test_it_plays_from_start_to_end(ask: Ask, published: Published, kind: Kind, 
     assert numbers[-1] > kind.frames / 2
 
 
-@pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE))
+@pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, FILE))
 def test_seeks_land_on_their_picture(ask: Ask, published: Published, kind: Kind, player: str) -> None:
     open_it(ask, published, kind, player)
     segment = round(2 * kind.fps)
@@ -93,7 +101,7 @@ def test_seeks_land_on_their_picture(ask: Ask, published: Published, kind: Kind,
     ask("playFor", 0.2)
     inside = [last // segment * segment + 1, last // 2, 0]
     _seek(ask, kind, inside)
-    if player != NATIVE:
+    if player not in (NATIVE, FILE):
         # Near the end of a segment a player may show the next one, as long as only that is loaded.
         ask("loaded")
     _seek(ask, kind, [segment - 1, segment, last, last // segment * segment, 0, last - 1])
@@ -129,7 +137,9 @@ def test_every_quality_plays(ask: Ask, published: Published, kind: Kind, player:
         assert start <= middle < end
 
 
-@pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, of=lambda kind: kind.sounds))
+@pytest.mark.parametrize(
+    ("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, FILE, of=lambda kind: kind.sounds)
+)
 def test_every_sound_track_is_heard(ask: Ask, published: Published, kind: Kind, player: str) -> None:
     offered = open_it(ask, published, kind, player)["sounds"]
     start = kind.sounds[0].late_s
@@ -139,14 +149,14 @@ def test_every_sound_track_is_heard(ask: Ask, published: Published, kind: Kind, 
         if kind.can_be_decoded(track["channels"]):
             ask("sound", number, start, kind.hertz(track["label"]))
             heard.add(track["label"])
-    assert player == NATIVE or heard == {sound.label for sound in kind.sounds}
+    assert player in (NATIVE, FILE) or heard == {sound.label for sound in kind.sounds}
 
 
 @pytest.mark.xdist_group(ALONE.name)
-@pytest.mark.parametrize("player", [*OF_HLS, *OF_DASH, NATIVE])
+@pytest.mark.parametrize("player", [*OF_HLS, *OF_DASH, NATIVE, FILE])
 def test_sound_alone_plays_in_each_language(ask: Ask, published: Published, player: str) -> None:
     offered = open_it(ask, published, ALONE, player)["sounds"]
-    assert player == NATIVE or [track["label"] for track in offered] == ["English", "German"]
+    assert player in (NATIVE, FILE) or [track["label"] for track in offered] == ["English", "German"]
     played = ask("playToEnd", 1)
     assert played["ended"]
     assert played["duration"] == pytest.approx(length_of(published(ALONE).source), abs=0.05)
@@ -176,6 +186,26 @@ def test_a_browser_reads_the_chapters(ask: Ask, published: Published) -> None:
     master = published(KINDS["ladder"]).master
     url = f"/out/{master.parent.name}/v1/chapters.vtt"
     assert ask("cuesOf", url) == [[0, 4, "one"], [4, 9, "two"]]
+
+
+@pytest.mark.xdist_group("ladder")
+@pytest.mark.skipif(MPV is None, reason="mpv is not installed")
+def test_mpv_plays_a_file_to_its_end_and_shows_no_subtitles(published: Published) -> None:
+    folder = published(KINDS["ladder"]).master.parent
+    file = folder / f"v1/{folder.name}.mp4"
+    fields = "${sid} ${track-list/count} ${chapter-list/count}"
+    quiet = ("--no-config", "--vo=null", "--ao=null", "--untimed", "--term-status-msg=")
+    said = subprocess.run(
+        [str(MPV), *quiet, f"--term-playing-msg=<{fields}>", str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    kind = KINDS["ladder"]
+    assert f"<no {1 + len(kind.sounds) + len(kind.texts)} 2>" in said
+    assert "End of file" in said
+    assert "error" not in said.lower()
 
 
 @pytest.mark.xdist_group("mixed")

@@ -469,6 +469,7 @@ def job_detail(row: Any) -> Any:
         "master_b64": paths.encode(master),
         "poster": (poster := "/srv/streams/holiday-2026/v1/poster.jpg"),
         "poster_b64": paths.encode(poster),
+        "files": [],
         "renditions": published,
     }
     view = {

@@ -6,6 +6,7 @@ A new one is a folder in `tqstudio/wings` and a line here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import FromClause
 
@@ -22,6 +23,7 @@ from tqstudio.wings.buckets import api as buckets_api
 from tqstudio.wings.buckets.part import Deliveries
 from tqstudio.wings.deletion import api as deletion_api
 from tqstudio.wings.deletion.part import Deletions
+from tqstudio.wings.files import making
 from tqstudio.wings.redis.part import RedisPart
 from tqstudio.wings.remote import api as remote_api
 from tqstudio.wings.remote.received_ladders import ReceivedLadders
@@ -82,5 +84,6 @@ def wings_of(s: Services) -> Wings:
         check_bucket=deliveries.check,
         require_received=transfers.require_received,
         require_valid=ReceivedLadders(s.home, s.db, s.workspace).require_valid,
+        make_files=partial(making.make_files, s.ffmpeg),
         restore_deleted=deletions.restore_on_add,
     )

@@ -269,7 +269,17 @@ class GenerationView(TypedDict):
     master_b64: str
     poster: str | None
     poster_b64: str | None
+    files: list[FileView]
+    """The whole video in one file, by `files` of its profile."""
     renditions: list[PublishedView]
+
+
+class FileView(TypedDict):
+    path: str
+    """Absolute path, or its address in a bucket."""
+    path_b64: str
+    size: int
+    blake3: str
 
 
 class DeliveryView(TypedDict):

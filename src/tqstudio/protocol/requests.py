@@ -543,6 +543,10 @@ class Manifest(Message):
     """Whether to publish the storyboard of the current generation again."""
     dash: bool = False
     """Whether an MPD is published."""
+    files: list[Annotated[str, StringConstraints(pattern=r"^(m4a|mp4(:[0-9a-z-]{1,30})?)$")]] = Field(
+        default_factory=list, max_length=64
+    )
+    """The files of the whole video that are published, as in profiles."""
     chapters: list[ManifestChapter] = Field(default_factory=list, max_length=500)
     settings_hash: ShortText
     source: SourceIdentity | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from obstore.store import LocalStore
 
 from object_storage import BUCKET, Asked, ObjectStorage, object_storage, pass_on
@@ -49,6 +51,20 @@ def test_each_prefix_is_a_place_of_its_own(home: Home, storage: ObjectStorage) -
         assert asyncio.run(place.get("v1/a.m4s")) == name.encode()
         asyncio.run(place.remove(["v1/a.m4s"]))
     assert not storage.names()
+
+
+def test_a_file_may_be_larger_than_a_request(home: Home, storage: ObjectStorage, tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(random.Random(7).randbytes(20 * 1024**2))
+    place = Bucket(home, f"s3://{BUCKET}/vod")
+    with path.open("rb") as file:
+        asyncio.run(place.put_file("v1/film.mp4", file, path.stat().st_size))
+    stored, about = storage.get("vod/v1/film.mp4")
+    assert stored == path.read_bytes()
+    assert (about["content-type"], about["cache-control"]) == ("video/mp4", "public, max-age=86400")
+    assert [asked.method for asked in storage.asked].count("PUT") == 3
+    assert asyncio.run(place.digest("v1/film.mp4")) == blake3(stored).hexdigest()
+    assert asyncio.run(place.digest("v1/other.mp4")) is None
 
 
 @pytest.mark.usefixtures("storage")

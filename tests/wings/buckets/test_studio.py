@@ -277,6 +277,27 @@ def _require_whole(storage: ObjectStorage) -> None:
         assert blake3(storage.get(f"{folder}/{number}/{name}")[0]).hexdigest() == digest, name
 
 
+@pytest.mark.slow
+def test_a_file_of_the_whole_video_goes_where_its_ladder_goes(
+    sparing: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    sparing.up()
+    files = {"files": '["mp4", "m4a"]'}
+    job = _published(sparing, clip, overrides=files)
+    slug = sparing.video_of(job)["slug"]
+    names = [f"vod/{slug}/v1/{slug}.{kind}" for kind in ("m4a", "mp4")]
+    assert set(names) <= set(storage.names())
+    _require_whole(storage)
+    assert [each["path"] for each in sparing.video_of(job)["generation"]["files"]] == [
+        f"s3://{BUCKET}/{name}" for name in names
+    ]
+    assert not [name for name in below(_copy(sparing)) if name.endswith((".m4a", f"{slug}.mp4"))]
+    assert sparing.offer(clip(), output_b64=None, overrides=files)[0]["decision"] == "cached"
+    assert sparing("verify", "--full", URL).code == 0
+    sparing("video", "delete", str(sparing.video_of(job)["id"]), "--yes")
+    until(lambda: f"vod/{slug}/master.m3u8" not in storage.names(), "players no longer find it")
+
+
 @pytest.mark.more
 def test_segments_that_are_in_the_bucket_need_no_room_here(
     sparing: Studio, storage: ObjectStorage, clip: MakeClip

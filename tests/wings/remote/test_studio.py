@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import MakeClip
-from e2e.ladder import check_ladder
+from e2e.ladder import check_ladder, frames_of
 from e2e.studio import Studio
 from harness import Program, until_ended
 from tqstudio.paths import encode
@@ -161,10 +161,13 @@ def check(job: Any, seconds: int) -> None:
 
 def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: MakeClip, copy: Any) -> None:
     far.start()
-    job = studio.done(studio.add(copy(clip(seconds=4), "film.mp4")))
+    job = studio.done(studio.add(copy(clip(seconds=4), "film.mp4"), overrides={"files": '["mp4"]'}))
     assert job["worker"] is None or job["worker"] == far.name
     assert [attempt["worker"] for attempt in job["attempts_log"]] == [far.name]
     check(job, 4)
+    # It is made where the segments are: the line carries them once.
+    [file] = job["video_view"]["generation"]["files"]
+    assert frames_of(Path(file["path"])) == 100
     log = studio.home.job_logs(job["id"]) / f"{job['attempts_log'][0]['epoch']}.log"
     assert "finished: 180p" in log.read_text()
     assert str(far.root) not in log.read_text()

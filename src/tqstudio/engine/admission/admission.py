@@ -289,18 +289,15 @@ class Admission(Part):
         )
         broken: frozenset[str] = frozenset()
         if known and generation and current and offer.certainty is Certainty.WHOLE:
-            published = place_of(known), generation.number, generation.renditions
             with _refusal_at_shutdown(path):
-                broken = await asyncio.to_thread(outputs.damaged, *published, stop)
+                broken = await asyncio.to_thread(outputs.damaged, place_of(known), generation, stop)
         whole = (
             current
             or known is None
             or generation is None
             or offer.force
             or found.shows_change(known)
-            or await asyncio.to_thread(
-                outputs.intact, place_of(known), generation.number, generation.renditions
-            )
+            or await asyncio.to_thread(outputs.intact_with_files, place_of(known), generation)
         )
         if offer.skip_duplicates and known is None:
             await self._require_unpublished(path, found, offer)

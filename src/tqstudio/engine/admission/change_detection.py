@@ -24,6 +24,7 @@ from tqstudio.engine.media.source.fingerprint import (
     full_hash,
     quick_hash,
 )
+from tqstudio.engine.outputs import whole_files
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
@@ -170,5 +171,7 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
         all(fits(name, key) for name, key in published.items())
         and all(fits(name, published.get(name)) or fits(name, generation.omitted.get(name)) for name in keys)
         and outputs.has_dash(place_of(video), generation.number) == profile.dash
-        and outputs.intact(place_of(video), generation.number, generation.renditions)
+        and {file.name for file in generation.files}
+        == whole_files.expected(video.slug, profile.files, generation.renditions)
+        and outputs.intact_with_files(place_of(video), generation)
     )

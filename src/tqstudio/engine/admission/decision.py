@@ -35,6 +35,7 @@ from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import deletions, folders, generations, videos
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder_files import is_whole_file
 from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, readable
 from tqstudio.protocol.answers import AddResult, ChangeView
@@ -88,7 +89,10 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         return _retry(db, path, offer, known, newest[0], now)
     if file.current and file.broken:
         _refresh(db, known.id, found, changed=False)
-        damaged = tuple(sorted(file.broken))
+        damaged = tuple(sorted(name for name in file.broken if not is_whole_file(name)))
+        if not damaged:
+            # Files are made of what is kept.
+            return new_job(known.id, JobKind.CHANGED, "changed", "ladder", changes=change_words.of_ladder())
         return new_job(known.id, JobKind.RETRANSCODE, "changed", "ladder", requested=damaged)
     if file.current and generation is not None:
         _refresh(db, known.id, found, changed=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tqstudio.engine.assembly.services import Services
@@ -17,7 +18,7 @@ from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import deliveries, generations
 from tqstudio.engine.store.library.deliveries import DeliveryRow
-from tqstudio.engine.store.library.generations import GenerationRow
+from tqstudio.engine.store.library.generations import GenerationRow, WholeFileRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord, error_of
 from tqstudio.home import Home
@@ -262,8 +263,13 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> answers.Gener
         master_b64=encode(place.master),
         poster=data(poster) if poster else None,
         poster_b64=encode(poster) if poster else None,
+        files=[_file_view(place.generation(row.number) / file.name, file) for file in row.files],
         renditions=[fill(answers.PublishedView, rendition) for rendition in row.renditions],
     )
+
+
+def _file_view(path: Path | str, file: WholeFileRow) -> answers.FileView:
+    return {"path": data(path), "path_b64": encode(path), "size": file.size, "blake3": file.blake3}
 
 
 def delivery_view(row: DeliveryRow) -> answers.DeliveryView:
@@ -287,9 +293,11 @@ def video_view(
     """
     generation, delivery = generations.current(db, video.id), deliveries.of_video(db, video.id)
     published = generation_view(video, generation)
-    if published is not None and delivery is not None and delivery.evicted_at is not None:
+    if generation and published and delivery is not None and delivery.evicted_at is not None:
         published["master"] = f"{delivery.url}/{MASTER_NAME}"
         published["master_b64"] = encode(published["master"])
+        below = f"{delivery.url}/v{published['number']}"
+        published["files"] = [_file_view(f"{below}/{file.name}", file) for file in generation.files]
     return fill(
         answers.VideoView,
         video,

@@ -138,7 +138,15 @@ class Services:
             home, settings, db, running_jobs, ranges, workspace, volumes, metrics, work
         )
         self.changed_sources = ChangedSources(db, io, settings.settle_s, work.set)
-        self.publisher = publisher = Publisher(home, db, running_jobs, workspace, io)
+        self.publisher = publisher = Publisher(
+            home,
+            db,
+            running_jobs,
+            workspace,
+            io,
+            # The wings are made last.
+            lambda folder, publication: self.wings.make_files(folder, publication),
+        )
         lease_end = LeaseEnd(db, running_jobs, publisher, quarantine_after=settings.quarantine_after)
         self.completion = completion = Completion(
             settings,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from tqstudio.engine.outputs.publisher import MakeFiles
 from tqstudio.engine.parts.dormant import Dormant
 from tqstudio.engine.parts.part import Part
 from tqstudio.engine.store.jobs.claims import LeaseToken
@@ -42,6 +43,7 @@ class Wings:
     """Checks that all of a result has arrived from another machine, before its worker is answered."""
     require_valid: CheckResult
     """Checks a result of which parts have arrived from another machine, before it is published."""
+    make_files: MakeFiles
     restore_deleted: Callable[[int, str], Awaitable[None]]
     """Brings back a deleted video whose source an actor adds again."""
 

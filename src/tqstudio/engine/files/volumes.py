@@ -48,11 +48,14 @@ def occupied_bytes(folder: Path) -> int:
     return total
 
 
-def still_to_come(source_bytes: int, factor: float, max_bytes: int, made_bytes: int) -> int:
+def still_to_come(
+    source_bytes: int, factor: float, max_bytes: int, made_bytes: int, files_bytes: int = 0
+) -> int:
     """Estimate the bytes still to be written for the ladder of a source.
 
     Args:
         max_bytes: what its bit rates allow, see `rungs.max_ladder_bytes`; 0 if that is unknown.
+        files_bytes: of files of the whole video, see `rungs.max_files_bytes`.
     """
     estimate = int(factor * source_bytes)
-    return max(0, min(estimate, max_bytes or estimate) - made_bytes)
+    return max(0, min(estimate, max_bytes or estimate) + files_bytes - made_bytes)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, still_to_come
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import max_ladder_bytes
+from tqstudio.engine.media.plan.rungs import max_files_bytes, max_ladder_bytes
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.store.machine.gates import JobVolumes
 from tqstudio.errors import MEANINGS, ErrorCode, Problem
@@ -240,15 +240,16 @@ def _to_come(volumes: Volumes, need: JobVolumes, settings: Settings, device: int
     state = volumes.states[MeasuredPath(Use.OUTPUT, need.output_root)]
     if state.space is None or state.space.device != device:
         return 0
-    most = _max_bytes(need.facts, need.profile) if need.facts else 0
-    return still_to_come(need.size, settings.disk_factor, most, state.made.get(need.video, 0))
+    most, files = _max_bytes(need.facts, need.profile) if need.facts else (0, 0)
+    return still_to_come(need.size, settings.disk_factor, most, state.made.get(need.video, 0), files)
 
 
 @lru_cache(maxsize=128)
-def _max_bytes(facts: str, profile: str) -> int:
+def _max_bytes(facts_json: str, profile_json: str) -> tuple[int, int]:
+    """Bytes of a ladder at most, and of the files of the whole video beside it."""
     try:
-        return max_ladder_bytes(
-            SourceFacts.from_json(json.loads(facts)), Profile.from_json(json.loads(profile))
-        )
+        facts = SourceFacts.from_json(json.loads(facts_json))
+        profile = Profile.from_json(json.loads(profile_json))
+        return max_ladder_bytes(facts, profile), max_files_bytes(facts, profile)
     except (KeyError, TypeError, ValueError):
-        return 0  # of another version
+        return 0, 0  # of another version

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from tqstudio.engine.media.plan.grid import make_grid
-from tqstudio.engine.media.plan.profiles import Profile, RungSpec
-from tqstudio.engine.media.plan.rungs import names
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec, names
 from tqstudio.engine.media.plan.video_codecs import encoder_for
 from tqstudio.engine.media.source.colour import HLG, PQ
 from tqstudio.engine.media.source.facts import SourceFacts

@@ -35,6 +35,16 @@ def is_valid(tag: str) -> bool:
     return langcodes.tag_is_valid(tag)
 
 
+def three_letters(tag: str) -> str:
+    """Return the code of a tag's language in MP4 (ISO 639-2): `deu` for `de-AT`."""
+    import langcodes
+
+    try:
+        return langcodes.Language.get(tag).to_alpha3()
+    except LookupError:
+        return UNKNOWN
+
+
 def name(tag: str) -> str:
     """Return the English name of a language, such as `German (Austria)`; the tag itself if it has none.
 

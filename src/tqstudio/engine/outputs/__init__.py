@@ -10,7 +10,7 @@
 
 from tqstudio.engine.outputs.dash import has as has_dash
 from tqstudio.engine.outputs.generation import build, first_free, remove, rename_to_final, sweep
-from tqstudio.engine.outputs.integrity import damaged, intact, is_intact, torn
+from tqstudio.engine.outputs.integrity import damaged, intact, intact_with_files, is_intact, torn
 from tqstudio.engine.outputs.master import named, set_current
 from tqstudio.engine.outputs.place import Place, own, unwritable
 from tqstudio.engine.outputs.rollback import undo
@@ -22,6 +22,7 @@ __all__ = [
     "first_free",
     "has_dash",
     "intact",
+    "intact_with_files",
     "is_intact",
     "named",
     "own",

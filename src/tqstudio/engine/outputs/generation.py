@@ -8,7 +8,7 @@ verified it and lists it in its manifest.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tqstudio.engine.files import durable
@@ -50,6 +50,7 @@ def build(
     manifest: Manifest,
     rows: Sequence[PublishedRow],
     kept_from: Path | None,
+    add_files: Callable[[Path], None] = lambda _: None,
 ) -> None:
     """Build a generation under its temporary name, with all files and folders synced.
 
@@ -57,6 +58,7 @@ def build(
         work_dir: `OUT/.tqstudio/<uuid>`, to which the manifest's folders are relative.
         rows: from `rows_of`; renditions that are not in the manifest are taken from `kept_from`.
         kept_from: folder of the current generation, if there is one.
+        add_files: puts more files into the folder, made of its renditions.
 
     Raises:
         TqError: OUTPUT_INVALID when a listed file is missing or has another size.
@@ -79,6 +81,7 @@ def build(
     described = dash.files(building, rows) if manifest.dash else {}
     for name, content in (_chapters(manifest) | described).items():
         durable.write(building / name, content)
+    add_files(building)
     durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())
     durable.sync_tree(building)
     _verify(building, rows)

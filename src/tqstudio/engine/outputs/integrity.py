@@ -16,9 +16,9 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME
 from tqstudio.engine.media.segments import webvtt
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.media.source.fingerprint import HashingStopped
-from tqstudio.engine.outputs import dash, master
+from tqstudio.engine.outputs import dash, master, whole_files
 from tqstudio.engine.outputs.place import Place
-from tqstudio.engine.store.library.generations import PublishedRow
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import BUCKET_NAME
 
@@ -39,6 +39,17 @@ def _never() -> bool:
     return False
 
 
+def intact_with_files(place: Place, generation: GenerationRow) -> bool:
+    """As `intact`, with its files of the whole video, by their sizes."""
+    folder = place.generation(generation.number)
+    try:
+        return intact(place, generation.number, generation.renditions) and (
+            (folder / BUCKET_NAME).is_file() or whole_files.intact(folder, generation.files)
+        )
+    except OSError:
+        return False
+
+
 def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     """Whether a generation is as published: its playlists byte by byte, its media by their boxes.
 
@@ -55,10 +66,8 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
         return False
 
 
-def damaged(
-    place: Place, number: int, rows: Sequence[PublishedRow], stop: Callable[[], bool]
-) -> frozenset[str]:
-    """The names of the renditions of a generation of which not every byte is as published.
+def damaged(place: Place, generation: GenerationRow, stop: Callable[[], bool]) -> frozenset[str]:
+    """The names of the renditions and whole files of a generation of which not every byte is as published.
 
     Args:
         stop: polled before each file; True aborts.
@@ -66,7 +75,9 @@ def damaged(
     Raises:
         HashingStopped: by `stop`.
     """
-    return frozenset(_unsound(place.generation(number), rows, Depth.DIGESTS, stop))
+    folder = place.generation(generation.number)
+    renditions = _unsound(folder, generation.renditions, Depth.DIGESTS, stop)
+    return frozenset((*renditions, *whole_files.damaged(folder, generation.files, stop)))
 
 
 def _unsound(

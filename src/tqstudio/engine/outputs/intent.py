@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import deliveries, generations, publications, removals, videos
-from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow, WholeFileRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, JobWarning, TqError
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView
@@ -102,23 +102,32 @@ def intend(db: Connection, publication: Publication) -> bool:
 
 
 def record(
-    db: Connection, publication: Publication, *, poster: str | None, url: str | None, settled: bool = False
+    db: Connection,
+    publication: Publication,
+    *,
+    poster: str | None,
+    files: Sequence[WholeFileRow] = (),
+    url: str | None,
+    warnings: Sequence[JobWarning] = (),
+    settled: bool = False,
 ) -> bool:
     """Record the published generation in one transaction; False when the lease is lost.
 
     Args:
         url: where it is to be copied to, in a bucket.
+        warnings: those of its publish.
         settled: it is recovered, and an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
-    warnings: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
+    told: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
+    told += [{"code": each.code.value, "text": each.text} for each in warnings]
     if not outcomes.complete(
         db,
         publication.token,
         now=now,
         worker=row.worker,
         detail=f"generation {row.number}{_linked(manifest)}",
-        warnings=warnings,
+        warnings=told,
         until_last_progress=settled,
         bytes_out=_encoded_bytes(publication),
     ):
@@ -132,6 +141,7 @@ def record(
         poster=poster,
         renditions=publication.rows,
         omitted=_omitted(db, publication),
+        files=files,
         job=row.job,
         now=now,
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -37,7 +37,7 @@ from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.fingerprint import digest
 from tqstudio.engine.media.source.source_file import FileId
-from tqstudio.engine.outputs import Place, master
+from tqstudio.engine.outputs import Place, master, whole_files
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.outputs.place import bucket_url, place_of
 from tqstudio.engine.outputs.workspace import Workspace
@@ -49,10 +49,14 @@ from tqstudio.engine.store.library import generations, publications
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, JobWarning, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display
 from tqstudio.protocol.requests import CompleteRequest
+
+MakeFiles = Callable[[Path, Publication], list[JobWarning]]
+"""Makes the files of the whole video in the folder of a generation that has its renditions, on the calling
+thread; returns those that could not be made. Raises TqError if the machine is short of something, OSError."""
 
 _UNDO_S = 60.0
 _INTERRUPTED = "the publish was interrupted"
@@ -62,7 +66,13 @@ class Publisher(Part):
     """Publishes ladders; the only writer of published folders."""
 
     def __init__(
-        self, home: Home, db: Database, running_jobs: RunningJobs, workspace: Workspace, bounded_io: BoundedIO
+        self,
+        home: Home,
+        db: Database,
+        running_jobs: RunningJobs,
+        workspace: Workspace,
+        bounded_io: BoundedIO,
+        make_files: MakeFiles = lambda _folder, _publication: [],
     ) -> None:
         self._home = home
         self._db, self._running_jobs, self._workspace, self._bounded_io = (
@@ -71,6 +81,7 @@ class Publisher(Part):
             workspace,
             bounded_io,
         )
+        self._make_files = make_files
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self.every = (Periodic(_UNDO_S, self.undo_leftovers, at_once=True),)
         self._log = structlog.get_logger()
@@ -94,7 +105,7 @@ class Publisher(Part):
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
         try:
-            await bounded_io.on_a_thread(partial(self._put_in_place, publication))
+            warnings = await bounded_io.on_a_thread(partial(self._put_in_place, publication))
         except TqError:
             await self._undo(publication)
             raise
@@ -105,7 +116,7 @@ class Publisher(Part):
             self._log.exception("publish failed", job=publication.row.job)
             await self._undo(publication)
             raise TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}") from error
-        if not await self._finish(publication, "publish"):
+        if not await self._finish(publication, "publish", warnings):
             raise leases.lost(publication.token.job)
 
     async def finish_or_undo(self, token: LeaseToken) -> bool:
@@ -202,17 +213,24 @@ class Publisher(Part):
         place = outputs.own(place_of(video), owner, current.number if current else None)
         return place, outputs.first_free(place, number)
 
-    def _put_in_place(self, publication: Publication) -> None:
+    def _put_in_place(self, publication: Publication) -> list[JobWarning]:
         with (
             self._workspace.hold(publication.video.output_root) as work_dir,
             publication.place.hold() as place,
         ):
-            self._put_into(place, work_dir, publication)
+            return self._put_into(place, work_dir, publication)
 
-    def _put_into(self, place: Place, work_dir: Path, publication: Publication) -> None:
-        number, rows = publication.row.number, publication.rows
+    def _put_into(self, place: Place, work_dir: Path, publication: Publication) -> list[JobWarning]:
+        number, rows, manifest = publication.row.number, publication.rows, publication.manifest
+        warnings: list[JobWarning] = []
+
+        def add_files(folder: Path) -> None:
+            if manifest.files:
+                warnings.extend(self._make_files(folder, publication))
+                failpoints.reach("publish.files_made")
+
         outputs.sweep(place)
-        outputs.build(work_dir, place, number, publication.manifest, rows, publication.kept_from(place))
+        outputs.build(work_dir, place, number, manifest, rows, publication.kept_from(place), add_files)
         failpoints.reach("publish.built")
         self._db.require_lead()
         outputs.rename_to_final(place, number)
@@ -224,8 +242,11 @@ class Publisher(Part):
         self._db.require_lead()
         master.replace(place, number)
         failpoints.reach("publish.pointed")
+        return warnings
 
-    async def _finish(self, publication: Publication, phase: str) -> bool:
+    async def _finish(
+        self, publication: Publication, phase: str, warnings: Sequence[JobWarning] = ()
+    ) -> bool:
         """Record the published generation; False when the lease is lost."""
         video, row = publication.video, publication.row
         # The segments may be those of a later job, which another supervisor has started.
@@ -236,13 +257,22 @@ class Publisher(Part):
         except OSError as error:
             self._log.warning("segment store could not be set aside", video=video.id, error=str(error))
         failpoints.reach(f"{phase}.set_aside")
-        poster = publication.place.generation(row.number) / POSTER_NAME
-        name = POSTER_NAME if await bounded_io.on_a_thread(poster.is_file) else None
-
+        folder = publication.place.generation(row.number)
+        name = POSTER_NAME if await bounded_io.on_a_thread((folder / POSTER_NAME).is_file) else None
+        wanted = publication.manifest.files
+        files = await bounded_io.on_a_thread(partial(whole_files.listed, folder)) if wanted else ()
         url = bucket_url(self._home, video.output_root, row.slug)
 
         def write(db: Connection) -> bool:
-            recorded = record(db, publication, poster=name, url=url, settled=phase == "settle")
+            recorded = record(
+                db,
+                publication,
+                poster=name,
+                files=files,
+                url=url,
+                warnings=warnings,
+                settled=phase == "settle",
+            )
             failpoints.reach(f"{phase}.recording")
             return recorded
 

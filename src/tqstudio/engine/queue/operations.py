@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import RunningJobs
-from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import build_ladder, names
+from tqstudio.engine.media.plan.profiles import Profile, names
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.plan.track_names import STORYBOARD, SUBTITLES, is_of_track
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.retention import Retention

@@ -272,14 +272,14 @@ def _require_ladder(
         _Kept: it is not.
         HashingStopped: by `stop`.
     """
-    place, number, rows = place_of(video), generation.number, generation.renditions
+    place = place_of(video)
     if is_within(os.path.realpath(video.output_root), os.path.realpath(row.folder_path or b"/")):
         raise _Kept("the source was kept: the output is inside the drop folder")
-    whole = outputs.intact(place, number, rows)
+    whole = outputs.intact_with_files(place, generation)
     if row.after_done == "delete":
         if lacking := sorted(row.warnings & _LACKING):
             raise _Kept(f"the source was not deleted: the ladder lacks something of it ({lacking[0]})")
-        whole = whole and not outputs.damaged(place, number, rows, stop)
+        whole = whole and not outputs.damaged(place, generation, stop)
     if not whole:
         raise _Kept("the source was kept: the published ladder is no longer complete")
 

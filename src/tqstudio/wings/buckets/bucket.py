@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from html import unescape
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import quote
+
+from blake3 import blake3
 
 from tqstudio import toml_files
 from tqstudio.errors import ErrorCode, TqError
@@ -32,6 +34,7 @@ _TYPES = {
     ".mpd": "application/dash+xml",
     ".mp4": "video/mp4",
     ".m4s": "video/mp4",
+    ".m4a": "audio/mp4",
     ".vtt": "text/vtt",
     ".jpg": "image/jpeg",
     ".json": "application/json",
@@ -44,6 +47,8 @@ _PATIENCE_S = 40.0
 """How long a small request may take with its retries: a server may accept connections and never answer."""
 _SLOWEST_BPS = 25_000
 """Bytes a second of each file that is sent: a connection of 1 Mbit/s carries four of them at a time."""
+_PART_BYTES, _PARTS_AT_ONCE = 8 * 1024**2, 4
+"""Of files that are larger than segments."""
 _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=30)}
 """Within a request; longer trouble is a failure, after which the delivery is tried again later."""
 _MAX_REMOVED = 1000
@@ -82,10 +87,29 @@ class Bucket:
         """
         import obstore
 
-        kind = _TYPES.get(PurePosixPath(name).suffix, "text/plain")
-        about: Any = {"Content-Type": kind, "Cache-Control": _FOR_A_DAY if is_final else "no-cache"}
+        about = _about(name, is_final=is_final)
         request = obstore.put_async(self._store, name, content, attributes=about, use_multipart=False)
         await self._ask(request, _PATIENCE_S + len(content) / _SLOWEST_BPS)
+
+    async def put_file(self, name: str, file: BinaryIO, size: int) -> None:
+        """Write an object that never changes, in parts: it may be larger than memory.
+
+        Raises:
+            TqError: as of `put`.
+        """
+        import obstore
+
+        about = _about(name, is_final=True)
+        request = obstore.put_async(
+            self._store,
+            name,
+            file,
+            attributes=about,
+            # 10 000 parts are allowed.
+            chunk_size=max(_PART_BYTES, size // 9_000),
+            max_concurrency=_PARTS_AT_ONCE,
+        )
+        await self._ask(request, _PATIENCE_S + size / _SLOWEST_BPS)
 
     async def get(self, name: str) -> bytes | None:
         """Read an object; None if there is none.
@@ -99,6 +123,20 @@ class Bucket:
             found = await self._ask(obstore.get_async(self._store, name))
             patience_s = _PATIENCE_S + found.meta["size"] / _SLOWEST_BPS
             return bytes(await self._ask(found.bytes_async(), patience_s))
+        return None
+
+    async def digest(self, name: str) -> str | None:
+        """Read an object and hash it: 64 hex digits; None if there is none.
+
+        Raises:
+            TqError: as of `put`.
+        """
+        import obstore
+
+        with _absent():
+            found = await self._ask(obstore.get_async(self._store, name))
+            patience_s = _PATIENCE_S + found.meta["size"] / _SLOWEST_BPS
+            return await self._ask(_hashed(found.stream()), patience_s)
         return None
 
     async def examine(self, name: str) -> tuple[int, str | None]:
@@ -258,6 +296,18 @@ class Bucket:
             if answer is None and (cause := _CAUSE.search(text)):
                 why = f"{why}: {readable(cause[1])}"
             raise TqError(ErrorCode.UPSTREAM, f"{self.url} does not work: {why}", self._see) from None
+
+
+def _about(name: str, *, is_final: bool) -> Any:
+    kind = _TYPES.get(PurePosixPath(name).suffix, "text/plain")
+    return {"Content-Type": kind, "Cache-Control": _FOR_A_DAY if is_final else "no-cache"}
+
+
+async def _hashed(stream: AsyncIterable[Any]) -> str:
+    hasher = blake3()
+    async for part in stream:
+        hasher.update(part)
+    return hasher.hexdigest()
 
 
 @contextmanager

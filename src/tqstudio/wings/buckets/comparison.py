@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from blake3 import blake3
-
 from tqstudio.engine import outputs
 from tqstudio.engine.outputs import Place
 from tqstudio.wings.buckets import local_copy
@@ -35,8 +33,7 @@ async def differences(bucket: Bucket, place: Place, *, every_byte: bool) -> list
     if every_byte:
 
         async def has_same(name: str) -> bool:
-            content = await bucket.get(f"{folder}/{name}")
-            return content is not None and blake3(content).hexdigest() == ladder.sums[name]
+            return await bucket.digest(f"{folder}/{name}") == ladder.sums[name]
 
         different = await _failing(names, has_same)
     else:

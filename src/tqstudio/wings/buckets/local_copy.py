@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from blake3 import blake3
 
@@ -54,13 +55,36 @@ def content(place: Place, number: int, name: str, digest: str) -> bytes:
     """
     with _held(place, number, name) as path:
         found = durable.read(path)
-    if blake3(found).hexdigest() != digest:
+    _require(blake3(found).hexdigest() == digest, place, name)
+    return found
+
+
+def whole_file(place: Place, number: int, name: str, digest: str) -> tuple[BinaryIO, int]:
+    """Open a file of a whole video, as it was published; returns its size in bytes too.
+
+    Raises:
+        TqError: IO_ERROR if it differs.
+        OSError: of the file system.
+    """
+    with _held(place, number, name) as path:
+        file = path.open("rb")
+    try:
+        _require(digests.of_open(file) == digest, place, name)
+        size = file.tell()
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file, size
+
+
+def _require(same: bool, place: Place, name: str) -> None:
+    if not same:
         raise TqError(
             ErrorCode.IO_ERROR,
             f"{name} of {place.slug} differs from what was published",
             "check it with: tqstudio verify; then retranscode it",
         )
-    return found
 
 
 def sizes(place: Place, number: int, names: Iterable[str]) -> dict[str, int]:

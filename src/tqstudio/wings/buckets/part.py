@@ -23,6 +23,7 @@ from functools import partial
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.files import bounded_io
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.host.ages import Ages
@@ -42,7 +43,7 @@ from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
-from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
+from tqstudio.ladder_files import MASTER_NAME, MPD_NAME, is_whole_file
 from tqstudio.lifecycle import DeliveryState, JobStatus
 from tqstudio.protocol.answers import CheckView, check_view
 from tqstudio.wings.buckets import comparison, local_copy
@@ -185,6 +186,9 @@ class Deliveries(Background):
             portion = names[done : done + _AT_ONCE] if done else names[:1]
 
             async def send(name: str) -> None:
+                if is_whole_file(name):
+                    await _send_whole(bucket, place, row.number, name, ladder.sums[name])
+                    return
                 read = partial(local_copy.content, place, row.number, name, ladder.sums[name])
                 content = await self._io.run(video.output_root, read)
                 await bucket.put(f"{folder}/{name}", content, is_final=True)
@@ -233,7 +237,7 @@ class Deliveries(Background):
         Raises:
             TqError: one is not, and all files are uploaded again.
         """
-        segments = [name for name in ladder.sums if name.endswith(_SEGMENT_SUFFIX)]
+        segments = [name for name in ladder.sums if name.endswith(_SEGMENT_SUFFIX) or is_whole_file(name)]
         sizes = await asyncio.to_thread(local_copy.sizes, place, row.number, segments)
         names, folder = list(sizes), f"v{row.number}"
         if different := await comparison.other_sizes(bucket, folder, names, sizes):
@@ -263,3 +267,12 @@ class Deliveries(Background):
             failpoints.reach("delivery.removed")
             await bucket.remove([listed])
         await self._db.write(deliveries.removed, row, now=now_us())
+
+
+async def _send_whole(bucket: Bucket, place: Place, number: int, name: str, digest: str) -> None:
+    """Upload a file of a whole video, which may be larger than memory."""
+    # Reading all of it takes longer than a disk may take to answer.
+    opened = partial(local_copy.whole_file, place, number, name, digest)
+    file, size = await bounded_io.on_a_thread(opened)
+    with file:
+        await bucket.put_file(f"v{number}/{name}", file, size)

@@ -69,7 +69,7 @@ def plan(
 def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """What would be encoded, and why other qualities would not."""
     from tqstudio.engine.media.plan.audio import audio_renditions
-    from tqstudio.engine.media.plan.rungs import build_ladder
+    from tqstudio.engine.media.plan.rungs import build_ladder, whole_files
     from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 
     ladder = build_ladder(facts, profile)
@@ -93,9 +93,13 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
         made.append(_row(sound.name, "audio", shape, sound.codec, sound.bitrate_kbps, facts))
     for text in subtitle_renditions(facts, profile):
         made.append(_row(text.name, "subtitles", "", "webvtt", 0, facts))
-    return made, [
-        {"name": rung.name, "reason": rung.skipped_reason} for rung in ladder if rung.skipped_reason
-    ]
+    files = whole_files(facts, profile)
+    for file in files:
+        if not file.skipped_reason:
+            made.append(_row(file.key, "file", file.quality, "copied", file.max_kbps, facts))
+    names = [(rung.name, rung.skipped_reason) for rung in ladder]
+    names += [(file.key, file.skipped_reason) for file in files]
+    return made, [{"name": name, "reason": reason} for name, reason in names if reason]
 
 
 def _row(

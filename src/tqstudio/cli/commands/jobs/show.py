@@ -158,6 +158,7 @@ def _print(job: JobDetail) -> None:
     video = job["video_view"]
     state = printing.painted(f"{printing.job_sign(job)} {job['word']}", job["status"])
     title = printing.bold(f"job {job['id']}")
+    files = video["generation"]["files"] if video["generation"] else []
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
         ("deleted", _deleted(job)),
@@ -181,6 +182,7 @@ def _print(job: JobDetail) -> None:
         ("left", fmt.clock_duration(job["eta_s"])),
         ("took", sentences.took_words(job)),
         ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
+        *(("file", readable(each["path"])) for each in files),
         *sentences.delivery_words(video["delivery"]),
     ]
     for name, value in fields:

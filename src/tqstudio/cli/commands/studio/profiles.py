@@ -60,7 +60,7 @@ def show(name: Named, as_json: JsonFlag = False) -> int:
 
 def check(name: Named, as_json: JsonFlag = False) -> int:
     """Check a profile, or a file that is to become one; names the wrong key and what it allows."""
-    from tqstudio.engine.media.plan.rungs import names
+    from tqstudio.engine.media.plan.profiles import names
 
     profile = _load(name)
     rungs = list(names(profile).values())

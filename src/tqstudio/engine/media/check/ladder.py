@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import m3u8
 
-from tqstudio.engine.media.check import apple, digests
+from tqstudio.engine.media.check import apple, digests, whole_file
 from tqstudio.engine.media.check.apple.package import is_audio_only
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
@@ -25,7 +25,7 @@ from tqstudio.engine.media.segments.playlists import CHAPTERS_ID, iframe_playlis
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder_files import BUCKET_NAME
+from tqstudio.ladder_files import BUCKET_NAME, is_whole_file
 from tqstudio.paths import display
 
 _DURATION_TOLERANCE_S = 0.002
@@ -98,6 +98,7 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
         _require_chapters(master, playlist)
         if all(finding.error is None for finding in findings):
             generation = _resolve(master, playlist.playlists[0].uri).parent.parent
+            _require_whole_files(generation, qualities, tracks)
             _require_storyboard(generation, next(iter(qualities.values())).duration_s, every_byte)
             with _readable("the MPD"):
                 _refuse(dash.damage(master.parent, generation, qualities | tracks))
@@ -282,6 +283,24 @@ def _require_storyboard(generation: Path, length_s: float, every_byte: bool) -> 
             _compare(generation, generation)
         if (generation / storyboard.WEBVTT_NAME).exists():
             _refuse(storyboard.damage(generation, length_s))
+
+
+def _require_whole_files(
+    generation: Path, qualities: dict[str, RenditionCheck], tracks: dict[str, RenditionCheck]
+) -> None:
+    """Check the files of the whole video that were published; those of early versions are not listed."""
+    try:
+        names = [*filter(is_whole_file, digests.read(generation / digests.SUMS_NAME))]
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+    media = [check for check in (*qualities.values(), *tracks.values()) if check.has_init]
+    pictures = {check.frames for check in media if check.width}
+    sounds = {check.frames for check in media if not check.width}
+    for name in names:
+        with _readable(name):
+            _refuse(whole_file.damage(generation / name, pictures, sounds))
 
 
 def _require_own_iframes(playlist: Any) -> None:

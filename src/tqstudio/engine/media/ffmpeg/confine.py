@@ -28,8 +28,8 @@ from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
 _OOM_SCORE = "500"
-_MAX_FILE_BYTES = 16 * 1024**3
-"""Largest size of one file that ffmpeg may write; a fragment of 30 s with 500 Mbit/s has 2 GB."""
+MAX_FILE_BYTES = 16 * 1024**3
+"""Largest size of one file that ffmpeg may write, but for whole videos; 30 s of 500 Mbit/s have 2 GB."""
 
 # System calls have the same numbers on all architectures from 424 on.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -163,8 +163,8 @@ def main(policy: dict[str, object], command: list[str]) -> None:
     """Set all restrictions and execute the command.
 
     Args:
-        policy: `parent`, its pid; `nice`; `confined`; `reads` and `writes`, the files and folders besides the
-            libraries.
+        policy: `parent`, its pid; `nice`; `confined`; `largest`, the bytes of a file that it may write;
+            `reads` and `writes`, the files and folders besides the libraries.
 
     Raises:
         OSError: a restriction that the kernel knows could not be set, or the command not be executed.
@@ -179,7 +179,8 @@ def main(policy: dict[str, object], command: list[str]) -> None:
     except OSError:
         pass  # a container may forbid it
     if policy["confined"]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_FILE_BYTES, _MAX_FILE_BYTES))
+        largest = int(str(policy["largest"]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         reads, writes = (list(map(str, policy[key])) for key in ("reads", "writes"))  # type: ignore[call-overload]
         _allow_files([*_PROGRAMS, os.path.realpath(command[0])], [*_SYSTEM, *reads], [*writes, "/dev/null"])

@@ -202,6 +202,7 @@ def start(
     memory_limit: int | None = None,
     reads: bytes | None = None,
     confined: bool = False,
+    largest: int = confine.MAX_FILE_BYTES,
 ) -> Run:
     """Start ffmpeg so that it is killed when this process dies, and return immediately.
 
@@ -218,6 +219,7 @@ def start(
         reads: the source. While it is kept open (`source_file.keep_open`) ffmpeg gets its descriptor;
             `Run.argv` has its path.
         confined: let it see only `reads`, `cwd` and its libraries (`confine.py`), as far as the kernel can.
+        largest: bytes of a file that a confined one may write.
 
     Raises:
         TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT if the log cannot be
@@ -229,7 +231,7 @@ def start(
     try:
         with log_path.open("ab") as log:
             process = subprocess.Popen(
-                _confined(_with_descriptor(argv, reads), nice, reads, confined),
+                _confined(_with_descriptor(argv, reads), nice, reads, confined, largest),
                 cwd=cwd,
                 pass_fds=_descriptors(reads),
                 stdin=subprocess.DEVNULL,
@@ -274,12 +276,19 @@ def _set_group_niceness(pid: int, nice: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
-def _confined(argv: Sequence[str], nice: int, reads: bytes | None, confine_it: bool) -> list[str]:
+def _confined(
+    argv: Sequence[str],
+    nice: int,
+    reads: bytes | None,
+    confine_it: bool,
+    largest: int = confine.MAX_FILE_BYTES,
+) -> list[str]:
     """The command with `confine.py` in front of it, which executes it: the pid is that of ffmpeg."""
     policy = {
         "parent": os.getpid(),
         "nice": nice,
         "confined": confine_it,
+        "largest": largest,
         "reads": [] if reads is None else [os.fsdecode(source_file.to_open(reads))],
         "writes": ["."],
     }

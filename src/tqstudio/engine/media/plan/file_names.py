@@ -29,3 +29,9 @@ def segment_name(k: int) -> str:
 def fragment_name(g: int) -> str:
     """The file name of fragment g."""
     return FRAGMENT_PATTERN % g
+
+
+def whole_name(slug: str, key: str) -> str:
+    """The name of a file of the whole video, by its key in profiles: `film.mp4`, `film-720p.mp4`."""
+    kind, _, quality = key.partition(":")
+    return "-".join(filter(None, (slug.rpartition("/")[2], quality))) + f".{kind}"

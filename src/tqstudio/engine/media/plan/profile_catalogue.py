@@ -11,8 +11,7 @@ from typing import Any
 
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profile_keys import KEYS, RungSpec
-from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import names
+from tqstudio.engine.media.plan.profiles import Profile, names
 from tqstudio.errors import TqError
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ProfileView
@@ -86,6 +85,8 @@ def _value(value: Any) -> str:
     if not isinstance(value, tuple):
         # DEL is the one character that JSON does not escape and TOML does not allow.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if not all(isinstance(each, RungSpec) for each in value):
+        return json.dumps(value)
     return "\n".join(["[", *(f"    {_rung(rung)}," for rung in value), "]"])
 
 

@@ -104,11 +104,18 @@ _RUNGS = _key(
     lambda v: tuple(map(_rung, v)),
 )
 
+_FILES = _key(
+    'a list of "mp4", "m4a", or of a quality "mp4:720p"',
+    lambda v: isinstance(v, list) and all(re.fullmatch(r"m4a|mp4(:[0-9a-z-]{1,30})?", each) for each in v),
+    lambda v: tuple(dict.fromkeys(v)),
+)
+
 KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "description": ("description", *_TEXT),
     "encoder": ("encoder", *_one_of("auto", "cpu")),
     "storyboard": ("storyboard", *_FLAG),
     "dash": ("dash", *_FLAG),
+    "files": ("files", *_FILES),
     "source.on_damage": ("on_damage", *_one_of("refuse", "refuse-truncated", "accept")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),

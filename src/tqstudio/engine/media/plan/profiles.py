@@ -77,6 +77,9 @@ class Profile:
     """Whether small pictures for seeking are published. Not part of the settings hash."""
     dash: bool = False
     """Whether an MPD of DASH is published over the same segments. Not part of the settings hash."""
+    files: tuple[str, ...] = ()
+    """Files of the whole video that are published too: `mp4`, `m4a`, or of a quality `mp4:720p`. Not part of
+    the settings hash."""
     on_damage: str = "refuse-truncated"
     """Which damage is refused: with `refuse` any, with `refuse-truncated` an end before the declared length,
     with `accept` none. What is published is marked by warnings. Not part of the settings hash."""
@@ -104,13 +107,29 @@ class Profile:
         return codec, rung.preset or preset, rung.crf or crf
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to what JSON can express."""
-        return asdict(self)
+        """Convert to what JSON can express, without what earlier versions do not know and is not used."""
+        return {key: value for key, value in asdict(self).items() if key != "files" or value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
         """Convert back; KeyError or TypeError means that another version wrote the record."""
-        return cls(**{**data, "rungs": tuple(RungSpec(**rung) for rung in data["rungs"])})
+        rungs = tuple(RungSpec(**rung) for rung in data["rungs"])
+        return cls(**{**data, "rungs": rungs, "files": tuple(data.get("files", ()))})
+
+
+def names(profile: Profile) -> dict[RungSpec, str]:
+    """The name of each rung of a profile, largest first: `1080p`, in landscape and portrait.
+
+    Rungs of another codec than the profile's have it added, those in HDR `-hdr`, and of several that are
+    still equal all but the first their bit rate: `1080p-hevc-4500k`.
+    """
+    found: dict[str, RungSpec] = {}
+    for spec in profile.rungs:
+        codec = profile.codec_of(spec)
+        name = f"{spec.short_side}p" + ("" if codec == profile.codec else f"-{codec}")
+        name += "-hdr" if spec.hdr else ""
+        found[f"{name}-{spec.maxrate_kbps}k" if name in found else name] = spec
+    return {spec: name for name, spec in found.items()}
 
 
 def available(user_dir: Path | None = None) -> dict[str, Path]:
@@ -264,7 +283,13 @@ def _checked(profile: Profile, what: str) -> Profile:
             -pair[1].maxrate_kbps,
         )
     )
-    return replace(profile, rungs=tuple(rung for _, rung in rungs))
+    profile = replace(profile, rungs=tuple(rung for _, rung in rungs))
+    known = names(profile).values()
+    for quality in filter(None, (key.partition(":")[2] for key in profile.files)):
+        if quality not in known:
+            text = f"{what}: files: there is no quality {quality}"
+            raise TqError(ErrorCode.BAD_CONFIG, text, f"choose one of: {', '.join(known)}")
+    return profile
 
 
 def _conflict(profile: Profile, rungs: list[tuple[str, RungSpec]]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Chooses the qualities of a source: its video renditions, or those of sound alone."""
+"""Chooses the qualities of a source: its video renditions, or those of sound alone; and its whole files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from tqstudio.engine.media.plan.audio import audio_renditions
 from tqstudio.engine.media.plan.copying import keeps_size, stands_for
 from tqstudio.engine.media.plan.grid import make_grid
-from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec, names
 from tqstudio.engine.media.plan.source_rates import RATE_EXPONENT, picture_cap_kbps
-from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET, MAX_BLOCKS, MAX_SIDE
+from tqstudio.engine.media.plan.track_names import LOW
+from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET, MAX_BLOCKS, MAX_SIDE, PLAYERS
 from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
 
@@ -21,6 +22,7 @@ NOT_REQUESTED = "not requested"
 DROPPED = "dropped"
 SAME_SIZE = "same size as a lower quality"
 SAME_RATE = "bit rate of a higher quality"
+NO_SOUND, NO_PICTURES, NO_QUALITY = "no sound", "no pictures", "its quality is not made"
 
 # Of fragmented MP4, with the pictures beside the ladder.
 _CONTAINER_FACTOR = 1.05
@@ -36,7 +38,7 @@ class Rung:
     """One rendition of a ladder."""
 
     name: str
-    """See `names`."""
+    """See `profiles.names`."""
     width: int
     """Even; 0 for a rung above the source, and for sound."""
     height: int
@@ -75,6 +77,19 @@ class Rung:
     def weight(self) -> float:
         """Its weight in the progress of a job: pixels, times the cost of its codec, or of a copy."""
         return self.pixels * (_COPY_COST if self.copied else CODECS[self.codec].cost)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file that a profile asks for."""
+
+    key: str
+    """`mp4`, `m4a`, or of a quality `mp4:720p`."""
+    quality: str = ""
+    """Whose pictures it has."""
+    max_kbps: int = 0
+    skipped_reason: str | None = None
+    """Why a source gets none, or None."""
 
 
 def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | None = None) -> tuple[Rung, ...]:
@@ -127,19 +142,38 @@ def max_ladder_bytes(facts: SourceFacts, profile: Profile) -> int:
     return max_bytes(facts, kbps)
 
 
-def names(profile: Profile) -> dict[RungSpec, str]:
-    """The name of each rung of a profile, largest first: `1080p`, in landscape and portrait.
+def whole_files(facts: SourceFacts, profile: Profile) -> tuple[WholeFile, ...]:
+    """The files that a source gets, and those that it does not get."""
+    if not profile.files:
+        return ()
+    rungs = {rung.name: rung for rung in build_ladder(facts, profile) if not rung.skipped}
+    pictures = {name: rung for name, rung in rungs.items() if not rung.is_audio_only}
+    sounds = [each for each in audio_renditions(facts, profile) if not each.name.endswith(LOW)]
+    if facts.video.still and sounds:
+        sounds = [each for each in sounds if each.bitrate_kbps == sounds[0].bitrate_kbps]
+    found = []
+    for key in profile.files:
+        kind, _, quality = key.partition(":")
+        if kind == "m4a":
+            kbps = sum(each.bitrate_kbps for each in sounds if each.codec == "aac")
+            found.append(WholeFile(key, "", kbps, None if sounds else NO_SOUND))
+        elif not pictures or (quality and quality not in pictures):
+            found.append(WholeFile(key, skipped_reason=NO_QUALITY if pictures else NO_PICTURES))
+        else:
+            best = max(pictures.values(), key=_worth)
+            rung = pictures.get(quality, best)
+            kbps = rung.maxrate_kbps + sum(each.bitrate_kbps for each in sounds)
+            found.append(WholeFile(key, rung.name, kbps))
+    return tuple(found)
 
-    Rungs of another codec than the profile's have it added, those in HDR `-hdr`, and of several that are
-    still equal all but the first their bit rate: `1080p-hevc-4500k`.
-    """
-    found: dict[str, RungSpec] = {}
-    for spec in profile.rungs:
-        codec = profile.codec_of(spec)
-        name = f"{spec.short_side}p" + ("" if codec == profile.codec else f"-{codec}")
-        name += "-hdr" if spec.hdr else ""
-        found[f"{name}-{spec.maxrate_kbps}k" if name in found else name] = spec
-    return {spec: name for name, spec in found.items()}
+
+def _worth(rung: Rung) -> tuple[bool, int, int, int]:
+    return not rung.hdr, rung.pixels, PLAYERS[rung.codec], rung.maxrate_kbps
+
+
+def max_files_bytes(facts: SourceFacts, profile: Profile) -> int:
+    """Bytes of these files if all that is in them has its highest bit rate; 0 if the length is unknown."""
+    return max_bytes(facts, sum(each.max_kbps for each in whole_files(facts, profile)))
 
 
 def _rung(

@@ -28,6 +28,8 @@ CODECS = {
     "hevc": VideoCodec("libx265", crf=22, most_crf=51, cost=2.5),
     "av1": VideoCodec("libsvtav1", crf=28, most_crf=63, cost=1.5, captions=False),
 }
+PLAYERS = {"hevc": 0, "hvc1": 0, "av1": 1, "av01": 1, "h264": 2, "avc1": 2}
+"""How many players know a codec, to choose one of several qualities of one size."""
 GPU_APIS = ("nvenc", "qsv", "vaapi")
 """Interfaces to GPU encoders: of NVIDIA, of Intel, of Mesa and Intel. The first one that works is used."""
 GPU_ENCODERS = tuple(f"{codec}_{api}" for api in GPU_APIS for codec in CODECS)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tqstudio.engine.media.plan.audio import audio_renditions, is_readable
 from tqstudio.engine.media.plan.grid import Grid, make_grid
-from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import SAME_RATE, build_ladder, names
+from tqstudio.engine.media.plan.profiles import Profile, names
+from tqstudio.engine.media.plan.rungs import SAME_RATE, build_ladder
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.plan.video_codecs import CODECS
 from tqstudio.engine.media.source import colour

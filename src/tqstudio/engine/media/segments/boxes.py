@@ -102,17 +102,22 @@ class Init:
 
 def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
     """List (type, payload offset, payload length) of all boxes, which must fill the file exactly."""
+    return _inside(file, 0, size)
+
+
+def _inside(file: BinaryIO, start: int, length: int) -> list[tuple[bytes, int, int]]:
+    """As `top_level`, of the boxes in a part of a file."""
     boxes = []
-    offset = 0
-    while offset < size:
+    offset, end = start, start + length
+    while offset < end:
         file.seek(offset)
         length, kind = struct.unpack(">I4s", file.read(8))
         header = 8
         if length == 1:
             (length,) = struct.unpack(">Q", file.read(8))
             header = 16
-        if length < header or offset + length > size:
-            raise BoxError(f"box {kind!r} at {offset} declares {length} of {size - offset} bytes")
+        if length < header or offset + length > end:
+            raise BoxError(f"box {kind!r} at {offset} declares {length} of {end - offset} bytes")
         boxes.append((kind, offset + header, length - header))
         offset += length
     return boxes
@@ -199,6 +204,46 @@ def _decode_time(traf: dict[bytes, bytes]) -> int:
 def _signed(value: int) -> int:
     """Read a composition offset as signed, in version 0 too: no valid offset is that large."""
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+class WholeTrack(NamedTuple):
+    """A track of a file without fragments."""
+
+    kind: str
+    """`vide`, `soun`, `sbtl` for subtitles, `text` for chapters."""
+    samples: int
+    flags_at: int
+    """Offset of the byte whose lowest bit says that it is played unless a person chooses."""
+
+
+def whole_tracks(file: BinaryIO, size: int) -> list[WholeTrack]:
+    """Read the tracks of a file without fragments, whose `moov` must precede its media.
+
+    It may be larger than memory: only box headers and a few bytes are read.
+    """
+    found = top_level(file, size)
+    if [kind for kind, *_ in found if kind in (b"moov", b"mdat")] != [b"moov", b"mdat"]:
+        raise BoxError("it does not begin with what players need first")
+    moov = next((at, length) for kind, at, length in found if kind == b"moov")
+    tracks = []
+    for kind, at, length in _inside(file, *moov):
+        if kind == b"trak":
+            file.seek(_find(file, at, length, b"mdia", b"hdlr") + 8)
+            handler = file.read(4).decode("latin-1")
+            file.seek(_find(file, at, length, b"mdia", b"minf", b"stbl", b"stsz") + 8)
+            (samples,) = struct.unpack(">I", file.read(4))
+            tracks.append(WholeTrack(handler, samples, _find(file, at, length, b"tkhd") + 3))
+    return tracks
+
+
+def _find(file: BinaryIO, at: int, length: int, *kinds: bytes) -> int:
+    """The offset of the payload of a box, by the types of those that contain it and its own."""
+    for wanted in kinds:
+        places = [place for kind, *place in _inside(file, at, length) if kind == wanted]
+        if not places:
+            raise BoxError(f"no {wanted.decode()} box")
+        at, length = places[0]
+    return at
 
 
 def _children(data: bytes, start: int = 0) -> dict[bytes, bytes]:

@@ -215,6 +215,8 @@ class Generation(SQLModel, table=True):
     published_at: int | None = _time(optional=False)
     retired_at: int | None = _time()
     removed_at: int | None = _time()
+    files: str = _text(default="[]")
+    """JSON [name, size, blake3] of each file with the whole video."""
 
 
 class Published(SQLModel, table=True):

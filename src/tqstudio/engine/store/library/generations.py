@@ -30,6 +30,14 @@ class PublishedFile(NamedTuple):
     """Key frames of a video segment; empty for other files, and if an earlier tqstudio published it."""
 
 
+class WholeFileRow(NamedTuple):
+    """A file of a generation with the whole video, to take away; `size` in bytes."""
+
+    name: str
+    size: int
+    blake3: str
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
     """One rendition of a generation. Rates in bits per second."""
@@ -81,12 +89,13 @@ class GenerationRow:
     omitted: Mapping[str, str] = field(default_factory=dict)
     """Renditions left out on purpose (dropped, or optional and failed): name → settings_hash."""
     retired_at: int | None = None
+    files: tuple[WholeFileRow, ...] = ()
 
 
 _MAX_DUPLICATES = 3
 """Most ladders offered for linking: the next is tried if one is damaged or has other settings."""
 _PUBLISHED = Rows(PublishedRow, tables.published, files=None)
-_GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None)
+_GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None, files=None)
 
 
 def _file(
@@ -95,7 +104,9 @@ def _file(
     return PublishedFile(name, size, duration_s, blake3, tuple(map(IFrame._make, iframes)))
 
 
-_GET = select(*_GENERATIONS.columns).where(tables.generation.c.id == bindparam("generation"))
+_GET = select(*_GENERATIONS.columns, tables.generation.c.files).where(
+    tables.generation.c.id == bindparam("generation")
+)
 _RENDITIONS = (
     select(*_PUBLISHED.columns, tables.published.c.files)
     .where(tables.published.c.generation_id == bindparam("generation"))
@@ -111,7 +122,8 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
         _PUBLISHED.value(each, files=tuple(_file(*file) for file in json.loads(each.files)))
         for each in db.execute(_RENDITIONS, {"generation": generation})
     )
-    return _GENERATIONS.value(row, renditions=renditions)
+    files = tuple(WholeFileRow(*file) for file in json.loads(row.files))
+    return _GENERATIONS.value(row, renditions=renditions, files=files)
 
 
 _CURRENT = select(tables.video.c.generation_id).where(tables.video.c.id == bindparam("video"))
@@ -189,6 +201,7 @@ def record(
     poster: str | None,
     renditions: Sequence[PublishedRow],
     omitted: Mapping[str, str] | None = None,
+    files: Sequence[WholeFileRow] = (),
     job: int | None = None,
     now: int,
 ) -> int:
@@ -200,6 +213,7 @@ def record(
         "number": number,
         "settings_hash": settings_hash,
         "omitted": json.dumps(dict(omitted or {})),
+        "files": json.dumps(files),
         "poster": poster,
         "published_at": now,
     }

@@ -71,6 +71,7 @@ def build(
         # Without a quality of which it would be made, the video is the same.
         "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
         "dash": spec.profile.dash,
+        "files": [*spec.profile.files],
         "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
         "warnings": warning_views(encode.warnings),

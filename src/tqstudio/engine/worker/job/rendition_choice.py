@@ -18,7 +18,7 @@ from tqstudio.engine.media.plan.keys import (
     without_copy,
 )
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import DROPPED, Rung, build_ladder
+from tqstudio.engine.media.plan.rungs import DROPPED, Rung, WholeFile, build_ladder, whole_files
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
 from tqstudio.engine.media.plan.track_names import STORYBOARD, is_dropped, is_of_track, quality_of
 from tqstudio.engine.media.plan.video_codecs import encoder_for
@@ -46,6 +46,8 @@ class RenditionChoice:
     """Renditions kept from the current generation: name → settings_hash."""
     storyboard: bool
     """Whether one is published."""
+    files: tuple[WholeFile, ...] = ()
+    """Files of the whole video that are published, and those that this source does not get."""
 
     @property
     def nothing_to_make(self) -> bool:
@@ -125,19 +127,24 @@ def choose(
         subtitles=tuple(text for name, text in texts.items() if name not in keep),
         keep=keep,
         storyboard=profile.storyboard and STORYBOARD not in dropped and not facts.video.still,
+        files=whole_files(facts, profile),
     )
 
 
 def rows(
     choice: RenditionChoice, states: Mapping[str, RenditionState], gpu: str | None = None
 ) -> list[dict[str, Any]]:
-    """Convert all qualities to `requests.RenditionReport`, without tracks of audio.
+    """Convert all qualities, and files that are not made, to `requests.RenditionReport`.
 
     Args:
         states: of the renditions that are encoded, by name.
         gpu: the GPU encoders of the worker; renditions that it should have encoded get a reason.
     """
-    return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
+    left_out = [each for each in choice.files if each.skipped_reason]
+    return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder] + [
+        {"name": each.key, "status": "skipped", "reason": each.skipped_reason, "required": False}
+        for each in left_out
+    ]
 
 
 def _row(

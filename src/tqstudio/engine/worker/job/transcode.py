@@ -15,7 +15,7 @@ from tqstudio.engine.media.encode.division import catches_up, division
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.poster import store_poster
 from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
-from tqstudio.engine.media.plan.rungs import max_ladder_bytes
+from tqstudio.engine.media.plan.rungs import max_files_bytes, max_ladder_bytes
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
@@ -44,7 +44,8 @@ def require_space(
         return
     free = shutil.disk_usage(output).free
     most = max_ladder_bytes(source.facts, encode.spec.profile)
-    needed = reserve + still_to_come(source.facts.size, factor, most, occupied_bytes(store))
+    files = max_files_bytes(source.facts, encode.spec.profile)
+    needed = reserve + still_to_come(source.facts.size, factor, most, occupied_bytes(store), files)
     if free < needed:
         where = paths.display(os.fsencode(output))
         raise TqError(

@@ -319,6 +319,8 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines += doc.fact("playlist", readable(published["master"]), width)
     if not is_bucket(published["master"]):
         lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
+    for file in published["files"]:
+        lines += doc.fact("file", f"{readable(file['path'])} ({units.size(file['size'])})", width)
     for name, value in sentences.delivery_words(job["video_view"]["delivery"]):
         lines += doc.fact(name, value, width)
     for rendition in published["renditions"]:
