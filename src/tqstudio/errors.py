@@ -146,11 +146,6 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
 )
 
 
-def is_warning(beginning: str) -> bool:
-    """Whether the code of a warning begins so, or it is `any`; upper and lower case are the same."""
-    return beginning.lower() == "any" or any(code.startswith(beginning.upper()) for code in WarningCode)
-
-
 @dataclass(frozen=True, slots=True)
 class JobWarning:
     """A warning about a job that was completed all the same."""

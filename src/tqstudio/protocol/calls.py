@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
+from tqstudio.errors import WarningCode
+
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
 
@@ -62,6 +64,11 @@ def status() -> Call[answers.StatusView]:
 def statistics(by: str = "day", since: str | None = None) -> Call[answers.StatisticsView]:
     """Sums by day, batch or worker since an ISO 8601 time, by default of 30 days."""
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
+
+
+def is_warning(beginning: str) -> bool:
+    """Whether the code of a warning begins so, or it is `any`; upper and lower case are the same."""
+    return beginning.lower() == "any" or any(code.startswith(beginning.upper()) for code in WarningCode)
 
 
 def jobs(

@@ -26,7 +26,7 @@ from tqstudio.engine.store.lists import records as job_records
 from tqstudio.engine.store.lists.orders import SORTS, PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.errors import ErrorCode, TqError, WarningCode, is_warning
+from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.lifecycle import (
     PAUSED_WITHOUT_REASON,
     Control,
@@ -38,6 +38,7 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.paths import readable_lines
 from tqstudio.protocol import answers
+from tqstudio.protocol.calls import is_warning
 from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
 router = APIRouter(route_class=BoundedRoute)

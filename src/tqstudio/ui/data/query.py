@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tqstudio.errors import is_warning
 from tqstudio.lifecycle import JobKind, JobStatus
 from tqstudio.paths import readable
+from tqstudio.protocol.calls import is_warning
 
 SORTS = ("order", "newest", "oldest")
 
