@@ -107,6 +107,7 @@ class WarningCode(StrEnum):
     COLOURS_CHANGE = "COLOURS_CHANGE"
     LOW_BITRATE = "LOW_BITRATE"
     NOT_COPIED = "NOT_COPIED"
+    QUALITY_NOT_REACHED = "QUALITY_NOT_REACHED"
     LOUDNESS_LIMITED = "LOUDNESS_LIMITED"
     SOURCE_DAMAGED = "SOURCE_DAMAGED"
     SOURCE_INCOMPLETE = "SOURCE_INCOMPLETE"
@@ -133,6 +134,7 @@ WARNINGS: MappingProxyType[WarningCode, str] = MappingProxyType(
         WarningCode.COLOURS_CHANGE: "the colours change within the source, and only the first are converted",
         WarningCode.LOW_BITRATE: "the source has so few bits that qualities get fewer, or are left out",
         WarningCode.NOT_COPIED: "the pictures of the source could not be copied, and were encoded",
+        WarningCode.QUALITY_NOT_REACHED: "`video.quality` is missed: bits are limited, or no CRF was found",
         WarningCode.LOUDNESS_LIMITED: "sound is less loud than the profile asks for, to keep its peaks",
         WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
         WarningCode.SOURCE_INCOMPLETE: "the source was cut off, and is published as far as it goes",

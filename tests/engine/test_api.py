@@ -587,6 +587,7 @@ _PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
             "probe_error": "source.problem of the job, while it counts",
             "inode": "only compared, when a file has a new name",
             "name_lower": "the name, for filters",
+            "crfs": "the remarks of the qualities say it, and `plan`",
         },
     ),
     (

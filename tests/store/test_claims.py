@@ -9,10 +9,11 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, progress
 from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
 from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, HeldLease, LeaseToken
-from tqstudio.engine.store.library import folders, videos
+from tqstudio.engine.store.library import crfs, folders, videos
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
+from tqstudio.protocol.worker_answers import DecidedCrf
 
 from .conftest import NOW, SECOND, Plan, Queue, token
 from .test_folders import folder
@@ -182,6 +183,8 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     job = queue.job(video=video, kind=JobKind.RETRANSCODE, requested=("720p",), dropped=("360p",))
     videos.set_facts(queue.db, video, {"height": 720}, quick_hash="abc")
     videos.set_full_hash(queue.db, video, "of all")
+    decided: DecidedCrf = {"settings_hash": "a", "encoder": "x", "crf": 20, "vmaf": None, "remark": ""}
+    crfs.add(queue.db, video, [decided])
     known = videos.get(queue.db, video)
     assert known is not None
     assert assignment_of(queue.db, job) == Assignment(
@@ -198,6 +201,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         quick_hash="abc",
         full_hash="of all",
         facts={"height": 720},
+        crfs=[decided],
         output_root=known.output_root,
         slug=known.slug,
         generation=None,

@@ -34,6 +34,7 @@ from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import (
+    crfs,
     deletions,
     deliveries,
     folders,
@@ -222,6 +223,10 @@ def probe(queue: Queue, rng: Random) -> Any:
     facts = {"duration_s": rng.choice([60, 12.5, 1e-7, 3e9]), "title": rng.choice(TEXTS)}
     if rng.random() < 0.4:
         return videos.set_facts(db, known(queue, rng, "video"), facts, quick_hash=rng.choice([None, "q"]))
+    if rng.random() < 0.2:
+        crf: Any = {"settings_hash": rng.choice(TEXTS), "encoder": "x", "crf": 20, "vmaf": 93.5, "remark": ""}
+        video = known(queue, rng, "video")
+        return crfs.add(db, video, [crf]), crfs.of_video(db, video)
     error: Any = {"code": rng.choice(CODES).value, "message": rng.choice(TEXTS), "hint": ""}
     found = rng.choice([facts, None])
     answers = [videos.set_probed(db, each, facts=found, error=None if found else error) for each in seen[:2]]

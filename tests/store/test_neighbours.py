@@ -13,7 +13,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
-from tqstudio.engine.store.library import folders, generations, publications, removals, videos
+from tqstudio.engine.store.library import crfs, folders, generations, publications, removals, videos
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.removals import Removal
 from tqstudio.engine.store.library.videos import Unprobed
@@ -321,6 +321,14 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "facts are set": (
         lambda s: videos.set_facts(s.db, s.video, {"duration_s": 5}, quick_hash=None),
         video_and_job,
+    ),
+    "a CRF is decided": (
+        lambda s: crfs.add(
+            s.db,
+            s.video,
+            [{"settings_hash": "a", "encoder": "x", "crf": 20, "vmaf": 93.0, "remark": ""}],
+        ),
+        video,
     ),
     "the probe found something": (probed, video_and_job),
     "a slug is set": (lambda s: videos.set_slug(s.db, s.video, "other"), video),

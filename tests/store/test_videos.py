@@ -13,12 +13,13 @@ from tqstudio.engine.media.segments.checked import IFrame
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.jobs import jobs
-from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library import crfs, generations, videos
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
+from tqstudio.protocol.worker_answers import DecidedCrf
 
 from .conftest import Queue, rolled_back
 
@@ -485,3 +486,22 @@ def test_a_video_is_pointed_to_another_output_unless_its_slug_is_taken_there(que
     moved = videos.get(queue.db, first)
     assert moved is not None
     assert (moved.output_root, moved.slug) == (b"/elsewhere", row.slug)
+
+
+def _decided(settings: str, encoder: str = "libx264", crf: int = 20) -> DecidedCrf:
+    return {"settings_hash": settings, "encoder": encoder, "crf": crf, "vmaf": 93.1, "remark": ""}
+
+
+def test_decided_crfs_are_kept_by_settings_and_encoder(queue: Queue) -> None:
+    video, other = queue.video(), queue.video()
+    assert crfs.of_video(queue.db, video) == []
+    first, hevc = _decided("a"), _decided("a", "libx265", 24)
+    crfs.add(queue.db, video, [first, hevc])
+    again, new = _decided("a", crf=21), _decided("b")
+    crfs.add(queue.db, video, [again, new])
+    assert crfs.of_video(queue.db, video) == [hevc, again, new]
+    assert crfs.of_video(queue.db, other) == []
+
+    crfs.add(queue.db, video, [_decided(str(number)) for number in range(64)])
+    kept = crfs.of_video(queue.db, video)
+    assert [each["settings_hash"] for each in kept] == [str(number) for number in range(64)]

@@ -116,6 +116,7 @@ COMMANDS: CommandTree = {
         {"list": "wings.alerts.cli:list_alerts", "test": "wings.alerts.cli:alert_test"},
     ),
     "verify": "jobs.verify:verify",
+    "quality": "wings.quality.cli:quality",
     "database": (
         "Move the queue between a file and PostgreSQL.",
         {"copy": "studio.database:copy"},
@@ -142,6 +143,7 @@ LOCAL = frozenset(
         "studio.service:status",
         "studio.service:uninstall",
         "jobs.verify:verify",
+        "wings.quality.cli:quality",
         "studio.database:backup",
         "studio.database:copy",
         "studio.doctor:doctor",

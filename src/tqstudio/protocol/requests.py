@@ -407,6 +407,16 @@ class WarningReport(Message):
     text: ShownText
 
 
+class CrfReport(Message):
+    """See `worker_answers.DecidedCrf`."""
+
+    settings_hash: ShortText
+    encoder: ShortText
+    crf: int = Field(ge=1, le=63)
+    vmaf: float | None = Field(None, ge=0, le=100)
+    remark: ShownText = ""
+
+
 class Token(WorkerMessage):
     """The lease token of every write: epoch and instance, with the job in the path."""
 
@@ -441,6 +451,10 @@ class ProgressRequest(Token):
     step: Step
     copied: float | None = Field(None, ge=0, le=100)
     """How much of the source has been copied to a worker of another machine; None before and afterwards."""
+    doing: ShownText | None = None
+    """What is shown in place of the step."""
+    quality_s: Amount = 0
+    """Seconds spent on `video.quality` so far."""
     progress: float = Field(ge=0, le=100)
     speed: Amount | None = None
     eta_s: Amount | None = None
@@ -459,6 +473,8 @@ class ProgressRequest(Token):
     encoder: ShownText | None = None
     facts: AnyJson | None = None
     content_id: ShortText | None = None
+    crfs: list[CrfReport] | None = Field(None, max_length=64)
+    """Decided in this attempt."""
     blocked_s: Amount = 0
     """Seconds that the worker's main thread has not run; it may be blocked on a disk."""
 

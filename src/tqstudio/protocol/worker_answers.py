@@ -37,6 +37,19 @@ class AssignedRange(TypedDict):
     """Rendition → stream key."""
 
 
+class DecidedCrf(TypedDict):
+    """The CRF that was decided for a codec, which stays for this content and these settings."""
+
+    settings_hash: str
+    """Of the largest rung of the codec."""
+    encoder: str
+    crf: int
+    vmaf: float | None
+    """What the samples had with it; None if no quality could be measured."""
+    remark: str
+    """Why it does not reach the quality; empty if it does."""
+
+
 class ClaimedJob(TypedDict):
     """A claimed job, with all that its worker needs to know."""
 
@@ -70,6 +83,8 @@ class ClaimedJob(TypedDict):
     content_id: str | None
     full_hash: str | None
     """Hash of the whole source when its ladder was encoded."""
+    crfs: NotRequired[list[DecidedCrf]]
+    """Decided before for this video. Earlier versions have none."""
     log: str
     lease_s: float
     range: NotRequired[AssignedRange | None]

@@ -85,7 +85,7 @@ class Forecasts:
             return
         encode_s = {**live.steps, **steps}.get(Step.TRANSCODE.value)
         if encode_s is not None:
-            rest_s = max(0.0, outcome.run_s - encode_s)
+            rest_s = max(0.0, outcome.run_s - encode_s - live.quality_s)
             learnt = self.speed_model.learn(live.prediction.work, encode_s, rest_s)
             await self._db.write(speeds.save, learnt, now=now_us())
 

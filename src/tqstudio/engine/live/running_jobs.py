@@ -38,6 +38,10 @@ class LiveJob(Report):
     worker: str
     copied: float | None = None
     """0–100, of the source, while it is copied to another machine."""
+    doing: str | None = None
+    """What is shown in place of the step."""
+    quality_s: float = 0.0
+    """Seconds spent on `video.quality`, which jobs without it do not need."""
     stored: float = 0.0
     """0–100, as stored: never less than in an earlier run, unless finished segments were removed."""
     speed: float | None = None
@@ -60,8 +64,8 @@ class LiveJob(Report):
 
     @property
     def shown_step(self) -> str | None:
-        """The step, or how far its source is copied."""
-        return self.step if self.copied is None else f"copy {self.copied:.0f} %"
+        """The step, what is done within it, or how far its source is copied."""
+        return self.doing or (self.step if self.copied is None else f"copy {self.copied:.0f} %")
 
     @property
     def asked(self) -> str:
@@ -163,7 +167,7 @@ class RunningJobs:
         if before is None or before.token != token:
             before = LiveJob(token, report.worker, moved_at=report.at)
         left_out = [name for name in ("warnings", *DETAILS) if getattr(report, name) is None]
-        was, now = (before.step, before.copied), (report.step, report.copied)
+        was, now = ((each.step, each.copied, each.doing) for each in (before, report))
         moved = report.progress > before.progress or was != now
         merged = replace(
             report,

@@ -310,6 +310,7 @@ class Dispatcher(Part):
             "facts": assignment.facts or None,
             "content_id": assignment.quick_hash,
             "full_hash": assignment.full_hash,
+            "crfs": assignment.crfs,
             "log": f"{self._home.job_logs(number)}/{epoch}.log",
             "lease_s": self._settings.lease_s,
             "range": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import fields
+from typing import cast
 
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.host.clock import now_us
@@ -18,12 +19,12 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import LeaseToken
 from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library import crfs, videos
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
-from tqstudio.protocol.worker_answers import HeartbeatAnswer
+from tqstudio.protocol.worker_answers import DecidedCrf, HeartbeatAnswer
 
 _SAVE_S = 1.0
 _KEPT = {each.name for each in fields(LiveJob)} & ProgressRequest.model_fields.keys()
@@ -87,6 +88,10 @@ class Reports(Part):
         merged = self._running_jobs.report(token, report, significant=_is_significant(held, report))
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
+        if request.crfs is not None:
+            await self._db.write(
+                self._crfs, token, [cast(DecidedCrf, each.model_dump()) for each in request.crfs]
+            )
         if merged.argv and merged.prediction is None:
             await self._forecasts.begin(merged)
         self._ranges.offer(token, request.division)
@@ -100,6 +105,11 @@ class Reports(Part):
         lease = claims.held(db, token)
         if lease is not None:
             videos.set_facts(db, lease.video, facts, quick_hash=content)
+
+    def _crfs(self, db: Connection, token: LeaseToken, decided: list[DecidedCrf]) -> None:
+        lease = claims.held(db, token)
+        if lease is not None:
+            crfs.add(db, lease.video, decided)
 
     async def save_progress(self, *, everything: bool = False) -> None:
         """Stores all due reports in one transaction."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,8 +18,13 @@ from tqstudio.words.sentences import by_reason
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.plan.profiles import Profile
+    from tqstudio.engine.media.plan.rungs import Rung
     from tqstudio.engine.media.source.facts import SourceFacts
+    from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import EtaView
+    from tqstudio.protocol.worker_answers import DecidedCrf
+
+T = TypeVar("T")
 
 
 def plan(
@@ -47,7 +53,7 @@ def plan(
     facts = probe(os.fsencode(source))
     if needs_vulkan(facts.video):
         require_vulkan(locate(set_up.ffmpeg or None), facts.video, display(os.fsencode(source)))
-    made, skipped = _renditions(facts, chosen)
+    made, skipped = _renditions(facts, chosen, _decided(home, set_up, source, facts, chosen))
     view: dict[str, Any] = {
         "source": display(os.fsencode(source)),
         "source_b64": encode(source),
@@ -66,10 +72,16 @@ def plan(
     return 0
 
 
-def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """What would be encoded, and why other qualities would not."""
+def _renditions(
+    facts: SourceFacts, profile: Profile, decided: Mapping[str, tuple[Rung, DecidedCrf]]
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """What would be encoded, and why other qualities would not.
+
+    Args:
+        decided: CRFs for the quality of the profile, by encoder, with the largest rung of each.
+    """
     from tqstudio.engine.media.plan.audio import audio_renditions
-    from tqstudio.engine.media.plan.rungs import build_ladder, whole_files
+    from tqstudio.engine.media.plan.rungs import build_ladder, followed, whole_files, why_not_sought
     from tqstudio.engine.media.plan.subtitles import subtitle_renditions
 
     ladder = build_ladder(facts, profile)
@@ -85,6 +97,11 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
             copied=rung.copied,
             not_copied=rung.not_copied,
         )
+        | {
+            "quality": rung.quality or None,
+            "crf": _crf(rung, decided, followed) if rung.quality else rung.crf,
+            "quality_remark": why_not_sought(facts, profile, rung) or None,
+        }
         for rung in ladder
         if not rung.skipped and not rung.is_audio_only
     ]
@@ -100,6 +117,14 @@ def _renditions(facts: SourceFacts, profile: Profile) -> tuple[list[dict[str, An
     names = [(rung.name, rung.skipped_reason) for rung in ladder]
     names += [(file.key, file.skipped_reason) for file in files]
     return made, [{"name": name, "reason": reason} for name, reason in names if reason]
+
+
+def _crf(
+    rung: Rung, decided: Mapping[str, tuple[Rung, DecidedCrf]], followed: Callable[[Rung, int], int]
+) -> int | None:
+    """The CRF that was found for the quality of a rung; None if it is decided later."""
+    shifts = [each["crf"] - of.crf for of, each in decided.values() if of.codec == rung.codec]
+    return followed(rung, shifts[-1]) if shifts else None
 
 
 def _row(
@@ -129,30 +154,67 @@ def _row(
     }
 
 
-def _time(home: Home, settings: Settings, facts: SourceFacts, profile: Profile) -> EtaView | None:
-    """The time on a CPU worker, by what earlier jobs took; None if there is nothing to compare with."""
-    import json
+def _stored(home: Home, settings: Settings, read: Callable[[Connection], T]) -> T | None:
+    """What a function reads from the database; None if there is none, or one of another version."""
     from contextlib import closing
 
     from sqlalchemy.exc import DBAPIError
 
+    from tqstudio.engine.store.db.connection import address_of, connect, is_there
+
+    address = address_of(home, settings)
+    try:
+        if is_there(address):
+            with closing(connect(address, read_only=True)) as db:
+                return read(db)
+    except DBAPIError:
+        pass  # the next start of the supervisor reports an earlier schema, or damage
+    return None
+
+
+def _time(home: Home, set_up: Settings, facts: SourceFacts, profile: Profile) -> EtaView | None:
+    """The time on a CPU worker, by what earlier jobs took; None if there is nothing to compare with."""
+    import json
+
     from tqstudio.engine.live.speed_model import SpeedModel
     from tqstudio.engine.live.workload import work_of
     from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
-    from tqstudio.engine.store.db.connection import address_of, connect, is_there
     from tqstudio.engine.store.machine import speeds
 
-    address = address_of(home, settings)
-    if not is_there(address):
-        return None
-    try:
-        with closing(connect(address, read_only=True)) as db:
-            model = SpeedModel(speeds.load(db), speeds.last_outcomes(db))
-    except DBAPIError:
-        return None  # an earlier schema, or damage: the next start of the supervisor reports which
+    found = _stored(home, set_up, lambda db: (speeds.load(db), speeds.last_outcomes(db)))
     work = work_of(facts.to_json(), json.dumps(profile.to_json()), CPU_ENCODER)
-    seconds = None if work is None else model.predict(work)
-    return None if seconds is None else model.eta(seconds)
+    model = SpeedModel(*found) if found else None
+    seconds = None if model is None or work is None else model.predict(work)
+    return None if model is None or seconds is None else model.eta(seconds)
+
+
+def _decided(
+    home: Home, set_up: Settings, source: str, facts: SourceFacts, profile: Profile
+) -> dict[str, tuple[Rung, DecidedCrf]]:
+    """The CRFs that were found for a source before, by encoder, with the largest rung of each."""
+    from tqstudio.engine.media.plan.keys import decided_for
+    from tqstudio.engine.store.library import crfs, videos
+
+    def read(db: Connection) -> dict[str, tuple[Rung, DecidedCrf]]:
+        found: dict[str, tuple[Rung, DecidedCrf]] = {}
+        for video in videos.with_source(db, os.fsencode(source)):
+            if video.quick_hash is not None and video.size == facts.size:
+                found |= decided_for(crfs.of_video(db, video.id), video.quick_hash, facts, profile)
+        return found
+
+    return (_stored(home, set_up, read) if profile.quality else None) or {}
+
+
+def _about_quality(renditions: list[dict[str, Any]]) -> Iterator[str]:
+    """What a profile with a quality means for this source."""
+    sought = [each for each in renditions if each.get("quality")]
+    for codec in dict.fromkeys(each["codec"] for each in sought):
+        of = next(each for each in sought if each["codec"] == codec)
+        how = "its CRF is decided when it is encoded" if of["crf"] is None else f"with CRF {of['crf']}"
+        yield f"{of['name']}: VMAF {of['quality']:g}; {how}, and that of smaller ones with it"
+    for each in renditions:
+        if each.get("quality_remark"):
+            yield f"{each['name']}: CRF {each['crf']}, because {each['quality_remark']}"
 
 
 def _print(view: dict[str, Any], facts: SourceFacts) -> None:
@@ -182,6 +244,8 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
             printing.out(f"copied from the source: {each['name']}")
         if each["not_copied"]:
             printing.out(f"{each['name']} is encoded: {each['not_copied']}")
+    for line in _about_quality(view["renditions"]):
+        printing.out(line)
     if limited := [each["name"] for each in view["renditions"] if each["limited"]]:
         printing.out(f"fewer bits than the profile's, as the source allows: {', '.join(limited)}")
     for words in by_reason((each["name"], each["reason"]) for each in view["skipped"]):

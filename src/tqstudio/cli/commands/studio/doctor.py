@@ -187,7 +187,7 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
 def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     from tqstudio.engine.media.ffmpeg.binary import locate
     from tqstudio.engine.media.ffmpeg.hardware import discover
-    from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error
+    from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error, has_vmaf
 
     try:
         found = locate(settings.ffmpeg or None)
@@ -196,6 +196,16 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
         return
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
     yield _confinement(found.path)
+    is_there = has_vmaf(found)
+    yield {
+        "name": "vmaf",
+        "ok": True,
+        "level": "ok" if is_there else "warn",
+        "detail": "libvmaf" if is_there else "no libvmaf: video.quality is not sought, nor quality measured",
+        "hint": ""
+        if is_there
+        else "set TQSTUDIO_FFMPEG to an ffmpeg with libvmaf, as imageio-ffmpeg has one",
+    }
     cpu = not encoding_error(found, "libx264")
     failed: dict[str, TqError] = {}
     devices = []

@@ -196,13 +196,14 @@ class Launcher:
         spec, encoder = self.spec, batch.encoder
         if encoder == COPY:
             return self._copy(planned, stores, batch)
+        rungs = [self._rungs[name] for name in planned.names]
         argv = command.video_command(
             spec.ffmpeg,
             spec.source,
             spec.facts,
             spec.grid,
             spec.profile,
-            [self._rungs[name] for name in planned.names],
+            [replace(rung, crf=spec.found_crf(rung, encoder) or rung.crf) for rung in rungs],
             encoder,
             planned.start,
             planned.stop,

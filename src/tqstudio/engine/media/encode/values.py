@@ -17,7 +17,7 @@ from tqstudio.engine.media.plan.copying import COPY
 from tqstudio.engine.media.plan.grid import Grid, piece_count
 from tqstudio.engine.media.plan.keys import Rendition, settings_hash, stream_key
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.rungs import Rung, followed
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition
 from tqstudio.engine.media.plan.video_codecs import CODECS, CPU_ENCODER, encoder_for
 from tqstudio.engine.media.segments.checked import RenditionCheck
@@ -71,6 +71,8 @@ class EncodeSpec:
     memory_limit: int | None = None
     """Memory limit of each ffmpeg process in bytes."""
     nice: int = 10
+    crf_shifts: Mapping[str, int] = field(default_factory=dict)
+    """Encoder → what the CRFs that reach the profile's quality differ by from the profile's."""
     poster: bool = True
     storyboard: bool = False
     require_output: Callable[[], None] = lambda: None
@@ -84,6 +86,10 @@ class EncodeSpec:
         """Raise OwnershipLostError if `is_owner` returns False."""
         if not self.is_owner():
             raise OwnershipLostError("another worker may have the job by now")
+
+    def found_crf(self, rung: Rung, encoder: str) -> int | None:
+        """The CRF that was found for the quality of a rung; None for the one of its settings."""
+        return followed(rung, shift) if rung.quality and (shift := self.crf_shifts.get(encoder)) else None
 
     @property
     def identity(self) -> FileId:
@@ -236,7 +242,8 @@ def _look_up(
 ) -> RenditionState:
     key = settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
     scaled_by = gpu_decode.interface(spec.device or "") if on_device else ""
-    joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns, scaled_by)
+    crf = spec.found_crf(rendition, encoder) if isinstance(rendition, Rung) else None
+    joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns, scaled_by, crf)
     store = SegmentStore(spec.store_root / rendition.name / joint)
     complete = store.completed()
     prefix = Prefix() if complete or kind != "video" else verified_prefix(store.root, spec.grid)

@@ -96,25 +96,9 @@ def video_command(
         early: seek with a margin even if the source has an index.
         on_device: decode and scale on the device too, which `gpu_decode` permits.
     """
-    first = grid.fragment_start(start)
-    end = _end_frame(facts, grid, start, stop)
-    in_head = first < grid.head
-    fields = fields_of(facts.video, profile)
-    # What becomes of fields depends on the pictures around them.
-    early = early or facts.video.interlaced or fields == "film"
-    seek = Fraction(0) if facts.unseekable or in_head else _seek(facts, grid, start, early)
+    first, end = grid.fragment_start(start), _end_frame(facts, grid, start, stop)
     decoder = (device or "") if on_device else ""
-    stream = _decoded(ffmpeg, facts, seek, decoder)
-    # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
-    begins = in_head or (start == 0 and bool(facts.video.edits))
-    stream = on_clock(stream, facts, grid, fields, first, begins=begins, seeks=bool(seek))
-    # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
-    from_first = {"start_pts": grid.g0 + first} if start else {}
-    stream = stream.filter("trim", end_pts=grid.g0 + end, **from_first)
-    stream = filtered(stream, conversion(facts.video, profile, rungs[0]))
-    if burnt := burnt_subtitles(facts, profile):
-        published = pixel_format(profile, rungs[0])
-        stream = with_bitmaps(stream, facts, grid, burnt, end, published, hdr=rungs[0].hdr)
+    stream = pictures(ffmpeg, facts, grid, profile, rungs[0], start, stop, early=early, decoder=decoder)
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
         _of_rung(branches[number], facts, rung, encoder, pixel_format(profile, rung), decoder).output(
@@ -132,9 +116,52 @@ def video_command(
     opens = [] if decoder and gpu_decode.feeds(encoder, decoder) else open_gpu(encoder, device)
     if decoder:
         opens += gpu_decode.open_decoder(decoder)
-    options = (*opens, *open_vulkan(facts.video), *(TOLERANT if burnt else ()))
-    argv = compile_command(ffmpeg, source, outputs, progress=True, threads=0, before=options)
+    argv = compile_command(
+        ffmpeg, source, outputs, progress=True, threads=0, before=(*opens, *picture_options(facts, profile))
+    )
     return argv + read_all_streams(facts)
+
+
+def pictures(
+    ffmpeg: FFmpeg,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    rung: Rung,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    early: bool = False,
+    decoder: str = "",
+) -> Any:
+    """The pictures of the source as all rungs like this one show them, before they are scaled.
+
+    Arguments are those of `video_command`; `decoder` is the device that decodes, if any. Commands with them
+    need `picture_options`.
+    """
+    first, end = grid.fragment_start(start), _end_frame(facts, grid, start, stop)
+    in_head = first < grid.head
+    fields = fields_of(facts.video, profile)
+    # What becomes of fields depends on the pictures around them.
+    early = early or facts.video.interlaced or fields == "film"
+    seek = Fraction(0) if facts.unseekable or in_head else _seek(facts, grid, start, early)
+    stream = _decoded(ffmpeg, facts, seek, decoder)
+    # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
+    begins = in_head or (start == 0 and bool(facts.video.edits))
+    stream = on_clock(stream, facts, grid, fields, first, begins=begins, seeks=bool(seek))
+    # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
+    from_first = {"start_pts": grid.g0 + first} if start else {}
+    stream = stream.filter("trim", end_pts=grid.g0 + end, **from_first)
+    stream = filtered(stream, conversion(facts.video, profile, rung))
+    if burnt := burnt_subtitles(facts, profile):
+        published = pixel_format(profile, rung)
+        stream = with_bitmaps(stream, facts, grid, burnt, end, published, hdr=rung.hdr)
+    return stream
+
+
+def picture_options(facts: SourceFacts, profile: Profile) -> list[str]:
+    """The global options of commands with `pictures`."""
+    return [*open_vulkan(facts.video), *(TOLERANT if burnt_subtitles(facts, profile) else ())]
 
 
 def key_times(grid: Grid, start: int, stop: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -45,9 +46,20 @@ _SIMILARITY = re.compile(r"All:([\d.]+)")
 
 def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
     """Names of the video encoders that ffmpeg lists; empty if it fails."""
+    return frozenset(re.findall(r"^ V\S+ (\S+)", _listed(ffmpeg, "-encoders"), re.MULTILINE))
+
+
+def has_vmaf(ffmpeg: FFmpeg) -> bool:
+    """Whether ffmpeg can measure VMAF."""
+    return bool(re.search(r"^ \S+ libvmaf ", _listed(ffmpeg, "-filters"), re.MULTILINE))
+
+
+@functools.cache
+def _listed(ffmpeg: FFmpeg, what: str) -> str:
+    """What ffmpeg lists of itself; empty if it fails."""
     try:
         output = subprocess.run(
-            [ffmpeg.path, "-hide_banner", "-encoders"],
+            [ffmpeg.path, "-hide_banner", what],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT_S,
@@ -55,8 +67,8 @@ def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
             env=environment(),
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        return frozenset()
-    return frozenset(re.findall(r"^ V\S+ (\S+)", output.decode(errors="replace"), re.MULTILINE))
+        return ""
+    return output.decode(errors="replace")
 
 
 def encoding_error(ffmpeg: FFmpeg, encoder: str, node: str | None = None) -> TqError | None:

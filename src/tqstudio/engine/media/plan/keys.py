@@ -4,12 +4,15 @@
 rendition is up to date. `stream_key` adds the encoder, where pictures are scaled, the ffmpeg build and the
 source's modification time; it decides only whether segments may be joined. So an ffmpeg upgrade, a change
 from CPU to GPU or a `touch` does not encode a library again.
+
+Of a quality that a profile asks for, the target is part of the settings; the CRF that reaches it is decided
+once, stored with the video, and part of the stream key alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from blake3 import blake3
@@ -21,6 +24,7 @@ from tqstudio.engine.media.plan.rungs import Rung, build_ladder
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, burnt_subtitles, subtitle_renditions
 from tqstudio.engine.media.source.colour import Filters, flattened, to_bt709, to_hdr
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
+from tqstudio.protocol.worker_answers import DecidedCrf
 
 Rendition = Rung | AudioRendition | SubtitleRendition
 
@@ -79,6 +83,7 @@ def _of_video(profile: Profile, rung: Rung, facts: SourceFacts, grid: Grid) -> d
         **({"vbi_rows": facts.video.vbi_rows} if facts.video.vbi_rows else {}),
         **({"edits": facts.video.edits} if facts.video.edits else {}),
         **({"follows_tags": True} if facts.video.follows_tags else {}),
+        **({"quality": rung.quality} if rung.quality else {}),
         **({"burnt": [burnt.track.index, burnt.forced_only]} if burnt else {}),
         **_of_cuts(grid),
     }
@@ -158,8 +163,35 @@ def without_copy(profile: Profile) -> Profile:
     return replace(profile, copy="never")
 
 
+def largest_rungs(facts: SourceFacts, profile: Profile) -> dict[str, Rung]:
+    """The largest rung of each codec that seeks a quality, by codec; whichever rungs a job makes."""
+    found: dict[str, Rung] = {}
+    for rung in build_ladder(facts, profile):
+        if rung.quality and not rung.skipped:
+            found.setdefault(rung.codec, rung)
+    return found
+
+
+def decided_for(
+    decided: Iterable[DecidedCrf], content_id: str, facts: SourceFacts, profile: Profile
+) -> dict[str, tuple[Rung, DecidedCrf]]:
+    """Which of the decisions apply: encoder → the largest rung of its codec, and the decision."""
+    largest = largest_rungs(facts, profile)
+    keys = {settings_hash(content_id, profile, rung, facts): rung for rung in largest.values()}
+    return {
+        each["encoder"]: (keys[each["settings_hash"]], each)
+        for each in decided
+        if each["settings_hash"] in keys
+    }
+
+
 def stream_key(
-    settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int, scaled_by: str = ""
+    settings_hash: str,
+    encoder: str,
+    ffmpeg_build: str,
+    mtime_ns: int,
+    scaled_by: str = "",
+    found_crf: int | None = None,
 ) -> str:
     """Compute the key of segments that may be joined: 32 hex digits, a folder name of the segment store.
 
@@ -168,10 +200,19 @@ def stream_key(
         ffmpeg_build: `FFmpeg.build`.
         mtime_ns: of the source; the quick hash reads samples only and may miss a change between them.
         scaled_by: the interface of a GPU whose scaler is used, whose pixels differ; empty for the CPU.
+        found_crf: that was sought for a quality; None for the one in the settings.
     """
-    device = {"scaled_by": scaled_by} if scaled_by else {}
+    more = {"scaled_by": scaled_by} if scaled_by else {}
+    crf = {} if found_crf is None else {"crf": found_crf}
     return _digest(
-        {"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build, "mtime_ns": mtime_ns, **device}
+        {
+            "settings": settings_hash,
+            "encoder": encoder,
+            "build": ffmpeg_build,
+            "mtime_ns": mtime_ns,
+            **more,
+            **crf,
+        }
     )
 
 

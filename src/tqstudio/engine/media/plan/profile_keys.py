@@ -64,6 +64,11 @@ def _loudness() -> Key:
     return f'"keep", or LUFS: {allowed}', lambda v: v if v == "keep" else number(v)
 
 
+def _quality() -> Key:
+    allowed, number = _number(40, 99)
+    return f"VMAF: {allowed}; or 0", lambda v: 0.0 if type(v) in (int, float) and v == 0 else number(v)
+
+
 def _burn(value: Any) -> str:
     return value if value in ("none", "forced") else standard(value)
 
@@ -120,6 +125,7 @@ KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),
     "video.crf": ("crf", *_whole(1, 63)),
+    "video.quality": ("quality", *_quality()),
     "video.profile": ("video_profile", *_one_of("high", "main")),
     "video.pixel_format": ("pixel_format", *_one_of("yuv420p", "yuv420p10le")),
     "video.copy": ("copy", *_one_of("fitting", "never")),

@@ -73,6 +73,8 @@ class Profile:
     """`fitting`: the largest quality is a copy of the source's pictures, if they fit it; `never`."""
     background: str = "#000000"
     """What is seen through transparent pictures: `#rrggbb`."""
+    quality: float = 0.0
+    """VMAF of the largest rung of each codec, whose CRF is sought; 0: CRFs as given."""
     storyboard: bool = False
     """Whether small pictures for seeking are published. Not part of the settings hash."""
     dash: bool = False
@@ -196,8 +198,11 @@ def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> 
 def _changed(settings: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Apply the settings of a file to those it extends.
 
-    Numbers for one codec mean nothing for another: with a new codec come its default preset and CRF.
+    Numbers for one codec mean nothing for another: with a new codec come its default preset and CRF. A CRF
+    takes the place of a quality that was asked for before.
     """
+    if "crf" in own and "quality" not in own:
+        settings = settings | {"quality": 0.0}
     if "codec" in own and own["codec"] != settings.get("codec"):
         defaults = {"preset": DEFAULT_PRESET, "crf": CODECS[own["codec"]].crf}
         return settings | defaults | own

@@ -31,6 +31,8 @@ _APART = 0.85
 _MIN_MAXRATE_KBPS = 64
 _COPY_COST = 0.01
 """Of a copy, as `VideoCodec.cost`; measured."""
+MIN_SOUGHT_S = 60.0
+"""Shorter videos are encoded with the CRF of their profile, even if it has a quality."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Rung:
     """It is the stream of the source, with its bit rate."""
     not_copied: str = ""
     """Why the largest quality is no copy, although the profile asks for one; empty for others."""
+    quality: float = 0.0
+    """VMAF for which the CRF of its codec is sought, in place of `crf`; 0: none."""
 
     @property
     def is_audio_only(self) -> bool:
@@ -126,7 +130,33 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
                 *profile.encoding_of(lowest),
             )
         )
-    return _within_source(_with_copy(rungs, facts, profile), facts, profile)
+    return tuple(
+        replace(rung, quality=profile.quality)
+        if not rung.copied and seeks_quality(facts, profile, hdr=rung.hdr)
+        else rung
+        for rung in _within_source(_with_copy(rungs, facts, profile), facts, profile)
+    )
+
+
+def seeks_quality(facts: SourceFacts, profile: Profile, *, hdr: bool) -> bool:
+    """Whether the rungs of one dynamic range seek the quality of the profile.
+
+    The model of VMAF knows no HDR, and of a short video the samples would be the most part.
+    """
+    length_s = facts.video.duration_s or facts.duration_s
+    return profile.quality > 0 and not hdr and length_s >= MIN_SOUGHT_S
+
+
+def followed(rung: Rung, shift: int) -> int:
+    """The CRF of a rung whose codec's largest one differs by `shift` from the profile's."""
+    return min(CODECS[rung.codec].most_crf, max(1, rung.crf + shift))
+
+
+def why_not_sought(facts: SourceFacts, profile: Profile, rung: Rung) -> str:
+    """Why a rung of a profile with a quality is encoded with its CRF; empty if it is not."""
+    if not profile.quality or seeks_quality(facts, profile, hdr=rung.hdr):
+        return ""
+    return "VMAF is not known of HDR" if rung.hdr else f"the video is shorter than {MIN_SOUGHT_S:.0f} s"
 
 
 def max_bytes(facts: SourceFacts, max_kbps: float) -> int:

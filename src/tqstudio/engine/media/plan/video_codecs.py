@@ -79,6 +79,11 @@ def uses_gpu(worker: str) -> bool:
     return not set(GPU_ENCODERS).isdisjoint(worker.split())
 
 
+def has_crf(encoder: str) -> bool:
+    """Whether an encoder encodes with a CRF, or what NVENC calls so, instead of an average bit rate."""
+    return encoder not in GPU_ENCODERS or encoder.endswith("_nvenc")
+
+
 def on_cpu(gpu_encoder: str) -> str:
     """The CPU encoder of the same codec."""
     return CODECS[gpu_encoder.partition("_")[0]].encoder

@@ -199,6 +199,8 @@ class Video(SQLModel, table=True):
     deleted_at: int | None = _time()
     source_deleted_at: int | None = _time()
     """When the rule of its drop folder deleted the source."""
+    crfs: str = _text(default="[]")
+    """JSON [`worker_answers.DecidedCrf`, …]: those that were found for `video.quality`, newest last."""
 
 
 class Generation(SQLModel, table=True):

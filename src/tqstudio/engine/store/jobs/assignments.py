@@ -11,6 +11,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import attempt, folder, job, video
 from tqstudio.lifecycle import JobKind
+from tqstudio.protocol.worker_answers import DecidedCrf
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Assignment:
     full_hash: str | None
     facts: dict[str, Any] | None
     """The result of the probe, if any."""
+    crfs: list[DecidedCrf]
+    """Decided before, see `video.crfs`."""
     output_root: bytes
     slug: str
     generation: int | None

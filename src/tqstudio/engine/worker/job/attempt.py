@@ -22,7 +22,9 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
 from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.keys import decided_for
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.source_file import keep_open
@@ -35,10 +37,10 @@ from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.reporting.progress_report import Report
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
-from tqstudio.lifecycle import Step
+from tqstudio.lifecycle import JobKind, Step
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.worker_answers import ClaimedJob
+    from tqstudio.protocol.worker_answers import ClaimedJob, DecidedCrf
 
 _log = structlog.get_logger()
 _SOURCE_CODES = (
@@ -83,6 +85,8 @@ class Attempt:
     open_files: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Keeps the source and the work folder open."""
     source: ExaminedSource | None = None
+    crfs: list[DecidedCrf] = field(default_factory=list)
+    """Decided for the quality of the profile, in this attempt or before."""
     profile: Profile = field(init=False)
     choice: RenditionChoice = field(init=False)
 
@@ -126,6 +130,9 @@ class Attempt:
             self.job["kept"],
             dropped=self.job["dropped"],
         )
+        # A failed search is repeated when all is made again.
+        again = self.job["kind"] == JobKind.RETRANSCODE
+        self.crfs = [each for each in self.job.get("crfs", ()) if not again or each["vmaf"] is not None]
         self._open_work_dir()
 
     def failed(self, error: Exception) -> Failed:
@@ -184,6 +191,16 @@ class Attempt:
                 raise FileNotFoundError(errno.ENOENT, "it was replaced by another folder")
         except OSError as error:
             raise from_output_error(error, f"{self._shown_output()} cannot be used") from error
+
+    @property
+    def decided(self) -> dict[str, DecidedCrf]:
+        """The decision of each encoder for this content and these settings."""
+        return {encoder: each for encoder, (_, each) in self._decided.items()}
+
+    @property
+    def _decided(self) -> dict[str, tuple[Rung, DecidedCrf]]:
+        assert self.source is not None
+        return decided_for(self.crfs, self.source.content_id, self.source.facts, self.profile)
 
     @property
     def video_store(self) -> Path:
@@ -265,6 +282,7 @@ class Attempt:
             decodes="" if profile.encoder == "cpu" else config.decodes,
             memory_limit=memory_limit(memory.total()),
             nice=config.nice,
+            crf_shifts={encoder: each["crf"] - rung.crf for encoder, (rung, each) in self._decided.items()},
             poster=poster,
             storyboard=choice.storyboard,
             require_output=self._require_work_dir,

@@ -7,8 +7,9 @@ worker that lost its lease has nothing to clean up.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.poster import is_poster_complete
 from tqstudio.engine.media.encode.values import Duplicate, OwnershipLostError
 from tqstudio.engine.media.plan import warnings
-from tqstudio.engine.media.plan.video_codecs import uses_gpu
-from tqstudio.engine.worker.job import manifest
+from tqstudio.engine.media.plan.video_codecs import encoder_for, uses_gpu
+from tqstudio.engine.worker.job import manifest, wings
 from tqstudio.engine.worker.job.attempt import Attempt, WorkerConfig, output_of
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
@@ -33,6 +34,7 @@ from tqstudio.engine.worker.reporting import logging_setup
 from tqstudio.engine.worker.reporting.lease import Lease, StopWork
 from tqstudio.engine.worker.reporting.outcome import Done, Failed, Lost, Outcome, Stopped, problem_of
 from tqstudio.engine.worker.reporting.progress_report import Report
+from tqstudio.errors import JobWarning
 from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
@@ -81,18 +83,16 @@ class LadderWork(Attempt):
             self.examine()
             source, profile, choice = self.source, self.profile, self.choice
             assert source is not None
+            self.report.add(facts=source.facts.to_json(), content_id=source.content_id)
+            found = self._find_crfs()
             poster = self._poster_path(source.content_id)
             spec = self.spec(poster=not choice.nothing_to_make and not is_poster_complete(poster))
             encode = self.encode = LadderEncode(spec)
             encode.look_up()
-            encode.warnings.extend([*warnings.of_source(source.facts, profile), *source.warnings])
+            encode.warnings.extend([*warnings.of_source(source.facts, profile), *source.warnings, *found])
             self.log.line(f"found: {inventory(encode.renditions)}")
-            self.report.add(
-                facts=source.facts.to_json(),
-                content_id=source.content_id,
-                warnings=manifest.warning_views(encode.warnings),
-            )
-            self.report.show(rows(choice, {state.name: state for state in encode.renditions}))
+            self.report.add(warnings=manifest.warning_views(encode.warnings))
+            self.report.show(rows(self.choice, {state.name: state for state in encode.renditions}))
         with self.scratch_folder():
             with self.step(Step.THUMBNAIL):
                 # It is extracted in parallel to the encode, so that the job does not wait for it.
@@ -110,9 +110,10 @@ class LadderWork(Attempt):
                     reserve, factor = config.disk_reserve_bytes, config.disk_factor
                     require_space(self.output, self.video_store, source, encode, reserve, factor)
                     gpu = spec.encoder if uses_gpu(spec.encoder) else None
-                    watch = Watch(encode, source, choice, self.report, self.log, gpu)
+                    watch = Watch(encode, source, self.choice, self.report, self.log, gpu)
                     transcode(encode, poster, self.lease, watch, config.stall_s, deadline)
                     self.report.advance(TRANSCODE_ENDS_AT)
+                self._measure(encode)
                 with self.step(Step.MASTER_PLAYLIST):
                     made = poster if is_poster_complete(poster) else None
                     listed = manifest.build(self.work_dir, choice, encode, made, self.lease.check)
@@ -124,6 +125,37 @@ class LadderWork(Attempt):
             finally:
                 full_hash.stop()
         return Done(listed, digest)
+
+    def _find_crfs(self) -> Sequence[JobWarning]:
+        """Decide the CRFs for the quality of the profile, unless they are; returns warnings about them."""
+        sought = [rung for rung in self.choice.make if rung.quality]
+        if not sought:
+            return ()
+        began = time.monotonic()
+        with self.scratch_folder():
+            found = wings.quality().find(self)
+        self.report.spend(time.monotonic() - began)
+        spec = self.spec(poster=False)
+        for rung in sought:
+            encoder = encoder_for(rung.codec, spec.encoder, hdr=rung.hdr)
+            if encoder in self.decided:
+                self._remark(rung.name, f"CRF {spec.found_crf(rung, encoder) or rung.crf}")
+        return found
+
+    def _measure(self, encode: LadderEncode) -> None:
+        """Measure the quality of what was made to reach one, and show it with the rungs."""
+        if not any(rung.quality for rung in self.choice.make):
+            return
+        began = time.monotonic()
+        for name, remark in wings.quality().measure(self, encode).items():
+            self._remark(name, remark)
+        self.report.spend(time.monotonic() - began)
+        self.report.show(rows(self.choice, {state.name: state for state in encode.renditions}))
+
+    def _remark(self, name: str, remark: str) -> None:
+        """Add a remark about the quality of a rung."""
+        said = ", ".join(filter(None, (remark, self.choice.remarks.get(name))))
+        self.choice = replace(self.choice, remarks={**self.choice.remarks, name: said})
 
     def _take_over(self, encode: LadderEncode, full_hash: Callable[[], str]) -> None:
         """Link what duplicates have published of the same bytes, as far as it is missing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tqstudio.engine.media.encode.values import RenditionState
@@ -18,7 +18,14 @@ from tqstudio.engine.media.plan.keys import (
     without_copy,
 )
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import DROPPED, Rung, WholeFile, build_ladder, whole_files
+from tqstudio.engine.media.plan.rungs import (
+    DROPPED,
+    Rung,
+    WholeFile,
+    build_ladder,
+    whole_files,
+    why_not_sought,
+)
 from tqstudio.engine.media.plan.subtitles import SubtitleRendition, subtitle_renditions
 from tqstudio.engine.media.plan.track_names import STORYBOARD, is_dropped, is_of_track, quality_of
 from tqstudio.engine.media.plan.video_codecs import encoder_for
@@ -48,6 +55,8 @@ class RenditionChoice:
     """Whether one is published."""
     files: tuple[WholeFile, ...] = ()
     """Files of the whole video that are published, and those that this source does not get."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """About the CRF and the quality of rungs, by name."""
 
     @property
     def nothing_to_make(self) -> bool:
@@ -93,11 +102,8 @@ def choose(
     renditions: list[Rendition] = [*pictures, *sounds.values(), *texts.values()]
     wanted = {each.name: settings_hash(content_id, profile, each, facts) for each in renditions}
     earlier = earlier_hashes(content_id, profile, facts)
-    equal = {
-        name
-        for name, key in wanted.items()
-        if name in kept and (kept[name] == key or kept[name] in earlier.get(name, ()))
-    }
+    fits = {name: earlier.get(name, frozenset()) | {key} for name, key in wanted.items()}
+    equal = {name for name, keys in fits.items() if kept.get(name) in keys}
     if requested is None:
         keep = {name: kept[name] for name in wanted if name in equal}
     else:
@@ -128,7 +134,14 @@ def choose(
         keep=keep,
         storyboard=profile.storyboard and STORYBOARD not in dropped and not facts.video.still,
         files=whole_files(facts, profile),
+        remarks=_of_crfs(make, facts, profile),
     )
+
+
+def _of_crfs(rungs: Collection[Rung], facts: SourceFacts, profile: Profile) -> dict[str, str]:
+    """Why rungs are encoded with a CRF although the profile has a quality, by name."""
+    reasons = ((rung, why_not_sought(facts, profile, rung)) for rung in rungs)
+    return {rung.name: f"CRF {rung.crf}: {why}" for rung, why in reasons if why}
 
 
 def rows(
@@ -170,7 +183,7 @@ def _row(
         return row
     return row | {
         "status": state.status,
-        "reason": _remark(rung, state, gpu),
+        "reason": _remark(rung, state, gpu, choice.remarks.get(rung.name)),
         "encoder": None if state.duplicate else state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
         "kept": round(min(100.0, state.kept * 100), 2),
@@ -183,7 +196,7 @@ def _row(
     }
 
 
-def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
+def _remark(rung: Rung, state: RenditionState, gpu: str | None, quality: str | None) -> str | None:
     if state.duplicate:
         return f"linked from video {state.duplicate}"
     if state.encoder == COPY:
@@ -194,6 +207,7 @@ def _remark(rung: Rung, state: RenditionState, gpu: str | None) -> str | None:
     if state.encoder != intended:
         return f"encoded with {state.encoder} instead of {intended}"
     remarks = (
+        quality,
         f"encoded: {rung.not_copied}" if rung.not_copied else "",
         f"at most {rung.maxrate_kbps} kb/s, as its source allows" if rung.limited else "",
     )

@@ -33,6 +33,8 @@ class Report:
         self._on_step, self.divides = on_step, divides
         self._step = Step.PROBE
         self._copied: float | None = None
+        self._doing: str | None = None
+        self._quality_s = 0.0
         self._progress = 0.0
         self._speed: float | None = None
         self._eta_s: float | None = None
@@ -58,13 +60,23 @@ class Report:
     def begin(self, step: Step) -> None:
         """Set the current step."""
         with self._lock:
-            self._step, self._copied = step, None
+            self._step, self._copied, self._doing = step, None, None
         self._on_step()
 
     def copied(self, percent: float) -> None:
         """Set how much of the source has been copied to this machine, before the first step."""
         with self._lock:
             self._copied = round(percent, 1)
+
+    def doing(self, what: str | None) -> None:
+        """Set what is shown in place of the step, until the next one begins."""
+        with self._lock:
+            self._doing = what
+
+    def spend(self, quality_s: float) -> None:
+        """Add seconds that were spent on `video.quality`."""
+        with self._lock:
+            self._quality_s += quality_s
 
     def end(self, step: Step, seconds: float) -> None:
         """Record the duration of a step."""
@@ -108,6 +120,8 @@ class Report:
             return {
                 "step": self._step.value,
                 "copied": self._copied,
+                **({"doing": self._doing} if self._doing else {}),
+                **({"quality_s": round(self._quality_s, 3)} if self._quality_s else {}),
                 "progress": round(self._progress, 3),
                 "speed": None if self._speed is None else round(self._speed, 3),
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),
