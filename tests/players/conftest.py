@@ -64,7 +64,9 @@ def _encoded(studio: Studio, kind: Kind, source: Path) -> Any:
         text = f"{text.partition('rungs =')[0]}rungs = [{kind.rungs}]\n"
     studio.write_profile(kind.name, text)
     asked = {"dash": "true", "files": '["mp4", "m4a"]', **kind.settings}
-    return studio.done(studio.add(source, profile=kind.name, overrides=asked))
+    job = studio.done(studio.add(source, profile=kind.name, overrides=asked))
+    assert (job["renditions"][0]["encoder"] == "copy") is kind.copied, job["renditions"][0]
+    return job
 
 
 def _killed(studio: Studio, source: Path) -> Any:

@@ -7,14 +7,17 @@ const LIMIT_MS = 30_000;
 const STALL_MS = 5_000;
 
 class HlsJs {
-  async open(url, complain) {
+  async open(url, complain, inTurn) {
     this.hls = new Hls();
     this.hls.on(Hls.Events.ERROR, (_, data) => {
       // A load that a seek or another choice made needless; a decoder that is slow, see the event `waiting`.
-      const { INTERNAL_ABORTED, BUFFER_STALLED_ERROR } = Hls.ErrorDetails;
+      const { INTERNAL_ABORTED, BUFFER_APPEND_NO_PROGRESS, BUFFER_STALLED_ERROR } = Hls.ErrorDetails;
       const slow = data.details === BUFFER_STALLED_ERROR && data.bufferInfo?.len > 0.1;
-      if (data.details !== INTERNAL_ABORTED && !slow) complain(`${data.details} ${data.error?.message ?? data.reason ?? ""}`);
+      // It reads no edit lists: where pictures are reordered, a change of the quality loads the segment before it again.
+      const again = data.details === BUFFER_APPEND_NO_PROGRESS && !data.fatal;
+      if (data.details !== INTERNAL_ABORTED && !slow && !again) complain(`${data.details} ${data.error?.message ?? data.reason ?? ""}`);
     });
+    if (inTurn) this.hls.on(Hls.Events.FRAG_BUFFERED, (_, { frag }) => { if (frag.type === "main" && frag.level === this.hls.loadLevel) this.hls.loadLevel = turn(this.levels()); });
     this.hls.loadSource(url);
     this.hls.attachMedia(video);
     await new Promise((resolve) => this.hls.once(Hls.Events.LEVEL_UPDATED, resolve));
@@ -35,7 +38,7 @@ class HlsJs {
 }
 
 class Shaka {
-  async open(url, complain) {
+  async open(url, complain, inTurn) {
     shaka.polyfill.installAll();
     this.player = new shaka.Player();
     await this.player.attach(video);
@@ -44,6 +47,12 @@ class Shaka {
     this.player.addEventListener("stalldetected", () => complain("stalldetected"));
     // It puts everything 1 ms later, and jumps there from zero.
     this.player.addEventListener("gapjumped", () => video.currentTime < 0.01 || complain(`gapjumped at ${video.currentTime} s`));
+    if (inTurn) {
+      this.player.configure({ abr: { enabled: false } });
+      this.player.addEventListener("segmentappended", ({ contentType }) => {
+        if (contentType === "video") this.player.selectVideoTrack(this.player.getVideoTracks()[turn(this.levels())], false);
+      });
+    }
     await this.player.load(url);
   }
   levels() {
@@ -65,7 +74,7 @@ class Shaka {
 }
 
 class DashJs {
-  async open(url, complain) {
+  async open(url, complain, inTurn) {
     this.player = dashjs.MediaPlayer().create();
     this.player.updateSettings({
       debug: { logLevel: dashjs.Debug.LOG_LEVEL_NONE },
@@ -75,8 +84,18 @@ class DashJs {
         text: { defaultEnabled: false },
       },
     });
-    const { ERROR, STREAM_INITIALIZED } = dashjs.MediaPlayer.events;
+    const { ERROR, FRAGMENT_LOADING_COMPLETED, STREAM_INITIALIZED } = dashjs.MediaPlayer.events;
     this.player.on(ERROR, ({ error }) => complain(`${error.code} ${error.message}`));
+    if (inTurn) {
+      let wanted;
+      this.player.on(FRAGMENT_LOADING_COMPLETED, ({ request }) => {
+        if (request.mediaType !== "video" || request.type !== "MediaSegment" || (wanted && wanted !== request.representation.id)) return;
+        // After a change behind the last segment it may wait at the end for ever.
+        if (request.startTime + request.duration > video.duration - 0.1) return;
+        wanted = this.player.getRepresentationsByType("video")[turn(this.levels())].id;
+        this.player.setRepresentationForTypeById("video", wanted, false);
+      });
+    }
     const ready = new Promise((resolve) => this.player.on(STREAM_INITIALIZED, resolve));
     this.player.initialize(video, url, false);
     await ready;
@@ -124,9 +143,17 @@ class Chromium {
 }
 
 const PLAYERS = { "hls.js": HlsJs, shaka: Shaka, "dash.js": DashJs, "shaka-mpd": Shaka, chromium: Chromium, file: Chromium };
-const seen = { errors: [], pictures: [], ended: false };
+const seen = { errors: [], pictures: [], heights: [], turns: 0, ended: false };
 const canvas = new OffscreenCanvas(BITS * 8, 8).getContext("2d", { willReadFrequently: true });
 let player, analyser;
+
+/** The largest level and another one, in turn. */
+function turn(levels) {
+  const largest = levels.findIndex((each) => each.height === Math.max(...levels.map((other) => other.height)));
+  const others = levels.keys().filter((at) => at !== largest).toArray();
+  seen.turns++;
+  return seen.turns % 2 ? largest : others[(seen.turns / 2) % others.length];
+}
 
 /** Wait until a condition holds; what it answers. */
 async function until(condition, what) {
@@ -160,12 +187,13 @@ function number() {
 
 function record(_, metadata) {
   seen.pictures.push([metadata.mediaTime, number()]);
+  if (seen.heights.at(-1) !== metadata.height) seen.heights.push(metadata.height);
   video.requestVideoFrameCallback(record);
 }
 
 const studio = {
   state,
-  async open(name, url) {
+  async open(name, url, inTurn = false) {
     // A slow machine waits for its decoder now and then; only a wait that lasts is a stall.
     video.addEventListener("waiting", () => {
       const at = video.currentTime;
@@ -176,7 +204,7 @@ const studio = {
     video.addEventListener("seeking", () => (seen.ended = false));
     video.requestVideoFrameCallback(record);
     player = new PLAYERS[name]();
-    await player.open(url, (what) => seen.errors.push(what));
+    await player.open(url, (what) => seen.errors.push(what), inTurn);
     await until(() => video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA, "the first picture");
     return { levels: player.levels(), sounds: player.sounds(), texts: player.texts(), ...state() };
   },
@@ -186,7 +214,7 @@ const studio = {
     return buffered();
   },
   async play(rate) {
-    seen.pictures.length = 0;
+    seen.pictures.length = seen.heights.length = 0;
     video.playbackRate = rate;
     await video.play();
   },
@@ -224,24 +252,29 @@ const studio = {
   },
   /** Select a sound track, play from a time and wait until its tone is heard. */
   async sound(at, seconds, hertz) {
-    if (!analyser) {
-      const context = new AudioContext();
-      analyser = new AnalyserNode(context, { fftSize: 8192 });
-      context.createMediaElementSource(video).connect(analyser).connect(context.destination);
-    }
     video.pause();
     video.loop = true;
     if (at !== null) player.sound(at);
     video.currentTime = seconds;
     if (at !== null) await studio.loaded();
+    await studio.heard(hertz);
+  },
+  /** Play until a tone is heard, and pause there; the time. */
+  async heard(hertz) {
+    if (!analyser) {
+      const context = new AudioContext();
+      analyser = new AnalyserNode(context, { fftSize: 8192 });
+      context.createMediaElementSource(video).connect(analyser).connect(context.destination);
+    }
     await studio.play(1);
     const powers = new Float32Array(analyser.frequencyBinCount);
-    let heard;
     await until(() => {
       analyser.getFloatFrequencyData(powers);
-      heard = (powers.indexOf(Math.max(...powers)) * analyser.context.sampleRate) / analyser.fftSize;
+      const heard = (powers.indexOf(Math.max(...powers)) * analyser.context.sampleRate) / analyser.fftSize;
       return Math.max(...powers) > -60 && Math.abs(heard - hertz) < 15;
     }, `a tone of ${hertz} Hz`);
+    video.pause();
+    return video.currentTime;
   },
   /** The cues of a WebVTT file beside the qualities. */
   async cuesOf(url) {

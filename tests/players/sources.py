@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from numbered_pictures import draw
 
 _HDR = "setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc:range=tv"
+_BT709 = "setparams=color_primaries=bt709:color_trc=bt709:colorspace=bt709:range=tv"
+RISES_S = 2
+"""How often a tone rises by itself in a source that is copied."""
 _WORDS = ((0.4, 1.3), (3.2, 5.1), (6.6, 7.1))
 """From and to of each line of subtitles in seconds; the second lies in two segments."""
 
@@ -55,6 +59,8 @@ class Kind:
     chapters: bool = False
     late_s: float = 0
     """By how much the pictures begin behind the sound."""
+    noise: int = 30
+    """So strong that the source is worth the bits of all qualities."""
     filters: str = "null"
     rungs: str = ""
     """Of the profile; empty for those of H.264."""
@@ -64,6 +70,13 @@ class Kind:
     pictures: bool = True
     killed: bool = False
     """The worker that makes it is killed half-way."""
+    encoding: tuple[str, ...] = ()
+    """Options of the source's encoder; its largest quality is a copy then."""
+
+    @property
+    def copied(self) -> bool:
+        """Whether the largest quality is a copy of the source's pictures."""
+        return bool(self.encoding)
 
     @property
     def late(self) -> int:
@@ -92,7 +105,8 @@ def cues(text: Text) -> list[tuple[float, float, str]]:
 def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
     """Encode a source and write the files beside it; returns its path."""
     seconds = float(kind.frames / kind.fps)
-    source = folder / f"{kind.name}.{'mkv' if kind.pictures else 'mka'}"
+    ending = "mp4" if kind.copied else "mkv" if kind.pictures else "mka"
+    source = folder / f"{kind.name}.{ending}"
     inputs, maps = [], []
     if kind.pictures:
         inputs = ["-itsoffset", f"{kind.late_s}", "-f", "lavfi", "-i"]
@@ -100,7 +114,8 @@ def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
         maps = ["-map", "0:v"]
     count = int(kind.pictures)
     for number, sound in enumerate(kind.sounds):
-        tone = "|".join([f"0.2*sin(2*PI*{sound.hertz}*t)"] * sound.channels)
+        times = f"*(1+floor(t/{RISES_S}))" if kind.copied else ""
+        tone = "|".join([f"0.2*sin(2*PI*{sound.hertz}{times}*t)"] * sound.channels)
         layout = {1: "mono", 2: "stereo", 6: "5.1"}[sound.channels]
         length = seconds + kind.late_s - sound.late_s
         inputs += ["-itsoffset", f"{sound.late_s}", "-f", "lavfi", "-i"]
@@ -126,12 +141,14 @@ def make(kind: Kind, ffmpeg: str, folder: Path) -> Path:
         inputs += ["-i", str(chapters)]
         maps += ["-map_metadata", str(count)]
     size = kind.size.replace("x", ":")
-    arguments = [*inputs, *maps, "-c:a", "flac", "-c:s", "srt"]
+    arguments = [*inputs, *maps, "-c:a", "aac" if kind.copied else "flac", "-c:s", "srt"]
     if kind.pictures:
-        arguments += ["-vf", f"{kind.filters},scale={size}:flags=neighbor,setsar=1"]
-        arguments += ["-frames:v", str(kind.frames), "-c:v", "libx264", "-preset", "ultrafast", "-g", "50"]
-    if kind.filters != "null":
-        arguments += ["-pix_fmt", "yuv420p10le"]
+        arguments += [
+            "-vf",
+            f"noise=alls={kind.noise}:allf=t,{kind.filters},scale={size}:flags=neighbor,setsar=1",
+        ]
+        arguments += ["-frames:v", str(kind.frames), "-c:v", "libx264"]
+        arguments += kind.encoding or ["-preset", "ultrafast", "-g", "50"]
     subprocess.run(
         [ffmpeg, "-v", "error", "-nostdin", "-y", *arguments, f"file:{source}"], check=True, timeout=60
     )
@@ -156,9 +173,18 @@ _LANGUAGES = (
 )
 _AV1 = '{ short_side = 360, maxrate_kbps = 500, codec = "av1", preset = "ultrafast" }'
 _HEVC = '{ short_side = 360, maxrate_kbps = 600, codec = "hevc", preset = "ultrafast" }'
+_NEAR = "0.7,1.9,4.3,5.0,6.6,6.9,8.8,10.9"
 _SIX_S = {"video.segment_s": "6", "video.gop_s": "2"}
 _SMALL = "{ short_side = 180, maxrate_kbps = 400 }"
 _SMALL_AV1 = _AV1.replace("360", "180").replace("500", "250")
+
+
+def _copied(name: str, keys: str, *encoding: str, fps: Fraction = Fraction(25), **changes: Any) -> Kind:
+    """A source that fits the largest quality, with key frames at these times."""
+    fixed = ("-preset", "veryfast", "-crf", "36", "-g", "160", "-sc_threshold", "0")
+    options = (*fixed, "-force_key_frames", keys, *encoding)
+    return Kind(name, fps=fps, levels=_H264, noise=12, filters=_BT709, encoding=options, **changes)
+
 
 ALONE = Kind(
     "sound-alone",
@@ -193,10 +219,16 @@ KINDS = {
         Kind(
             "hdr",
             frames=130,
+            noise=12,
             filters=f"format=yuv420p10le,{_HDR}",
             rungs=f"{_HEVC[:-2]}, hdr = true }}, {_AV1[:-2]}, hdr = true }}, {_SMALL}, {_SMALL_AV1}",
             levels=((360, "av01"), (180, "avc1"), (180, "av01")),
         ),
         Kind("resumed", frames=337, levels=_H264, killed=True),
+        _copied(
+            "copied", "1.3,4.1,9.4,15.8,16.2,22.1,27.9", "-b-pyramid", "none", frames=750, settings=_SIX_S
+        ),
+        _copied("copied-plain", _NEAR, "-bf", "0", frames=301, settings={"video.preset": "veryfast"}),
+        _copied("copied-reordered", _NEAR, "-bf", "4", "-b-pyramid", "strict", fps=_NTSC, frames=289),
     )
 }

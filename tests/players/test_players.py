@@ -22,7 +22,7 @@ OF_DASH = ("dash.js", "shaka-mpd")
 NATIVE, FILE = "chromium", "file"
 DASH_KINDS = (
     *("ladder", "film", "late-sound", "late-picture", "no-sound", "mixed"),
-    *("one-segment", "short-end", "short-end-alone"),
+    *("one-segment", "short-end", "short-end-alone", "copied", "copied-plain", "copied-reordered"),
 )
 """The timeline of the others is of the same kinds."""
 _ONE_FRAME_OF_SOUND_S = 1024 / 48000
@@ -43,14 +43,17 @@ def pairs(*players: str, of: Any = lambda _: True) -> Iterator[Any]:
                 yield pytest.param(kind, player, id=f"{kind.name}-{player}", marks=marks)
 
 
-def open_it(ask: Ask, published: Published, kind: Kind, player: str) -> Any:
-    """Open a package in a player, once it is published."""
+def open_it(ask: Ask, published: Published, kind: Kind, player: str, *, in_turn: bool = False) -> Any:
+    """Open a package in a player, once it is published.
+
+    With `in_turn` each segment is loaded in another quality than the one before.
+    """
     master = published(kind).master
     slug = master.parent.name
     name = "manifest.mpd" if player in OF_DASH else master.name
     if player == FILE:
         name = f"v1/{slug}.{'mp4' if kind.pictures else 'm4a'}"
-    return ask("open", player, f"/out/{slug}/{name}")
+    return ask("open", player, f"/out/{slug}/{name}", in_turn)
 
 
 def length_of(source: Path) -> float:
@@ -72,24 +75,29 @@ def is_nearly_whole(kind: Kind, buffered: Any, duration: float) -> bool:
     return start < 0.01 and duration - end < max(1 / kind.fps, _ONE_FRAME_OF_SOUND_S) + 0.002
 
 
+def check_played(kind: Kind, played: Any, *, rate: int) -> None:
+    """Check that all pictures were there, none after a later one, and each in time."""
+    assert played["ended"]
+    assert is_nearly_whole(kind, played["buffered"], played["duration"]), played["buffered"]
+    numbers = [number for _, number in played["pictures"]]
+    assert numbers == sorted(numbers)
+    # The page reads what is on the screen, which may be newer than the picture it was called for.
+    ahead = [number - picture_at(kind, at) for at, number in played["pictures"]]
+    assert all(0 <= each <= rate * 2 for each in ahead), played["pictures"]
+    assert numbers[-1] > kind.frames / 2
+
+
 @pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, FILE))
 def test_it_plays_from_start_to_end(ask: Ask, published: Published, kind: Kind, player: str) -> None:
     opened = open_it(ask, published, kind, player)
     if player not in (NATIVE, FILE):
         ask("loaded")
     played = ask("playToEnd", _RATE)
-    assert played["ended"]
-    assert is_nearly_whole(kind, played["buffered"], played["duration"]), played["buffered"]
+    check_played(kind, played, rate=_RATE)
     a_frame_s = max(1 / kind.fps, _ONE_FRAME_OF_SOUND_S + 0.002)
     assert [opened["duration"], played["duration"]] == pytest.approx(
         [length_of(published(kind).source)] * 2, abs=a_frame_s
     )
-    numbers = [number for _, number in played["pictures"]]
-    assert numbers == sorted(numbers)
-    # The page reads what is on the screen, which may be newer than the picture it was called for.
-    ahead = [number - picture_at(kind, at) for at, number in played["pictures"]]
-    assert all(0 <= each <= _RATE * 2 for each in ahead), played["pictures"]
-    assert numbers[-1] > kind.frames / 2
 
 
 @pytest.mark.parametrize(("kind", "player"), pairs(*OF_HLS, *OF_DASH, NATIVE, FILE))
@@ -100,18 +108,19 @@ def test_seeks_land_on_their_picture(ask: Ask, published: Published, kind: Kind,
     # Before anything was played, hls.js may wait for ever for more after the last segment.
     ask("playFor", 0.2)
     inside = [last // segment * segment + 1, last // 2, 0]
-    _seek(ask, kind, inside)
+    seek(ask, kind, inside)
     if player not in (NATIVE, FILE):
         # Near the end of a segment a player may show the next one, as long as only that is loaded.
         ask("loaded")
-    _seek(ask, kind, [segment - 1, segment, last, last // segment * segment, 0, last - 1])
+    seek(ask, kind, [segment - 1, segment, last, last // segment * segment, 0, last - 1])
     ask("seek", 0, picture_at(kind, 0))
     ask("playFor", 0.5)
-    _seek(ask, kind, [last - 2])
+    seek(ask, kind, [last - 2])
     assert ask("playToEnd", 1)["ended"]
 
 
-def _seek(ask: Ask, kind: Kind, frames: Iterable[int]) -> None:
+def seek(ask: Ask, kind: Kind, frames: Iterable[int]) -> None:
+    """Seek into the middle of each of these frames, and wait for its picture."""
     for frame in frames:
         seconds = float((min(max(frame, 0), kind.shown - 1) + Fraction(1, 2)) / kind.fps)
         ask("seek", seconds, picture_at(kind, seconds))
