@@ -119,15 +119,15 @@ def record(
         settled: it is recovered, and an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
-    told: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
-    told += [{"code": each.code.value, "text": each.text} for each in warnings]
+    listed: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
+    listed += [{"code": each.code.value, "text": each.text} for each in warnings]
     if not outcomes.complete(
         db,
         publication.token,
         now=now,
         worker=row.worker,
         detail=f"generation {row.number}{_linked(manifest)}",
-        warnings=told,
+        warnings=listed,
         until_last_progress=settled,
         bytes_out=_encoded_bytes(publication),
     ):

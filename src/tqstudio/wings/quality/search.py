@@ -19,7 +19,7 @@ _FURTHER = 2
 _MOST = 101.0
 """What VMAF lacks of this grows with the CRF by about the same factor each step; 100 itself is reached."""
 _ALIKE = 0.5
-"""VMAF that nobody sees: for less, no bits are spent."""
+"""VMAF that viewers do not notice: for less, no bits are spent."""
 _UNREACHED = 1.0
 
 

@@ -67,7 +67,7 @@ class Work:
                     for name, scores in bench.compare(rungs, part.start, part.stop).items():
                         found[name] += scores
         except TqError as error:
-            _require_bearable(error)
+            _raise_if_shared(error)
             attempt.log.line(f"the quality could not be measured: {error.message}")
             return {}
         return {rung.name: f"VMAF {mean(found[rung.name]):.1f} ({model_of(rung)})" for rung in rungs}
@@ -84,7 +84,7 @@ def _decide(attempt: Attempt, spec: EncodeSpec, rung: Rung, encoder: str) -> Dec
             found = _search(attempt, bench, rung, encoder)
     except (TqError, OSError) as error:
         if isinstance(error, TqError):
-            _require_bearable(error)
+            _raise_if_shared(error)
         why = error.message if isinstance(error, TqError) else str(error)
         attempt.log.line(f"no CRF could be found for {rung.name}: {why}")
         return {"settings_hash": key, "encoder": encoder, "crf": rung.crf, "vmaf": None, "remark": why[:300]}
@@ -96,8 +96,8 @@ def _decide(attempt: Attempt, spec: EncodeSpec, rung: Rung, encoder: str) -> Dec
 def _search(attempt: Attempt, bench: Bench, rung: Rung, encoder: str) -> Found:
     def probe(crfs: Sequence[int]) -> dict[int, float]:
         found = bench.probe(rung, encoder, crfs, _shown(attempt, bench.spec, "finding the CRF"))
-        tells = ", ".join(f"CRF {crf} has VMAF {vmaf:.1f}" for crf, vmaf in found.items())
-        attempt.log.line(f"{rung.name}: {tells} ({model_of(rung)})")
+        scores = ", ".join(f"CRF {crf} has VMAF {vmaf:.1f}" for crf, vmaf in found.items())
+        attempt.log.line(f"{rung.name}: {scores} ({model_of(rung)})")
         return found
 
     return find(rung.codec, rung.quality, probe)
@@ -137,8 +137,8 @@ def _cannot_seek(spec: EncodeSpec, encoder: str) -> str:
     return "" if has_vmaf(spec.ffmpeg) else f"ffmpeg {spec.ffmpeg.version} has no libvmaf"
 
 
-def _require_bearable(error: TqError) -> None:
-    """Raise an error that is not one of measuring alone."""
+def _raise_if_shared(error: TqError) -> None:
+    """Raise an error that would end other runs of the job too."""
     if class_of(error.code) is ErrorClass.RESOURCE or error.code is ErrorCode.SOURCE_CHANGED:
         raise error
 
