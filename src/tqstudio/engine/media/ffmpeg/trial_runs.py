@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import subprocess
@@ -54,7 +53,6 @@ def has_vmaf(ffmpeg: FFmpeg) -> bool:
     return bool(re.search(r"^ \S+ libvmaf ", _listed(ffmpeg, "-filters"), re.MULTILINE))
 
 
-@functools.cache
 def _listed(ffmpeg: FFmpeg, what: str) -> str:
     """What ffmpeg lists of itself; empty if it fails."""
     try:
