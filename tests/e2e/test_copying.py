@@ -48,7 +48,7 @@ def test_plan_and_job_agree_and_the_largest_quality_is_the_source(
         ("180p", False),
     ]
     assert "copied from the source: 360p" in str(studio("plan", str(fits), "--profile", "tiny"))
-    job = studio.done(studio.add(fits))
+    job = studio.done(studio.add(fits, overrides={"files": '["mp4"]'}))
     [largest, *others] = [each for each in job["renditions"] if each["status"] == "completed"]
     assert (largest["name"], largest["encoder"], largest["reason"]) == (
         "360p",
@@ -60,6 +60,9 @@ def test_plan_and_job_agree_and_the_largest_quality_is_the_source(
     check_ladder(master, frames=200, fps=Fraction(25), names=NAMES, layout="mono")
     generation = master.parent / "v1"
     assert _pictures(generation / "360p" / "index.m3u8") == _pictures(fits)
+    assert _pictures(generation / f"{master.parent.name}.mp4") == _pictures(fits)
+    scores = studio("quality", str(job["video"]), "--json").json()["renditions"]
+    assert (scores[0]["name"], scores[0]["vmaf"] > 95) == ("360p", True)
     assert {tuple(_lengths(each)) for each in generation.glob("*p/index.m3u8")} == {
         tuple(_lengths(generation / "360p" / "index.m3u8"))
     }

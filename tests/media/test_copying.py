@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 from numbered_pictures import draw
 from tqstudio.engine.media import nal_units
 from tqstudio.engine.media.check.copied import verify_copy
+from tqstudio.engine.media.check.rendition import published_grid
+from tqstudio.engine.media.encode.division import RangeEncode, division
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.missing_runs import plan
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -35,6 +38,7 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.job.rendition_choice import on_kept_grid
 from tqstudio.errors import ErrorCode, TqError, WarningCode
+from tqstudio.wings.quality.vmaf import Bench
 
 from .conftest import MakeEncode, leave, run_ffmpeg, run_to_end
 from .corpus import pictures
@@ -500,6 +504,60 @@ def test_a_grid_with_cuts_answers_as_one_without(source: MakeSource, fitting: Pr
     assert grid.total_frames - grid.fragment_start(run.start) >= 16
     copy = grid.of_copy(copying.copied_starts(facts_of(source("film.mp4")).video))
     assert copy.edges == grid.edges
+
+
+def test_a_published_ladder_is_compared_on_its_own_grid(
+    source: MakeSource, encode: MakeEncode, fitting: Profile, tmp_path: Path
+) -> None:
+    """Although its profile asks for copies, and the source would fit."""
+    film, without = source("film.mp4"), without_copy(fitting)
+    for number, profile in enumerate((fitting, without)):
+        made = encode(film, profile, store_root=tmp_path / f"store-{number}")
+        run_to_end(made)
+        folder = video_of(made)[1].directory
+        assert published_grid(made.spec.facts, fitting, folder).edges == made.spec.grid.edges
+
+
+def test_probes_for_a_quality_are_cut_as_the_ladder(
+    source: MakeSource, encode: MakeEncode, fitting: Profile, tmp_path: Path
+) -> None:
+    made = encode(source("film.mp4"), fitting)
+    spec = made.spec
+    assert spec.grid.copied is not None
+    # As large as the source, so that only pictures at their places are alike.
+    [copied] = [each for each in spec.rungs if each.copied]
+    rung = replace(copied, copied=False, maxrate_kbps=2000)
+    bench = Bench(spec, tmp_path / "bench", lambda: None, stall_s=120)
+    found = bench.probe(rung, "libx264", [20, 45], [(1, 4), (5, 7)])
+    assert 80 < found[45] < found[20]
+
+
+@pytest.mark.slow
+def test_other_workers_make_segments_beside_a_copy(
+    source: MakeSource, encode: MakeEncode, fitting: Profile, tmp_path: Path
+) -> None:
+    film, slow = source("film.mp4"), replace(fitting, preset="slow")
+    whole = encode(film, slow, store_root=tmp_path / "whole", poster=False)
+    run_to_end(whole)
+    first = encode(film, slow, poster=False)
+    run_to_end(first, until=lambda: division(first) is not None)
+    offered = division(first)
+    assert offered is not None
+    assert offered.streams.keys() == {"90p"}
+    first.kill()
+    leave(first.renditions[1].directory, 1)
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = RangeEncode(replace(first.spec, scratch=folder), 2, 4, offered.streams)
+    while other.step():
+        time.sleep(0.01)
+    again = encode(film, slow, poster=False)
+    run_to_end(again)
+    assert (again.state, again.warnings) == ("done", [])
+    # It ended where the other's segments begin, and continued after them.
+    assert [run.resumed_from for run in again.runs if run.label.startswith("video")] == [1, 4]
+    assert pictures(streams(again)["90p"]) == pictures(streams(whole)["90p"])
+    assert _times(video_of(again)[1].directory) == _times(video_of(whole)[1].directory)
 
 
 def test_units_are_found_with_start_codes_and_with_lengths() -> None:

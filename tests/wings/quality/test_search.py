@@ -77,9 +77,10 @@ def test_the_limits_of_the_codec() -> None:
     assert max(crf for crfs in still.tried for crf in crfs) <= 51
 
 
+@pytest.mark.parametrize("fps", [Fraction(25), Fraction(24000, 1001)])
 @pytest.mark.parametrize("seconds", [61, 600, 7200])
-def test_samples_are_spread_over_the_video(seconds: float) -> None:
-    grid = make_grid(facts(Fraction(25), seconds=seconds), WEB)
+def test_samples_are_spread_over_the_video(seconds: float, fps: Fraction) -> None:
+    grid = make_grid(facts(fps, seconds=seconds), WEB)
     found = samples(grid, seeks=True)
     assert 4 <= len(found) <= 8
     assert all(stop - start == 2 and 0 <= start < stop < grid.fragment_count for start, stop in found)
@@ -87,6 +88,17 @@ def test_samples_are_spread_over_the_video(seconds: float) -> None:
     assert max(gaps) - min(gaps) <= 1
     early = samples(grid, seeks=False)
     assert early[-1][1] * 2 <= 120
+
+
+def test_samples_are_spread_over_a_video_that_is_cut_at_the_key_frames_of_its_source() -> None:
+    """Whose fragments have other lengths: here 1.04 s."""
+    regular = make_grid(facts(Fraction(25), seconds=624), WEB)
+    starts, heads = tuple(range(0, 624 * 25 + 1, 26)), tuple(range(0, 601, 6))
+    grid = replace(regular, starts=starts, heads=heads)
+    found = samples(grid, seeks=True)
+    assert all(3 <= stop - start <= 4 for start, stop in found)
+    assert found[-1][0] > 0.9 * grid.fragment_count
+    assert samples(grid, seeks=False)[-1][1] * 1.04 <= 120
 
 
 def test_gops_may_be_longer_than_a_sample() -> None:

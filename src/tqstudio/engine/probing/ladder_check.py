@@ -16,17 +16,15 @@ from tqstudio import paths
 from tqstudio.engine.media.check.rendition import (
     check_audio,
     check_end,
+    published_grid,
     verify_rendition,
     verify_same_length,
 )
-from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
-from tqstudio.engine.media.plan.grid import Grid, make_grid
-from tqstudio.engine.media.plan.keys import without_copy
+from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.segments import webvtt
-from tqstudio.engine.media.segments.boxes import Segment
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segments.inspect import inspect_segment
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
@@ -60,7 +58,7 @@ def examine(
         facts = probe(source)
         facts = replace(facts, unseekable=facts.unseekable or request["unseekable"])
         videos = (work_dir / each["folder"] for each in request["streams"] if each["kind"] == "video")
-        grid = _grid(facts, profile, next(videos, None))
+        grid = published_grid(facts, profile, next(videos, None))
     found = {
         each["name"]: _verify(work_dir / each["folder"], each, source, facts, grid)
         for each in request["streams"]
@@ -74,19 +72,6 @@ def examine(
             segments = found[each["name"]].segments
             _decode(work_dir / each["folder"], each, segments[choose(len(segments))])
     return {name: _view(check) for name, check in found.items()}
-
-
-def _grid(facts: SourceFacts, profile: Profile, video: Path | None) -> Grid:
-    """The grid on which a ladder is cut, of which a video rendition is in this folder.
-
-    What joins a ladder that has no copy is cut as that.
-    """
-    grid = make_grid(facts, profile)
-    if grid.copied is not None and video is not None and (video / segment_name(0)).exists():
-        first = inspect_segment(video / segment_name(0))
-        if isinstance(first, Segment) and first.frames != grid.segment_frames(0):
-            return make_grid(facts, without_copy(profile))
-    return grid
 
 
 def _verify(

@@ -187,10 +187,10 @@ def _spec(ladder: _Ladder, folder: Path) -> tuple[EncodeSpec, list[Rung]]:
     import json
 
     from tqstudio.config import load_settings
+    from tqstudio.engine.media.check.rendition import published_grid
     from tqstudio.engine.media.encode.values import EncodeSpec
     from tqstudio.engine.media.ffmpeg.binary import locate
     from tqstudio.engine.media.ffmpeg.trial_runs import has_vmaf, require_vulkan
-    from tqstudio.engine.media.plan.grid import make_grid
     from tqstudio.engine.media.plan.profiles import Profile
     from tqstudio.engine.media.plan.rungs import Rung
     from tqstudio.engine.media.source import sidecars
@@ -214,7 +214,7 @@ def _spec(ladder: _Ladder, folder: Path) -> tuple[EncodeSpec, list[Rung]]:
         source=video.source,
         original=original,
         facts=facts,
-        grid=make_grid(facts, profile),
+        grid=published_grid(facts, profile, ladder.folder / next(iter(ladder.rows))),
         profile=profile,
         rungs=(),
         audio=(),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.grid import Grid, nearest
 from tqstudio.engine.media.plan.video_codecs import CODECS
 
 _SAMPLE_S = 4
@@ -40,14 +40,18 @@ def samples(grid: Grid, *, seeks: bool) -> list[tuple[int, int]]:
     Args:
         seeks: whether the source can be seeked in; else they are early in it.
     """
-    gop_s = float(grid.gop / grid.fps)
-    each = max(1, round(_SAMPLE_S / gop_s))
     length_s = float(grid.length)
-    last = max(1, int((length_s if seeks else min(length_s, 2 * _SAMPLE_EACH_S)) / gop_s) - each)
     low, high = _SAMPLES
     count = min(high, max(low, round(length_s / _SAMPLE_EACH_S)))
-    starts = dict.fromkeys(int(last * (number + 0.5) / count) for number in range(count))
-    return [(start, start + each) for start in starts]
+    length = grid.total_frames if seeks else min(grid.total_frames, int(2 * _SAMPLE_EACH_S * grid.fps))
+    sample = nearest(_SAMPLE_S * grid.fps)
+    found = {}
+    for number in range(count):
+        start = grid.fragment_at(int(max(0, length - sample) * (number + 0.5) / count))
+        # Not the last fragment, which may be short.
+        stop = min(grid.fragment_count - 1, grid.fragment_at(grid.fragment_start(start) + sample))
+        found[start] = max(start + 1, stop)
+    return [*found.items()]
 
 
 def find(codec: str, target: float, probe: Callable[[Sequence[int]], Mapping[int, float]]) -> Found:
@@ -78,7 +82,7 @@ def find(codec: str, target: float, probe: Callable[[Sequence[int]], Mapping[int
             if not up and _is_capped(tried, nearest):
                 break
             crf = round(_crf_for(target, {crf: tried[crf] for crf in nearest}))
-            # Not far outside: the two do not tell much about there.
+            # Not far outside, about which the two say little.
             crf = (
                 min(most, max(crf, high + 2), high + 4 * step)
                 if up

@@ -20,11 +20,11 @@ import ffmpeg as compiler
 
 from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
 from tqstudio.engine.media.ffmpeg.burn import bitmaps_command
-from tqstudio.engine.media.ffmpeg.command import picture_options, pictures, video_command
+from tqstudio.engine.media.ffmpeg.command import key_times, picture_options, pictures, video_command
 from tqstudio.engine.media.ffmpeg.command_line import compile_command, input_options, read_all_streams
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, can_be_confined, start
-from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.plan.file_names import INIT_NAME, KEY_TIMES_NAME
 from tqstudio.engine.media.plan.keys import pixel_format
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.subtitles import burnt_subtitles
@@ -101,6 +101,8 @@ class Bench:
         device = spec.device if encoder in GPU_ENCODERS else None
         what = spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile
         argv = video_command(*what, made, encoder, start, stop, device)
+        if spec.grid.starts:
+            (self._folder / KEY_TIMES_NAME).write_text(key_times(spec.grid, start, stop))
         self._run("probe", argv, encoder)
         for each in made:
             folder = self._folder / each.name

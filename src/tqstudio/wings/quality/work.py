@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
 from tqstudio.engine.media.ffmpeg.trial_runs import has_vmaf
-from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.engine.media.plan.keys import largest_rungs, settings_hash
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.video_codecs import encoder_for, has_crf
@@ -62,7 +62,7 @@ class Work:
                     segment = encode.spec.grid.segment_of(start)
                     for rung in rungs:
                         folder = made[rung.name].directory
-                        bench.take(rung, [folder / INIT_NAME, folder / f"seg_{segment:05d}.m4s"])
+                        bench.take(rung, [folder / INIT_NAME, folder / segment_name(segment)])
                     part = encode.spec.grid.fragments_of(segment)
                     for name, scores in bench.compare(rungs, part.start, part.stop).items():
                         found[name] += scores

@@ -15,7 +15,9 @@ from av.container import InputContainer
 from tqstudio import path_checks
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
-from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, Grid
+from tqstudio.engine.media.plan.grid import SHORT_S, TIMELINE_START_S, Grid, make_grid
+from tqstudio.engine.media.plan.keys import without_copy
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.segments.boxes import Init, Segment
 from tqstudio.engine.media.segments.checked import CheckedSegment, IFrame, RenditionCheck
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
@@ -168,6 +170,19 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
         raise _invalid(label, f"has {count} frames, its boxes declare {frames}")
     if abs(last_pts - first_pts - (count - 1) * step) > slack:
         raise _invalid(label, "has a gap in its timestamps")
+
+
+def published_grid(facts: SourceFacts, profile: Profile, video: Path | None) -> Grid:
+    """The grid on which a ladder is cut, of which a video rendition is in this folder.
+
+    What joined a ladder without a copy is cut as that, although its profile asks for copies.
+    """
+    grid = make_grid(facts, profile)
+    if grid.copied is not None and video is not None and (video / segment_name(0)).exists():
+        first = inspect_segment(video / segment_name(0))
+        if isinstance(first, Segment) and first.frames != grid.segment_frames(0):
+            return make_grid(facts, without_copy(profile))
+    return grid
 
 
 def joined(directory: Path, names: Sequence[str]) -> InputContainer:

@@ -80,8 +80,8 @@ class CodedPictures:
         if problem:
             return replace(video, not_copied=problem)
         gaps = [end - begin for begin, end in pairwise((*self._keys, len(places)))]
-        behind = max(decoded - shown for decoded, shown in enumerate(places))
-        return replace(video, key_gaps=written(gaps), sets_inside=self._sets_inside, reordered=behind)
+        reordered = max(decoded - shown for decoded, shown in enumerate(places))
+        return replace(video, key_gaps=written(gaps), sets_inside=self._sets_inside, reordered=reordered)
 
     def _places(self, video: VideoTrack) -> Sequence[int]:
         """The frame of each picture on the clock, counted from the first one; −1 for one beside the clock."""
