@@ -193,7 +193,8 @@ class Settings(BaseSettings):
     )
     on_done: str = Field("", description="command that is run for each job that is done")
     on_failed: str = Field("", description="command that is run for each job that failed for good")
-    command_timeout_s: float = Field(600, gt=0, description="time limit of on_done and on_failed")
+    on_viewable: str = Field("", description="command that is run for each video whose first quality plays")
+    command_timeout_s: float = Field(600, gt=0, description="time limit of these commands")
 
     redis_url: str = Field(
         "",

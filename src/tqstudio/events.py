@@ -47,6 +47,7 @@ class EventKind(StrEnum):
     WARNING = "warning"
     DELETED = "deleted"
     UNDELETED = "undeleted"
+    VIEWABLE = "viewable"
     PUBLISHED = "published"
     PUBLISH_UNDONE = "publish_undone"
     SOURCE_MOVED = "source_moved"

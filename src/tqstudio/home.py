@@ -71,7 +71,7 @@ class Home:
 
     @property
     def alerts_log(self) -> Path:
-        """Stderr of the processes that send alerts, and the output of `on_done` and `on_failed`."""
+        """Stderr of the processes that send alerts, and the output of commands such as `on_done`."""
         return self.logs / "alerts.log"
 
     @property

@@ -2,7 +2,7 @@
 
     OUT/<slug>/.owner, master.m3u8, manifest.mpd
     OUT/<slug>/v<N>/<quality>/index.m3u8, iframes.m3u8, init.mp4, seg_00000.m4s …
-    OUT/<slug>/v<N>/<slug>.mp4, <slug>.m4a
+    OUT/<slug>/v<N>/<slug>.mp4, <slug>.m4a, first-quality-only.txt
 
 A ladder may be anywhere, because outputs change and people copy files. So only the names decide.
 """
@@ -19,6 +19,8 @@ OWNER_NAME = ".owner"
 """Names the store and video that own the folder, because others may use the same name below one output."""
 BUCKET_NAME = ".bucket"
 """In a generation whose segments are only in a bucket: the address there."""
+FIRST_NAME = "first-quality-only.txt"
+"""In a generation that has one quality, published before the others."""
 INIT_NAME = "init.mp4"
 PLAYLIST_NAME = "index.m3u8"
 IFRAMES_NAME = "iframes.m3u8"

@@ -11,7 +11,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -26,6 +26,7 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.protocol import calls
 from waiting import WAIT_S, until
 
+from .test_api import report
 from .test_completion import bench_of, complete
 
 UNDONE = ("publish.intended", "publish.building", "publish.built")
@@ -42,12 +43,14 @@ FINISHED = (
 )
 """A kill here leaves one that is finished."""
 NAMES = ("720p", "360p", "audio-en")
+FIRST = ("360p", "audio-en")
+"""What is published before the rest."""
 
 
 class Player:
     """Plays the beginning and the end of every quality that the master names, again and again."""
 
-    def __init__(self, master: Path, *, plays: bool) -> None:
+    def __init__(self, master: Path, *, plays: bool, sizes: tuple[int, ...] = (len(NAMES),)) -> None:
         self.master = master
         self.rounds = 0
         self.seen: list[int] = []
@@ -55,6 +58,8 @@ class Player:
         self.described = 0
         """Number of the generation that the MPD named last."""
         self.trouble: str | None = None
+        self.sizes = sizes
+        """How many renditions there may be at a time."""
         self._plays = plays
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -76,7 +81,7 @@ class Player:
         master = m3u8.loads(self.master.read_text())
         uris = [entry.uri for entry in (*master.playlists, *master.media)]
         [number] = {int(uri.partition("/")[0][1:]) for uri in uris}
-        assert len(uris) == len(NAMES), uris
+        assert len(uris) in self.sizes, uris
         for uri in uris:
             index = self.master.parent / uri
             playlist = m3u8.loads(index.read_text())
@@ -162,6 +167,49 @@ class House:
         self.player = Player(self._folder(work.video) / "master.m3u8", plays=bool(work.published))
         with contextlib.suppress(OSError, HTTPException):
             complete(worker, job, bench, keep=kept, dash=self.dash)
+
+    def report_first(self, work: Work) -> None:
+        """Do a part of the waiting job, and report it; no supervisor may live to answer that."""
+        worker = self.live.worker("by-hand").register()
+        job = worker.claim()
+        assert (job["job"], job["first"]) == (work.job, True)
+        bench = bench_of(job)
+        for name in FIRST:
+            bench.rendition(name, f"{name}-of-{job['job']}")
+        sizes = len(FIRST), len(NAMES)
+        self.player = Player(self._folder(work.video) / "master.m3u8", plays=False, sizes=sizes)
+        manifest = bench.manifest(dash=self.dash, first=True).model_dump()
+        with contextlib.suppress(OSError, HTTPException):
+            report(worker, job, 10.0, first=manifest)
+
+    def check_first(self, work: Work, *, published: bool) -> bool:
+        """What must be so when the next supervisor has started; returns whether the first quality plays."""
+        row = self.live.send(calls.job(work.job))
+        assert (row["word"], row["attempts"], row["crashes"]) == ("pending", 0, 0)
+        self._check_files(work.video, int(published))
+        assert row["viewable"] == ("360p" if published else None)
+        triggers = [
+            each["trigger"] for each in self.live.send(calls.events(job_id=work.job, after=0))["events"]
+        ]
+        assert triggers.count("viewable") == triggers.count("published") == published
+        assert "complete" not in triggers
+        assert not self.store_is_empty(work), "the segments are those of a job that has not ended"
+        return published
+
+    def hand_in_rest(self, work: Work, kept: Sequence[str]) -> None:
+        """Do the job to its end."""
+        worker = self.live.worker("by-hand").register()
+        job = worker.claim()
+        assert (job["job"], job["first"], sorted(job["kept"])) == (work.job, not kept, sorted(kept))
+        bench = bench_of(job)
+        for name in set(NAMES) - set(kept):
+            bench.rendition(name, f"{name}-of-{job['job']}")
+        assert complete(worker, job, bench, keep=sorted(kept), dash=self.dash)[1]["status"] == "done"
+        row = self.live.send(calls.job(work.job))
+        assert (row["status"], row["viewable"]) == ("done", None)
+        self._check_files(work.video, 1 + bool(kept))
+        self.player.end()
+        assert self.store_is_empty(work)
 
     def _folder(self, video: int) -> Path:
         return self.live.home.output / str(self.live.send(calls.video(video))["slug"])
@@ -292,6 +340,25 @@ def test_a_damaged_generation_is_rolled_back_with_its_mpd(house: House) -> None:
     player = Player(house.player.master, plays=True)
     player.end()
     assert (player.seen, player.described) == ([1], 1 if house.dash else 0)
+
+
+@pytest.mark.fault(
+    "The supervisor is killed at any step of publishing a first quality",
+    "It plays, or nothing does; its job is requeued and publishes the whole",
+    area="publishing",
+)
+@pytest.mark.slow
+@house_of(dash=True)
+def test_a_first_quality(house: House) -> None:
+    for point in UNDONE + FINISHED:
+        house.start(point)
+        work = house.first()
+        house.report_first(work)
+        house.dies()
+        house.start()
+        plays = house.check_first(work, published=point in FINISHED)
+        house.hand_in_rest(work, kept=FIRST if plays else ())
+        house.live.stop()
 
 
 @pytest.mark.fault(

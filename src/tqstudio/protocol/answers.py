@@ -156,6 +156,8 @@ class StoredJob(TypedDict):
     """Who added it: folder, user, upload, or `token:` and its name."""
     changes: list[ChangeView]
     """What had changed since the ladder was encoded, for a job of the kind `changed`; else empty."""
+    viewable: str | None
+    """The quality of the video that can be played while the others are missing."""
     created_at: str
     started_at: str | None
     completed_at: str | None
@@ -342,6 +344,8 @@ class VideoView(TypedDict):
     deleted_at: str | None
     source_deleted_at: str | None
     """When the rule of its drop folder deleted the source."""
+    viewable: str | None
+    """The quality that can be played while the others are missing; None for a whole ladder or none."""
 
 
 class AutorestartView(TypedDict):

@@ -475,6 +475,8 @@ class ProgressRequest(Token):
     content_id: ShortText | None = None
     crfs: list[CrfReport] | None = Field(None, max_length=64)
     """Decided in this attempt."""
+    first: Manifest | None = None
+    """A quality with all sound and subtitles, to be published before the others."""
     blocked_s: Amount = 0
     """Seconds that the worker's main thread has not run; it may be blocked on a disk."""
 
@@ -559,6 +561,8 @@ class Manifest(Message):
     """Whether to publish the storyboard of the current generation again."""
     dash: bool = False
     """Whether an MPD is published."""
+    first: bool = False
+    """Whether it is published before the other qualities of the ladder."""
     files: list[Annotated[str, StringConstraints(pattern=r"^(m4a|mp4(:[0-9a-z-]{1,30})?)$")]] = Field(
         default_factory=list, max_length=64
     )

@@ -85,6 +85,9 @@ class ClaimedJob(TypedDict):
     """Hash of the whole source when its ladder was encoded."""
     crfs: NotRequired[list[DecidedCrf]]
     """Decided before for this video. Earlier versions have none."""
+    first: NotRequired[bool]
+    """Whether a quality may be published before the others: nothing is published of the video. Earlier
+    versions have none."""
     log: str
     lease_s: float
     range: NotRequired[AssignedRange | None]

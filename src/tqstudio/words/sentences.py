@@ -33,6 +33,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.RESTART: ("retry", "restarted"),
     EventKind.AUTORESTART: ("retry", "restarted automatically"),
     EventKind.COMPLETE: ("done", "done"),
+    EventKind.VIEWABLE: ("done", "first quality published"),
     EventKind.PUBLISHED: ("done", "published"),
     EventKind.WARNING: ("warning", "warning"),
     EventKind.PUBLISH_UNDONE: ("retry", "publishing rolled back"),
@@ -184,6 +185,16 @@ def owner_words(owner: str) -> str:
     return {"user": "the user", "folder": "a drop folder", "upload": "an upload"}.get(owner) or (
         f"the token {owner.removeprefix(TOKEN_ACTOR)}" if owner.startswith(TOKEN_ACTOR) else owner
     )
+
+
+def viewable_words(row: answers.JobRow) -> str:
+    """Which quality can be played before the job is done: `480p plays`; empty for none."""
+    return f"{row['viewable']} plays" if row["viewable"] and row["status"] != "done" else ""
+
+
+def is_playable(row: answers.JobRow) -> bool:
+    """Whether the ladder of a job, or its first quality, is published."""
+    return row["status"] == "done" or row["viewable"] is not None
 
 
 def added_words(row: answers.JobRow, now: datetime) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import MakeClip, MakeStudio
+from e2e.studio import PROFILE
 
 _COMMAND = """
 import json, os, sys
@@ -28,15 +29,20 @@ def test_commands_get_the_facts_of_a_real_encode(
     script, said = tmp_path / "command.py", tmp_path / "it said"
     script.write_text(_COMMAND)
     command = shlex.join([sys.executable, str(script), str(said)])
-    studio = make_studio(on_done=command, on_failed=command)
+    studio = make_studio(on_done=command, on_failed=command, on_viewable=command)
+    studio.write_profile("tiny", PROFILE.replace("description", 'first = "90p"\ndescription'))
     source = copy(clip(), "holiday in “Rome”.mp4")
     broken = source.with_name("broken.mp4")
     broken.write_bytes(b"no video")
     done = studio("process", "--input", source.parent, "--output", tmp_path / "out", "--json")
     assert done.code == 1
     # The command that started the supervisor ends after those that it runs.
-    facts = {each["TQSTUDIO_NAME"]: each for each in map(json.loads, said.read_text().splitlines())}
-    good, bad = facts[source.name], facts[broken.name]
+    lines = [json.loads(line) for line in said.read_text().splitlines()]
+    facts = {(each["TQSTUDIO_NAME"], each["TQSTUDIO_STATUS"]): each for each in lines}
+    assert len(facts) == len(lines) == 3
+    good, bad = facts[source.name, "done"], facts[broken.name, "failed"]
+    viewable = facts[source.name, "viewable"]
+    assert (viewable["TQSTUDIO_MASTER"], viewable["exists"]) == (good["TQSTUDIO_MASTER"], True)
     assert (good["TQSTUDIO_STATUS"], good["TQSTUDIO_ERROR_CODE"], good["exists"]) == ("done", "", True)
     assert good["TQSTUDIO_SOURCE"] == str(source)
     assert Path(good["TQSTUDIO_MASTER"]).is_relative_to(tmp_path / "out")

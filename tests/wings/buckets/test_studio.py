@@ -142,6 +142,29 @@ def test_a_retranscoded_ladder_is_whole_at_each_moment(
 
 
 @pytest.mark.slow
+def test_a_first_quality_is_replaced_by_the_whole(
+    house: Studio, storage: ObjectStorage, clip: MakeClip
+) -> None:
+    house.up()
+    storage.watch = player = Player(storage)
+    with house.paced(2):
+        job = house.add(clip(seconds=12), output_b64=None, overrides={"first": "120p"})
+        row = until(lambda: (row := house.job(job))["viewable"] and row, "the first quality plays")
+        _delivered(house, job)
+        assert house.job(job)["status"] == "in_progress"
+        names = {name.split("/v1/")[1].split("/")[0] for name in storage.names() if "/v1/" in name}
+        assert {"120p", "audio-und"} <= names
+        assert not {"180p", "90p"} & names
+    done = house.done(job)
+    assert done["video_view"]["generation"]["number"] == row["video_view"]["generation"]["number"] + 1
+    until(lambda: not any("/v1/" in key for key in storage.names()), "the first one is replaced")
+    _delivered(house, job)
+    assert player.seen
+    assert not player.missing
+    _require_same(house, storage)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

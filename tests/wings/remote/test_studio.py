@@ -180,6 +180,23 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
     assert not studio.stored_segments(job["video"])
 
 
+def test_its_first_quality_is_published_when_it_has_arrived(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    far.start()
+    with studio.paced(4):
+        job = studio.add(copy(clip(seconds=12), "film.mp4"), overrides={"first": "120p"})
+        row = until(lambda: (row := studio.job(job))["viewable"] and row, "the first quality plays")
+        assert (row["status"], row["worker"]) == ("in_progress", far.name)
+        master = Path(row["video_view"]["generation"]["master"])
+        check_ladder(master, frames=300, fps=Fraction(25), names=("120p",))
+    done = studio.done(job)
+    check(done, 12)
+    assert done["video_view"]["generation"]["number"] == 2
+    first, whole = ((master.parent / f"v{n}/120p/seg_00001.m4s").stat().st_ino for n in (1, 2))
+    assert first == whole
+
+
 @pytest.mark.more
 def test_a_short_end_is_joined_to_the_segment_before(
     studio: Studio, far: Far, clip: MakeClip, copy: Any

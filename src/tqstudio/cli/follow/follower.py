@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio.cli.terminal import printing
 from tqstudio.events import EventKind
+from tqstudio.paths import readable
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ class Follower:
                 if video is None:
                     continue
                 concerned = True
+                if event["trigger"] == EventKind.VIEWABLE:
+                    self._report_viewable(video, event["detail"] or "")
                 status = _status_by(event, video)
                 if status is None or status == video.status:
                     continue
@@ -188,6 +191,12 @@ class Follower:
             parts = (event["code"], event["detail"]) if event["job"] == job else ()
             why = ": ".join(part for part in parts if part)
             self._display.note(f"{video.name}: requeued{f' ({why})' if why else ''}")
+
+    def _report_viewable(self, video: Video, quality: str) -> None:
+        generation = self._at.send(calls.job(video.job or 0))["video_view"]["generation"]
+        if generation is not None:
+            playlist = f"{printing.ARROW} {readable(generation['master'])}"
+            self._display.note(f"{video.name}: {quality} plays {playlist}")
 
     def _report_blocked(self) -> None:
         if not any(video.status == "pending" for video in self._videos):

@@ -6,14 +6,17 @@ The bearer token names the worker, except to join.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
 from tqstudio.engine.access.api_tokens import name_taken
+from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.bodies import BoundedRoute
 from tqstudio.engine.api.dependencies import TheActor, TheServices, TheWorker
+from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
@@ -27,6 +30,7 @@ from tqstudio.protocol.requests import (
     FailRequest,
     HeartbeatRequest,
     KeptRequest,
+    Manifest,
     NewWorker,
     ProgressRequest,
     RangeRequest,
@@ -182,8 +186,20 @@ async def progress(
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
     control = await services.reports.progress(worker, job, body)
+    if body.first is not None:
+        token = LeaseToken(job, body.epoch, body.instance)
+        check = partial(_require_received, services, worker, token, body.first)
+        services.completion.publish_first(worker, token, body.first, check)
     live = services.running_jobs.jobs.get(job)
     return {"control": control, "divided": live is not None and live.divided}
+
+
+async def _require_received(
+    services: Services, worker: WorkerToken, token: LeaseToken, manifest: Manifest
+) -> None:
+    """Check that what a worker lists is what has arrived, if it may be on another machine."""
+    if worker.name in services.worker_tokens.stored:
+        await services.wings.require_received(token, manifest)
 
 
 @router.post("/jobs/{job}/complete")
@@ -195,9 +211,8 @@ async def complete(
 ) -> OutcomeAnswer:
     token = LeaseToken(job, body.epoch, body.instance)
     repeated = services.completion.is_publishing(token) or not services.running_jobs.leases.is_live(token)
-    if worker.name in services.worker_tokens.stored and not repeated:
-        # It may be on another machine: what it lists must be what has arrived.
-        await services.wings.require_received(token, body.manifest)
+    if not repeated:
+        await _require_received(services, worker, token, body.manifest)
     return {"job": job, "status": (await services.completion.complete(worker, job, body)).value}
 
 

@@ -23,10 +23,12 @@ from tqstudio.engine.outputs import dash, integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder_files import MASTER_NAME, MPD_NAME
+from tqstudio.ladder_files import FIRST_NAME, MASTER_NAME, MPD_NAME
 from tqstudio.protocol.requests import Manifest, ManifestRendition
 
 _UNNAMED = re.compile(rf"\.v\d+-building|\.({re.escape(MASTER_NAME)}|{re.escape(MPD_NAME)})-next")
+_ABOUT_FIRST = b"""The first quality of a video, whose job has not ended. The next version has all qualities.
+"""
 
 
 def rows_of(manifest: Manifest, kept: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
@@ -79,7 +81,8 @@ def build(
     _poster(work_dir, building, manifest.poster, None if is_new_sound else kept_from)
     _storyboard(work_dir, building, manifest, kept_from)
     described = dash.files(building, rows) if manifest.dash else {}
-    for name, content in (_chapters(manifest) | described).items():
+    first = {FIRST_NAME: _ABOUT_FIRST} if manifest.first else {}
+    for name, content in (_chapters(manifest) | described | first).items():
         durable.write(building / name, content)
     add_files(building)
     durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())

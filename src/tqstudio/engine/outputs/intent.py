@@ -119,6 +119,47 @@ def record(
         settled: it is recovered, and an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
+    ended = _is_viewable if manifest.first else _is_done
+    if not ended(db, publication, now=now, warnings=warnings, settled=settled):
+        return False
+    generations.record(
+        db,
+        row.video,
+        row.number,
+        settings_hash=manifest.settings_hash,
+        poster=poster,
+        renditions=publication.rows,
+        omitted={} if manifest.first else _omitted(db, publication),
+        files=files,
+        job=row.job,
+        now=now,
+    )
+    videos.set_slug(db, row.video, row.slug)
+    video = videos.get(db, row.video)
+    if url is not None and video is not None and video.deleted_at is None:
+        deliveries.begin(db, row.video, row.number, url, job=row.job)
+    publications.end(db, row.job)
+    return True
+
+
+def _is_viewable(db: Connection, publication: Publication, *, now: int, **_: object) -> bool:
+    """Record that one quality of a running job can be played; False when the lease is lost."""
+    row = publication.row
+    if claims.held(db, publication.token) is None:
+        return False
+    name = next(each.name for each in publication.manifest.renditions if each.kind == "video")
+    videos.set_viewable(db, row.video, name)
+    events.append(
+        db, EventKind.VIEWABLE, now=now, actor=row.worker, job=row.job, video=row.video, detail=name
+    )
+    return True
+
+
+def _is_done(
+    db: Connection, publication: Publication, *, now: int, warnings: Sequence[JobWarning], settled: bool
+) -> bool:
+    """Record that a job has ended with a whole ladder; False when the lease is lost."""
+    row, manifest = publication.row, publication.manifest
     listed: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
     listed += [{"code": each.code.value, "text": each.text} for each in warnings]
     if not outcomes.complete(
@@ -133,26 +174,10 @@ def record(
     ):
         return False
     progress.lengthen(db, publication.token, Step.FINALIZE, time.monotonic() - publication.begun)
-    generations.record(
-        db,
-        row.video,
-        row.number,
-        settings_hash=manifest.settings_hash,
-        poster=poster,
-        renditions=publication.rows,
-        omitted=_omitted(db, publication),
-        files=files,
-        job=row.job,
-        now=now,
-    )
-    videos.set_slug(db, row.video, row.slug)
-    video = videos.get(db, row.video)
-    if url is not None and video is not None and video.deleted_at is None:
-        deliveries.begin(db, row.video, row.number, url, job=row.job)
+    videos.set_viewable(db, row.video, None)
     if row.full_hash:
         videos.set_full_hash(db, row.video, row.full_hash)
     progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED, now=now)
-    publications.end(db, row.job)
     if manifest.source is not None:
         removals.plan(db, row.job, manifest.source)
     return True

@@ -11,6 +11,8 @@
 | job and generation are recorded, the intent is deleted | nothing | |
 
 Rolled back means: the video's folder is as before, its segments are in the store, and its job is requeued.
+
+The first quality of a running job is published by the same steps; its job, lease and segments stay.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorCode, JobWarning, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display
-from tqstudio.protocol.requests import CompleteRequest
+from tqstudio.protocol.requests import CompleteRequest, Manifest
 
 MakeFiles = Callable[[Path, Publication], list[JobWarning]]
 """Makes the files of the whole video in the folder of a generation that has its renditions, on the calling
@@ -102,6 +104,19 @@ class Publisher(Part):
         async with self._lock_of(video.id):
             await self._publish(await self._begin(token, worker, request, before, begun))
 
+    async def publish_first(self, token: LeaseToken, worker: str, manifest: Manifest) -> None:
+        """Publish a quality of a running job before the others, unless a ladder is; raises as `publish`.
+
+        The job, its lease and its segment store stay as they are.
+        """
+        request = CompleteRequest(instance=token.instance, epoch=token.epoch, manifest=manifest)
+        begun = time.monotonic()
+        video, _, _ = await self._db.read(video_of, token.job)
+        async with self._lock_of(video.id):
+            _, current, _ = await self._db.read(video_of, token.job)
+            if current is None:
+                await self._publish(await self._begin(token, worker, request, lambda _: None, begun))
+
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
         try:
@@ -144,7 +159,7 @@ class Publisher(Part):
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
         if whole:
-            return await self._finish(publication, "settle")
+            return await self._finish(publication, "settle") and not publication.manifest.first
         await self._undo(publication, _INTERRUPTED)
         return False
 
@@ -253,7 +268,8 @@ class Publisher(Part):
         await asyncio.to_thread(self._db.require_lead)
         try:
             # Before the job is recorded as done: the next job of this video must find an empty store.
-            await bounded_io.on_a_thread(partial(self._workspace.set_aside, video.output_root, video.id))
+            if not publication.manifest.first:
+                await bounded_io.on_a_thread(partial(self._workspace.set_aside, video.output_root, video.id))
         except OSError as error:
             self._log.warning("segment store could not be set aside", video=video.id, error=str(error))
         failpoints.reach(f"{phase}.set_aside")
@@ -281,7 +297,7 @@ class Publisher(Part):
             return False
         failpoints.reach(f"{phase}.recorded")
         held = self._running_jobs.jobs.get(row.job)
-        if held is not None and held.token == publication.token:
+        if held is not None and held.token == publication.token and not publication.manifest.first:
             self._running_jobs.end(row.job)
         self._workspace.sweep_soon(video.output_root)
         return True

@@ -7,6 +7,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from tqstudio.config import Settings
 from tqstudio.engine.access.worker_tokens import WorkerToken
 from tqstudio.engine.gates.volume_monitor import BLOCKING, VolumeMonitor
@@ -53,6 +55,8 @@ class Completion:
         self._check = check
         self._keep_completed = settings.keep_completed
         self._publishing: dict[LeaseToken, asyncio.Task[JobStatus]] = {}
+        self._publishing_first: dict[LeaseToken, asyncio.Task[None]] = {}
+        self._log = structlog.get_logger()
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
 
     async def complete(self, caller: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
@@ -94,6 +98,38 @@ class Completion:
         self._metrics.published(request, run, arrived_at, time.monotonic() - began)
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
+
+    def publish_first(
+        self,
+        caller: WorkerToken,
+        token: LeaseToken,
+        manifest: Manifest,
+        received: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Starts to publish a quality of a running job before the others; idempotent.
+
+        If it fails, the quality is published with the others.
+
+        Args:
+            received: raises TqError if what is listed is not what has arrived.
+        """
+        if token not in self._publishing_first and self._lease_end.leases.is_live(token):
+            task = asyncio.create_task(self._publish_first(caller.name, token, manifest, received))
+            self._publishing_first[token] = task
+            task.add_done_callback(lambda _: self._publishing_first.pop(token, None))
+
+    async def _publish_first(
+        self, worker: str, token: LeaseToken, manifest: Manifest, received: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await received()
+            await self._check(token, manifest)
+            first = manifest.model_copy(update={"first": True})
+            await self._publisher.publish_first(token, worker, first)
+        except TqError as error:
+            self._log.warning(
+                "first quality not published", job=token.job, code=error.code.value, error=error.message
+            )
 
     async def _check_result(self, token: LeaseToken, manifest: Manifest) -> None:
         try:
@@ -181,8 +217,9 @@ class Completion:
 
     async def publish_ended(self, token: LeaseToken) -> None:
         """Waits until no publish of this lease is running."""
-        if (task := self._publishing.get(token)) is not None:
-            await asyncio.wait([task])
+        found = self._publishing.get(token), self._publishing_first.get(token)
+        if tasks := [task for task in found if task is not None]:
+            await asyncio.wait(tasks)
 
 
 def _output_of(db: Connection, token: LeaseToken) -> bytes | None:

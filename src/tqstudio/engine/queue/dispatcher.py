@@ -255,7 +255,7 @@ class Dispatcher(Part):
             return None
         job = self._job(assignment, number, epoch, facts.video)
         log = f"{self._home.job_logs(number)}/{epoch}-{part.first}.log"
-        return {**job, "requested": None, "log": log, "range": part.assigned}
+        return {**job, "requested": None, "first": False, "log": log, "range": part.assigned}
 
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         assignment = assignment_of(db, lease.job)
@@ -311,6 +311,7 @@ class Dispatcher(Part):
             "content_id": assignment.quick_hash,
             "full_hash": assignment.full_hash,
             "crfs": assignment.crfs,
+            "first": assignment.generation is None and assignment.kind is not JobKind.RETRANSCODE,
             "log": f"{self._home.job_logs(number)}/{epoch}.log",
             "lease_s": self._settings.lease_s,
             "range": None,

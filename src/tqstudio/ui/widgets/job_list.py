@@ -20,7 +20,7 @@ from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_blocks
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
-from tqstudio.words.sentences import changed_names
+from tqstudio.words.sentences import changed_names, viewable_words
 from tqstudio.words.symbols import job_state, job_word
 
 if TYPE_CHECKING:
@@ -274,7 +274,9 @@ class JobList(RowList):
                 break
             text, style = texts[column.name]
             if column.name == "name":
-                remark, colour = self._warning(row, state, name_width), palette.warning
+                remark, colour = viewable_words(row), palette.states["done"]
+                if not remark:
+                    remark, colour = self._warning(row, state, name_width), palette.warning
                 if not remark and row["word"] == "changed" and name_width >= WORDY:
                     remark, colour = fit(changed_names(row), name_width // 3, glyphs.ellipsis), palette.dim
                 room = name_width - (width_of(remark) + 1 if remark else 0)

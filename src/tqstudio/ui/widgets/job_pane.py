@@ -167,7 +167,7 @@ class JobPane(LineView):
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:
         """The command that plays the published ladder."""
-        generation = self.context.model.generations.get(row["video"]) if row["status"] == "done" else None
+        generation = self.context.model.generations.get(row["video"]) if sentences.is_playable(row) else None
         if generation is None:
             return []
         palette = self.context.palette

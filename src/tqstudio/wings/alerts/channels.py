@@ -13,7 +13,7 @@ from tqstudio.config import Settings
 from tqstudio.errors import ErrorCode, TqError
 
 COMMAND = "command"
-"""The channel of `on_done` and `on_failed`."""
+"""The channel of `on_done`, `on_failed` and `on_viewable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def of(settings: Settings) -> list[Channel]:
     for url in dict.fromkeys(urls):
         name = f"{url.partition(':')[0]}-{sha256(url.encode()).hexdigest()[:8]}"
         found.append(Channel(name, {"type": "apprise", "url": url} | shared, settings.alert_timeout_s))
-    commands = {"done": _words(settings, "on_done"), "failed": _words(settings, "on_failed")}
+    commands = {of: _words(settings, f"on_{of}") for of in ("done", "failed", "viewable")}
     if any(commands.values()):
         limit = settings.command_timeout_s
         config = {"type": COMMAND, "commands": commands, "private": True, "timeout_s": limit}

@@ -33,6 +33,7 @@ class AlertKind(StrEnum):
     WORKER_UP = "worker_up"
     LEADER = "leader"
     DELIVERY = "delivery"
+    VIEWABLE = "viewable"
     DONE = "done"
 
 
@@ -104,6 +105,12 @@ KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
             "a ladder could not be copied to its bucket, or removed there, three times in a row",
             "{name}: {reason}",
             (EventKind.DELIVERY_FAILED,),
+        ),
+        AlertKind.VIEWABLE: Kind(
+            "the first quality of a video is published, before the others",
+            "{name} can be played: {reason}",
+            (EventKind.VIEWABLE,),
+            default=False,
         ),
         AlertKind.DONE: Kind("a ladder is published", "{name} is done", (EventKind.COMPLETE,), default=False),
     }

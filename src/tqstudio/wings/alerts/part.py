@@ -63,7 +63,11 @@ _PRUNE_S = 60.0
 _KEPT_US = 7 * 86_400 * MICROSECOND
 """How long alerts are listed."""
 _LISTED = 100
-_RESULTS = {EventKind.COMPLETE: "done", EventKind.FAIL_FINAL: "failed"}
+_RESULTS = {
+    EventKind.COMPLETE: "done",
+    EventKind.FAIL_FINAL: "failed",
+    EventKind.VIEWABLE: "viewable",
+}
 """The events that run a command, and its TQSTUDIO_STATUS."""
 _LASTING = (GateKind.DISK, GateKind.BACKPRESSURE)
 """Gates that no person closes."""
@@ -101,7 +105,11 @@ class Alerts(Part):
         self._kinds = kinds.chosen(settings.alert_kinds)
         self._remote = [channel for channel in self._channels if channel.name != COMMAND]
         causes = kinds.causes(self._kinds) if self._remote else frozenset()
-        commands = {"done": settings.on_done, "failed": settings.on_failed}
+        commands = {
+            "done": settings.on_done,
+            "failed": settings.on_failed,
+            "viewable": settings.on_viewable,
+        }
         self._runs: dict[str, str] = {event: status for event, status in _RESULTS.items() if commands[status]}
         self._causes = causes | {event for event in _RESULTS if event in self._runs}
         self.triggers = self._causes
@@ -362,7 +370,7 @@ def _environment(event: EventRow, subject: Subject, status: str) -> dict[str, st
         "VIDEO": str(event.video),
         "NAME": subject.name,
         "SOURCE": os.fsdecode(subject.source),
-        "MASTER": master if status == "done" else "",
+        "MASTER": master if status in ("done", "viewable") else "",
         "STATUS": status,
         "ERROR_CODE": event.code or "",
         "ERROR": (event.detail or "") if status == "failed" else "",

@@ -40,6 +40,7 @@ def plan(
     from tqstudio.engine.media.ffmpeg.binary import locate
     from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
     from tqstudio.engine.media.plan import profiles
+    from tqstudio.engine.media.plan.rungs import build_ladder, first_quality
     from tqstudio.engine.media.plan.warnings import of_source
     from tqstudio.engine.media.source.colour import needs_vulkan
     from tqstudio.engine.media.source.probe import probe
@@ -54,6 +55,7 @@ def plan(
     if needs_vulkan(facts.video):
         require_vulkan(locate(set_up.ffmpeg or None), facts.video, display(os.fsencode(source)))
     made, skipped = _renditions(facts, chosen, _decided(home, set_up, source, facts, chosen))
+    first = first_quality(build_ladder(facts, chosen), facts, chosen)
     view: dict[str, Any] = {
         "source": display(os.fsencode(source)),
         "source_b64": encode(source),
@@ -61,6 +63,7 @@ def plan(
         "profile": chosen.name,
         "renditions": made,
         "skipped": skipped,
+        "first": first,
         "warnings": [{"code": each.code.value, "text": each.text} for each in of_source(facts, chosen)],
         "max_bytes": sum(each["max_bytes"] for each in made),
         "eta": _time(home, set_up, facts, chosen),
@@ -244,6 +247,8 @@ def _print(view: dict[str, Any], facts: SourceFacts) -> None:
             printing.out(f"copied from the source: {each['name']}")
         if each["not_copied"]:
             printing.out(f"{each['name']} is encoded: {each['not_copied']}")
+    if view["first"]:
+        printing.out(f"published before the others: {view['first']}")
     for line in _about_quality(view["renditions"]):
         printing.out(line)
     if limited := [each["name"] for each in view["renditions"] if each["limited"]]:

@@ -117,6 +117,7 @@ def _line(row: JobRow) -> tuple[str, ...]:
         remark = error["code"]
     elif row["word"] == "changed":
         remark = ", ".join(filter(None, (sentences.changed_names(row), remark)))
+    remark = ", ".join(filter(None, (sentences.viewable_words(row), remark)))
     return (
         str(row["id"]),
         f"{printing.job_sign(row)} {job_word(row)}",
@@ -181,6 +182,7 @@ def _print(job: JobDetail) -> None:
         ("idle", f"no progress for {fmt.short_duration(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", fmt.clock_duration(job["eta_s"])),
         ("took", sentences.took_words(job)),
+        ("plays", f"{job['viewable']} only, so far" if sentences.viewable_words(job) else ""),
         ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
         *(("file", readable(each["path"])) for each in files),
         *sentences.delivery_words(video["delivery"]),

@@ -133,6 +133,8 @@ def _print(report: LadderReport, full: bool, in_bucket: bool) -> None:
     if report.bucket:
         checked = "" if in_bucket else ": not checked"
         printing.out(f"      its segments are in {readable(report.bucket)} only{checked}")
+    if report.first_only:
+        printing.out("      first quality only: the job of the others has not ended")
     for finding in report.findings:
         if finding.error is None:
             printing.out(f"      {finding.name:10} {_about(finding)}{_compared(finding) if full else ''}")
@@ -175,6 +177,7 @@ def _view(report: LadderReport) -> dict[str, Any]:
         "master_b64": encode(report.master),
         "ok": report.ok,
         "bucket": report.bucket or None,
+        "first_only": report.first_only,
         "error": _error(report.error),
         "renditions": [_rendition(finding) for finding in report.findings],
         "rules": [asdict(result) for result in report.rules],

@@ -25,7 +25,7 @@ from tqstudio.engine.media.segments.playlists import CHAPTERS_ID, iframe_playlis
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder_files import BUCKET_NAME, is_whole_file
+from tqstudio.ladder_files import BUCKET_NAME, FIRST_NAME, is_whole_file
 from tqstudio.paths import display
 
 _DURATION_TOLERANCE_S = 0.002
@@ -59,6 +59,8 @@ class LadderReport:
     """The outcomes of Apple's rules; empty if there is another error."""
     bucket: str = ""
     """Where its segments are, if they are not here; then nothing else was checked."""
+    first_only: bool = False
+    """It has one quality, published before the others."""
 
     @property
     def ok(self) -> bool:
@@ -92,6 +94,7 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     count = len({entry.uri for entry in playlist.playlists})
     qualities = {f.name: f.check for f in findings[:count] if f.check is not None}
     tracks = {f.name: f.check for f in findings[count:] if f.check is not None}
+    first_only = (_resolve(master, playlist.playlists[0].uri).parent.parent / FIRST_NAME).exists()
     rules: tuple[apple.Result, ...] = ()
     try:
         _require_even(qualities, tracks)
@@ -107,8 +110,9 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
                 rules = apple.check(master)
             _refuse(apple.violation(rules))
     except TqError as error:
-        return LadderReport(master, findings, TqError(error.code, error.message, _HINT), rules)
-    return LadderReport(master, findings, None, rules)
+        wrong = TqError(error.code, error.message, _HINT)
+        return LadderReport(master, findings, wrong, rules, first_only=first_only)
+    return LadderReport(master, findings, None, rules, first_only=first_only)
 
 
 def _bucket(master: Path, playlist: Any) -> str:

@@ -90,7 +90,7 @@ class LadderEncode:
         if not self.renditions:
             self.look_up()
         self.state = "running"
-        self._batches.extend(batches(self._states.video))
+        self._batches.extend(batches(self._states.video, self.spec.first))
         self.side.fill()
         try:
             self._next()

@@ -77,16 +77,17 @@ class Batch:
         return replace(self, names=tuple(name for name in self.names if name not in names))
 
 
-def batches(states: Sequence[RenditionState]) -> list[Batch]:
-    """The video renditions that are not complete: together if one run can encode them."""
-    missing: dict[tuple[str, bool, bool], list[str]] = {}
+def batches(states: Sequence[RenditionState], first: str | None = None) -> list[Batch]:
+    """The video renditions that are not complete: together if one run can encode them; `first` before all."""
+    missing: dict[tuple[str, bool, bool, bool], list[str]] = {}
     for state in states:
         if state.status != "completed":
-            missing.setdefault((state.encoder, state.hdr, state.on_device), []).append(state.name)
+            kind = state.encoder, state.hdr, state.on_device, state.name == first
+            missing.setdefault(kind, []).append(state.name)
     # A copy takes seconds.
+    ordered = sorted(missing.items(), key=lambda item: (item[0][0] != COPY, not item[0][3]))
     return [
-        Batch(tuple(names), encoder, on_device=on_device)
-        for (encoder, _, on_device), names in sorted(missing.items(), key=lambda item: item[0][0] != COPY)
+        Batch(tuple(names), encoder, on_device=on_device) for (encoder, _, on_device, _), names in ordered
     ]
 
 

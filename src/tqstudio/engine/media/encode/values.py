@@ -75,6 +75,8 @@ class EncodeSpec:
     """Encoder → what the CRFs that reach the profile's quality differ by from the profile's."""
     poster: bool = True
     storyboard: bool = False
+    first: str | None = None
+    """The quality that is encoded before the others."""
     require_output: Callable[[], None] = lambda: None
     """Raises TqError if the output folder is no longer at its path; called before a run is started and before
     anything is stored."""

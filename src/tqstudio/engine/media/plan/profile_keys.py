@@ -115,12 +115,18 @@ _FILES = _key(
     lambda v: tuple(dict.fromkeys(v)),
 )
 
+_FIRST = _key(
+    '"auto", "off" or a quality such as "480p"',
+    lambda v: isinstance(v, str) and re.fullmatch(r"auto|off|[0-9]+p[0-9a-z-]{0,30}", v),
+)
+
 KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "description": ("description", *_TEXT),
     "encoder": ("encoder", *_one_of("auto", "cpu")),
     "storyboard": ("storyboard", *_FLAG),
     "dash": ("dash", *_FLAG),
     "files": ("files", *_FILES),
+    "first": ("first", *_FIRST),
     "source.on_damage": ("on_damage", *_one_of("refuse", "refuse-truncated", "accept")),
     "video.codec": ("codec", *_one_of(*CODECS)),
     "video.preset": ("preset", *_one_of(*PRESETS)),

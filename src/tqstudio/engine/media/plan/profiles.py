@@ -82,6 +82,9 @@ class Profile:
     files: tuple[str, ...] = ()
     """Files of the whole video that are published too: `mp4`, `m4a`, or of a quality `mp4:720p`. Not part of
     the settings hash."""
+    first: str = "auto"
+    """The quality that is published before the others, `auto` or `off`, see `rungs.first_quality`. Not part
+    of the settings hash."""
     on_damage: str = "refuse-truncated"
     """Which damage is refused: with `refuse` any, with `refuse-truncated` an end before the declared length,
     with `accept` none. What is published is marked by warnings. Not part of the settings hash."""
@@ -110,7 +113,10 @@ class Profile:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to what JSON can express, without what earlier versions do not know and is not used."""
-        return {key: value for key, value in asdict(self).items() if key != "files" or value}
+        unused = {"files": (), "first": "auto"}
+        return {
+            key: value for key, value in asdict(self).items() if key not in unused or value != unused[key]
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
@@ -290,9 +296,11 @@ def _checked(profile: Profile, what: str) -> Profile:
     )
     profile = replace(profile, rungs=tuple(rung for _, rung in rungs))
     known = names(profile).values()
-    for quality in filter(None, (key.partition(":")[2] for key in profile.files)):
+    named = {"files": [key.partition(":")[2] for key in profile.files]}
+    named["first"] = [] if profile.first in ("auto", "off") else [profile.first]
+    for key, quality in ((key, quality) for key, each in named.items() for quality in each if quality):
         if quality not in known:
-            text = f"{what}: files: there is no quality {quality}"
+            text = f"{what}: {key}: there is no quality {quality}"
             raise TqError(ErrorCode.BAD_CONFIG, text, f"choose one of: {', '.join(known)}")
     return profile
 

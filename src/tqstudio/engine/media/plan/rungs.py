@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.media.plan.audio import audio_renditions
@@ -11,6 +11,7 @@ from tqstudio.engine.media.plan.copying import keeps_size, stands_for
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec, names
 from tqstudio.engine.media.plan.source_rates import RATE_EXPONENT, picture_cap_kbps
+from tqstudio.engine.media.plan.subtitles import burnt_subtitles
 from tqstudio.engine.media.plan.track_names import LOW
 from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET, MAX_BLOCKS, MAX_SIDE, PLAYERS
 from tqstudio.engine.media.source.colour import colour_of
@@ -33,6 +34,12 @@ _COPY_COST = 0.01
 """Of a copy, as `VideoCodec.cost`; measured."""
 MIN_SOUGHT_S = 60.0
 """Shorter videos are encoded with the CRF of their profile, even if it has a quality."""
+
+
+_MIN_FIRST_S = 120.0
+"""The ladder of a shorter video is there soon."""
+_LARGEST_FIRST = 480
+"""Short side of the largest that is encoded first: some 10 % of the work of a ladder up to 1080p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,42 @@ def build_ladder(facts: SourceFacts, profile: Profile, requested: Set[str] | Non
         else rung
         for rung in _within_source(_with_copy(rungs, facts, profile), facts, profile)
     )
+
+
+def first_quality(
+    rungs: Sequence[Rung], facts: SourceFacts, profile: Profile, *, on_gpu: bool = False
+) -> str | None:
+    """Choose which of the rungs that are encoded is published first; None for none of them.
+
+    By default the copy of the source, which costs nothing, else the largest up to 480p. That takes another
+    decoding of the source, so there is none where decoding and filters are a large part of the work.
+
+    Args:
+        on_gpu: whether a GPU encodes, so that most of the work is decoding.
+    """
+    rungs = [rung for rung in rungs if not rung.skipped and not rung.is_audio_only]
+    if profile.first == "off" or len(rungs) < 2:
+        return None
+    if profile.first != "auto":
+        return profile.first if profile.first in {rung.name for rung in rungs} else None
+    if (facts.video.duration_s or facts.duration_s) < _MIN_FIRST_S:
+        return None
+    played = max(PLAYERS[rung.codec] for rung in rungs)
+    rungs = [rung for rung in rungs if PLAYERS[rung.codec] == played and not rung.hdr]
+    # Whether the pictures are damaged shows when they are decoded.
+    copied = [rung for rung in rungs if rung.copied and profile.on_damage != "refuse"]
+    if copied:
+        return copied[0].name
+    if on_gpu or _is_costly(facts, profile):
+        return None
+    encoded = [rung for rung in rungs if not rung.copied]
+    small = [rung for rung in encoded if min(rung.width, rung.height) <= _LARGEST_FIRST] or encoded[-1:]
+    return max(small, key=lambda rung: rung.pixels).name if small else None
+
+
+def _is_costly(facts: SourceFacts, profile: Profile) -> bool:
+    """Whether filters before the scaling are a large part of the work."""
+    return colour_of(facts.video).hdr or facts.video.interlaced or bool(burnt_subtitles(facts, profile))
 
 
 def seeks_quality(facts: SourceFacts, profile: Profile, *, hdr: bool) -> bool:

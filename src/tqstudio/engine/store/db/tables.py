@@ -201,6 +201,8 @@ class Video(SQLModel, table=True):
     """When the rule of its drop folder deleted the source."""
     crfs: str = _text(default="[]")
     """JSON [`worker_answers.DecidedCrf`, …]: those that were found for `video.quality`, newest last."""
+    viewable: str = _text(optional=True)
+    """The quality that is published before the others of its ladder."""
 
 
 class Generation(SQLModel, table=True):

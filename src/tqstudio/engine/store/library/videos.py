@@ -44,6 +44,8 @@ class VideoRow:
     deleted_at: int | None
     source_deleted_at: int | None = None
     """When the rule of its drop folder deleted the source."""
+    viewable: str | None = None
+    """The quality that is published before the others; None once they are, or before."""
 
 
 _VIDEOS = Rows(VideoRow, tables.video, folder="folder_id", generation="generation_id")
@@ -356,6 +358,11 @@ def adopt(db: Connection, video: int, folder: int) -> None:
 
 def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
     _set(db, video, full_hash=full_hash)
+
+
+def set_viewable(db: Connection, video: int, quality: str | None) -> None:
+    """Records which quality alone is published of a video; None for none, or the whole ladder."""
+    _set(db, video, viewable=quality)
 
 
 def output_roots(db: Connection) -> list[bytes]:

@@ -24,8 +24,8 @@ from tqstudio.engine.media.ffmpeg.trial_runs import require_vulkan
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.keys import decided_for
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.plan.rungs import Rung
-from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
+from tqstudio.engine.media.plan.rungs import Rung, first_quality
+from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER, uses_gpu
 from tqstudio.engine.media.source.colour import needs_vulkan
 from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
@@ -258,6 +258,12 @@ class Attempt:
         """What to encode of the source."""
         config, source, profile, choice = self.config, self.source, self.profile, self.choice
         assert source is not None
+        # ffmpeg gives its filters one device, which would be that of the GPU encoder.
+        is_on_cpu = profile.encoder == "cpu" or needs_vulkan(source.facts.video)
+        encoder = CPU_ENCODER if is_on_cpu else config.encoder
+        first = None
+        if self.job.get("first"):
+            first = first_quality(choice.make, source.facts, profile, on_gpu=uses_gpu(encoder))
         return EncodeSpec(
             ffmpeg=config.ffmpeg,
             source=self.path,
@@ -272,12 +278,7 @@ class Attempt:
             store_root=self.video_store,
             scratch=self._scratch_dir,
             log_dir=self.log.run_dir,
-            # ffmpeg gives its filters one device, which would be that of the GPU encoder.
-            encoder=(
-                CPU_ENCODER
-                if profile.encoder == "cpu" or needs_vulkan(source.facts.video)
-                else config.encoder
-            ),
+            encoder=encoder,
             device=config.device,
             decodes="" if profile.encoder == "cpu" else config.decodes,
             memory_limit=memory_limit(memory.total()),
@@ -285,6 +286,7 @@ class Attempt:
             crf_shifts={encoder: each["crf"] - rung.crf for encoder, (rung, each) in self._decided.items()},
             poster=poster,
             storyboard=choice.storyboard,
+            first=first,
             require_output=self._require_work_dir,
             is_owner=lambda: not isinstance(self.lease.ended, Lost),
         )

@@ -1,4 +1,4 @@
-"""Builds the manifest of a finished encode, from which the supervisor publishes (`requests.Manifest`)."""
+"""Builds the manifest of an encode, from which the supervisor publishes (`requests.Manifest`)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def build(
     encode: LadderEncode,
     poster: Path | None,
     check: Callable[[], None],
+    first: str | None = None,
 ) -> dict[str, Any]:
-    """Build the manifest of a finished encode.
+    """Build the manifest of a finished encode, or of its first quality with all sound and subtitles.
 
     Args:
         work_dir: its folder names are relative to this folder.
         encode: its failed optional renditions are left out.
+        first: the quality to publish before the others; None for all.
         check: called before each file is hashed; its exceptions abort.
 
     Raises:
@@ -51,7 +53,11 @@ def build(
         OSError: from the file system.
     """
     spec, grid, facts = encode.spec, encode.spec.grid, encode.spec.facts
-    completed = [(state, _checked(state)) for state in encode.renditions if state.status == "completed"]
+    completed = [
+        (state, _checked(state))
+        for state in encode.renditions
+        if state.status == "completed" and (state.kind != "video" or first in (None, state.name))
+    ]
     # Again, because stored renditions may be from different attempts.
     verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
     tracks: dict[str, AudioRendition | SubtitleRendition] = {each.name: each for each in choice.audio}
@@ -71,7 +77,8 @@ def build(
         # Without a quality of which it would be made, the video is the same.
         "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
         "dash": spec.profile.dash,
-        "files": [*spec.profile.files],
+        "files": [] if first else [*spec.profile.files],
+        **({"first": True} if first else {}),
         "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
         "warnings": warning_views(encode.warnings),

@@ -25,6 +25,7 @@ from tqstudio.engine.media.plan.video_codecs import encoder_for, uses_gpu
 from tqstudio.engine.worker.job import manifest, wings
 from tqstudio.engine.worker.job.attempt import Attempt, WorkerConfig, output_of
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.first_quality import FirstQuality
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.range_work import RangeWork
 from tqstudio.engine.worker.job.rendition_choice import rows
@@ -111,7 +112,8 @@ class LadderWork(Attempt):
                     require_space(self.output, self.video_store, source, encode, reserve, factor)
                     gpu = spec.encoder if uses_gpu(spec.encoder) else None
                     watch = Watch(encode, source, self.choice, self.report, self.log, gpu)
-                    transcode(encode, poster, self.lease, watch, config.stall_s, deadline)
+                    first = FirstQuality(self, encode, poster)
+                    transcode(encode, poster, self.lease, watch, config.stall_s, deadline, first)
                     self.report.advance(TRANSCODE_ENDS_AT)
                 self._measure(encode)
                 with self.step(Step.MASTER_PLAYLIST):

@@ -17,6 +17,7 @@ from tqstudio.engine.media.encode.poster import store_poster
 from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
 from tqstudio.engine.media.plan.rungs import max_files_bytes, max_ladder_bytes
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.first_quality import FirstQuality
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
 from tqstudio.engine.worker.job.rendition_choice import RenditionChoice, rows
@@ -56,12 +57,19 @@ def require_space(
 
 
 def transcode(
-    encode: LadderEncode, poster: Path, lease: Lease, watch: Watch, stall_s: float, deadline: Deadline
+    encode: LadderEncode,
+    poster: Path,
+    lease: Lease,
+    watch: Watch,
+    stall_s: float,
+    deadline: Deadline,
+    first: FirstQuality,
 ) -> None:
     """Encode the missing parts. ffmpeg is dead when this returns or raises. Call it from the main thread.
 
     Args:
         poster: path to which the poster is moved once it is extracted, for this attempt and later ones.
+        first: what is reported meanwhile.
         stall_s: seconds without progress after which ffmpeg is killed.
 
     Raises:
@@ -81,6 +89,7 @@ def transcode(
             _keep_poster(encode, poster)
             watch.update()
             watch.require_accepted()
+            first.report()
             _require_advance(encode, stall_s, watch.log)
             if encode.state == "running":
                 time.sleep(_POLL_S)

@@ -43,6 +43,8 @@ class Report:
         self._renditions: list[dict[str, Any]] | None = None
         self._division: dict[str, Any] | None = None
         self._details: dict[str, Any] = {}
+        self.publish_first: Callable[[dict[str, Any]], None] = self._publish_first
+        """Reports a quality to be published before the others, in the shape of `requests.Manifest`."""
         self.is_divided = False
         """Whether other workers make parts of the job, as the supervisor last answered."""
 
@@ -113,6 +115,10 @@ class Report:
         ignored."""
         with self._lock:
             self._details |= {key: value for key, value in details.items() if value is not None}
+
+    def _publish_first(self, manifest: dict[str, Any]) -> None:
+        self.add(first=manifest)
+        self._on_step()
 
     def request(self) -> dict[str, Any]:
         """The state as a request body, without instance and epoch. Details are repeated until `delivered`."""

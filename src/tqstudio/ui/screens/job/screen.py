@@ -20,6 +20,7 @@ from tqstudio.ui.screens.job import sections
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words.format import copied
+from tqstudio.words.sentences import is_playable
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobDetail, JobRow
@@ -131,7 +132,7 @@ class JobScreen(JobActions):
 
     async def do_copy(self, _: str) -> None:
         generation = self.detail["video_view"]["generation"] if self.detail else None
-        if self.detail and self.detail["status"] == "done" and generation is not None:
+        if self.detail and is_playable(self.detail) and generation is not None:
             self.copy(copied(generation["master_b64"]), "path of the playlist")
             return
         attempt = sections.newest_attempt(self.detail) if self.detail else None

@@ -54,12 +54,14 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
     waits = "" if stale else sentences.status_text(job, model.gates)
-    now = waits
+    plays = sentences.viewable_words(job)
+    now = ", ".join(filter(None, (waits, plays)))
     about = [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
-        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta, waits)))
+        step = (job["step"] or "starting").replace("_", " ")
+        now = ", ".join(filter(None, (step, speed, eta, plays, waits)))
         about = [f"on {sentences.worker_words(job)}" if job["worker"] else "", *about]
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
@@ -254,7 +256,7 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if attempt is None or not attempt["argv"]:
         return []
     palette = doc.context.palette
-    copies = "" if job["status"] == "done" and job["video_view"]["generation"] else "y copies, "
+    copies = "" if sentences.is_playable(job) and job["video_view"]["generation"] else "y copies, "
     lines = [doc.heading("Commands", width, f"{copies}c shows all")]
     for argv in attempt["argv"]:
         short = [argv[0].rpartition("/")[2], *argv[1:]]
@@ -314,7 +316,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if published is None:
         return []
     when = fmt.moment(published["published_at"], doc.context.model.now())
-    copies = "y copies it, " if job["status"] == "done" else ""
+    copies = "y copies it, " if sentences.is_playable(job) else ""
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
     lines += doc.fact("playlist", readable(published["master"]), width)
     if not is_bucket(published["master"]):

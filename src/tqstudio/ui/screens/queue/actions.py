@@ -16,6 +16,7 @@ from tqstudio.ui.screens.frame.list_screen import RowsScreen
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.words.added import KEYS, sentence, summary
 from tqstudio.words.format import copied, counted, number
+from tqstudio.words.sentences import is_playable
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AddResult
@@ -65,7 +66,7 @@ class QueueActions(JobActions, RowsScreen):
         if row is None:
             self.toast("no job is selected")
             return
-        generation = self.context.model.generations.get(row["video"]) if row["status"] == "done" else None
+        generation = self.context.model.generations.get(row["video"]) if is_playable(row) else None
         self.app.copy_to_clipboard(copied(generation["master_b64"] if generation else row["path_b64"]))
         self.toast(f"path of the {'playlist' if generation else 'source'} of job {row['id']} copied")
 

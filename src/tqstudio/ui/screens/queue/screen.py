@@ -27,6 +27,7 @@ from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
+from tqstudio.words import sentences
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow
@@ -122,9 +123,9 @@ class QueueScreen(QueueActions):
         self._look_up()
 
     def _look_up(self) -> None:
-        """Request the published generation of a done job, once the cursor rests on it."""
+        """Request the published generation of a job, once the cursor rests on it."""
         row = self.current()
-        video = row["video"] if row and row["status"] == "done" else None
+        video = row["video"] if row and sentences.is_playable(row) else None
         if video == self._looked_up or video in self.context.model.generations:
             return
         self._looked_up = video

@@ -152,7 +152,8 @@ class RemoteJobs:
         if job.get("range"):
             mirror = Mirror(link, lease, store, known, source, None)
         else:
-            mirror = Mirror(link, lease, store, known, source, Path(job["log"]), report)
+            identity = inputs["files"][0]["identity"]
+            mirror = Mirror(link, lease, store, known, source, Path(job["log"]), report, identity)
         try:
             yield mirror
         finally:

@@ -9,9 +9,9 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import structlog
 
@@ -50,6 +50,7 @@ class Mirror:
         source: its path, for messages.
         log: the log of the attempt, which may not exist yet; None to send none.
         report: of the job, of which other workers may make parts; None for a part.
+        identity: of the source at the studio.
     """
 
     def __init__(
@@ -61,9 +62,15 @@ class Mirror:
         source: bytes,
         log: Path | None,
         report: Report | None = None,
+        identity: Mapping[str, int] | None = None,
     ) -> None:
         self._link, self._lease, self._store, self._log = link, lease, store, log
         self._known, self._source, self._report = known, source, report
+        self._identity = identity
+        self._first: dict[str, Any] | None = None
+        """A quality that is to be published when all its files are sent."""
+        if report is not None:
+            self._report_first, report.publish_first = report.publish_first, self._keep_first
         self._looked_at = 0.0
         self._logged = 0
         self._log_after = 0.0
@@ -97,6 +104,9 @@ class Mirror:
         self._abandoned = True
         self._ending.set()
 
+    def _keep_first(self, manifest: dict[str, Any]) -> None:
+        self._first = manifest
+
     def _require_needed(self) -> None:
         if self._abandoned:
             raise StopWork(Lost("its files are no longer needed"))
@@ -105,8 +115,11 @@ class Mirror:
     def _run(self) -> None:
         try:
             while True:
-                is_last = self._ending.is_set()
+                is_last, first = self._ending.is_set(), self._first
                 self._send_changes()
+                if first is not None:
+                    self._first = None
+                    self._report_first({**first, "source": self._identity})
                 if is_last:
                     return
                 self._fetch_others()
