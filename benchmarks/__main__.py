@@ -43,6 +43,7 @@ NAMES = {
     "files": "files of the whole video, beside a job without",
     "source_rates": "bytes of qualities against those of their sources",
     "copying": "a ladder whose largest quality is a copy, against one that is encoded",
+    "first_quality": "one quality before the others, against all at once",
     "quality": "the quality that was asked for, and its bytes against one CRF for all",
     "ladder": "a whole job against hand-written ffmpeg commands",
 }

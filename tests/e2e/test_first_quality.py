@@ -139,6 +139,11 @@ def _add_again(studio: Studio, job: int, film: Path) -> None:
     assert (answer["decision"], answer["job"]) == ("retried", job)
 
 
+def _restart(studio: Studio, job: int) -> None:
+    studio.do("restart", job)
+    until(lambda: len(studio.job(job)["attempts_log"]) > 1, "it begins again")
+
+
 def _kill_worker(studio: Studio, job: int) -> None:
     del job
     os.kill(int(studio.worker()["pid"]), signal.SIGKILL)
@@ -166,10 +171,11 @@ def _nothing(studio: Studio, job: int, _: Path) -> None:
         (_pause, _resume),
         (_cancel, _retry),
         (_cancel, _add_again),
+        (_restart, _nothing),
         (_kill_worker, _nothing),
         (_kill_supervisor, _start),
     ],
-    ids=["pause", "cancel-retry", "cancel-add", "worker-killed", "supervisor-killed"],
+    ids=["pause", "cancel-retry", "cancel-add", "restart", "worker-killed", "supervisor-killed"],
 )
 def test_it_stays_when_its_job_is_stopped(
     studio: Studio,

@@ -226,7 +226,8 @@ def probe(queue: Queue, rng: Random) -> Any:
     if rng.random() < 0.2:
         crf: Any = {"settings_hash": rng.choice(TEXTS), "encoder": "x", "crf": 20, "vmaf": 93.5, "remark": ""}
         video = known(queue, rng, "video")
-        return crfs.add(db, video, [crf]), crfs.of_video(db, video)
+        plays = videos.set_viewable(db, video, rng.choice([None, "480p"]))
+        return plays, crfs.add(db, video, [crf]), crfs.of_video(db, video)
     error: Any = {"code": rng.choice(CODES).value, "message": rng.choice(TEXTS), "hint": ""}
     found = rng.choice([facts, None])
     answers = [videos.set_probed(db, each, facts=found, error=None if found else error) for each in seen[:2]]

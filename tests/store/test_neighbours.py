@@ -330,6 +330,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         ),
         video,
     ),
+    "a first quality plays": (lambda s: videos.set_viewable(s.db, s.video, "480p"), video),
     "the probe found something": (probed, video_and_job),
     "a slug is set": (lambda s: videos.set_slug(s.db, s.video, "other"), video),
     "a video wants another slug": (lambda s: videos.want_slug(s.db, s.video, b"/out", "other"), video),

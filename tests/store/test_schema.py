@@ -256,6 +256,7 @@ def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
     with engine_of(address).begin() as connection:
         connection.exec_driver_sql("ALTER TABLE generation DROP COLUMN files")
         connection.exec_driver_sql("ALTER TABLE video DROP COLUMN crfs")
+        connection.exec_driver_sql("ALTER TABLE video DROP COLUMN viewable")
         connection.exec_driver_sql("ALTER TABLE token DROP COLUMN max_workers")
         connection.exec_driver_sql("DROP INDEX ix_job_warned")
         connection.exec_driver_sql("DROP TABLE standby")

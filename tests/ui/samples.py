@@ -72,6 +72,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "max_crashes": 3,
         "owner": "user",
         "changes": [],
+        "viewable": None,
         "retry_in_s": None,
         "worker": "cpu-0" if running else None,
         "division": None,
@@ -492,6 +493,7 @@ def job_detail(row: Any) -> Any:
         "error": None,
         "deleted_at": None,
         "source_deleted_at": None,
+        "viewable": None,
         "facts": {
             "container": "mov,mp4",
             "duration_s": 720.041,

@@ -14,7 +14,8 @@ from tqstudio.errors import ErrorCode, TqError
 PROFILE_NAME = "drill"
 PROFILE = """
 extends = "fast"
-description = "For the drill: many short segments"
+description = "For the drill: many short segments, and two versions of each ladder"
+first = "240p"
 
 [video]
 segment_s = 2

@@ -94,7 +94,7 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
     count = len({entry.uri for entry in playlist.playlists})
     qualities = {f.name: f.check for f in findings[:count] if f.check is not None}
     tracks = {f.name: f.check for f in findings[count:] if f.check is not None}
-    first_only = (_resolve(master, playlist.playlists[0].uri).parent.parent / FIRST_NAME).exists()
+    first_only = _is_first_only(master, playlist)
     rules: tuple[apple.Result, ...] = ()
     try:
         _require_even(qualities, tracks)
@@ -120,6 +120,12 @@ def _bucket(master: Path, playlist: Any) -> str:
     with contextlib.suppress(OSError, ValueError, TqError):
         return (_resolve(master, playlist.playlists[0].uri).parent.parent / BUCKET_NAME).read_text()
     return ""
+
+
+def _is_first_only(master: Path, playlist: Any) -> bool:
+    with contextlib.suppress(OSError, TqError):
+        return (_resolve(master, playlist.playlists[0].uri).parent.parent / FIRST_NAME).exists()
+    return False
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
