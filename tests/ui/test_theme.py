@@ -77,8 +77,8 @@ def number(ink: Ink | None) -> int | None:
 def test_states_stay_apart_in_16_colours(name: str) -> None:
     palette = Colours(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
     # What waits, what was ended and what is left out is grey for all three: none of them moves.
-    # A warning stands beside a state, never for one.
-    grey_or_beside = ("cancelled", "skipped", "warning")
+    # A warning, and what plays already, stand beside a state, never for one.
+    grey_or_beside = ("cancelled", "skipped", "warning", "viewable")
     coloured = {each: number(palette.states[each].color) for each in STATES if each not in grey_or_beside}
     for (one, ink), (other, same) in combinations(coloured.items(), 2):
         assert ink != same, f"{one} looks like {other}"

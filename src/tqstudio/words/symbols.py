@@ -54,6 +54,7 @@ _STATES = {
     "skipped": ("–", "-"),
     "stale": ("○", "?"),
     "warning": ("▲", "^"),
+    "viewable": ("◔", "@"),
 }
 _SIGNS = {
     "up": ("●", "*"),

@@ -31,6 +31,7 @@ STATES = {
     "cancelled": "foreground",
     "retry": "warning",
     "warning": "warning",
+    "viewable": "success",
     "held": "secondary",
     "changing": "secondary",
     "skipped": "foreground",

@@ -35,6 +35,7 @@ SIGNS = {
     "cancelled": "cancelled",
     "skipped": "skipped",
     "warning": "warning",
+    "viewable": "plays already",
     "stale": "not known",
 }
 """The word of each state."""

@@ -55,6 +55,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
     waits = "" if stale else sentences.status_text(job, model.gates)
     plays = sentences.viewable_words(job)
+    plays = plays and f"{glyphs.states['viewable']} {plays}"
     now = ", ".join(filter(None, (waits, plays)))
     about = [sentences.kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
