@@ -508,7 +508,7 @@ async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
         await until(pilot, lambda: shown() == "pausing…")
         fake.obey(319)
         await until(pilot, lambda: shown() == "paused" and last_event() == "pause")
-        assert current(app) == 319, "the cursor follows it to its new place"
+        assert current(app) == 320, "the cursor keeps its place"
 
 
 async def test_a_change_has_the_list_read_once(

@@ -26,7 +26,8 @@ from tqstudio.ui.actions.registry import ACTIONS
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
-from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.query import SORTS, Query
+from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
 from tqstudio.ui.screens.frame.base import StudioScreen, too_small
@@ -73,7 +74,7 @@ class StudioApp(App[None]):
         *,
         home: Home,
         notice: str = "",
-        view: str = "queue",
+        view: str | None = None,
         started: Popen[bytes] | None = None,
         remote: Callable[[], str] = lambda: "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
@@ -86,8 +87,11 @@ class StudioApp(App[None]):
         """Args: `started` is a supervisor that was just started, `remote` returns the name of one on another
         machine; `painted` is called after first painting."""
         super().__init__()
-        self.painter = Painter(self, home, theme)
+        remembered = Remembered(home)
+        self.painter = Painter(self, home, theme, remembered)
         model = Model(now)
+        sort = remembered.get("sort")
+        model.jobs.query = Query(sort=sort if sort in SORTS else SORTS[0])
         model.notes = list(self.painter.problems)
         self._notice = notice
         self._started = started
@@ -109,10 +113,11 @@ class StudioApp(App[None]):
             start_timeout_s=start_timeout_s,
         )
         vivid = self.painter.colours()
-        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
+        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home, remembered)
         self.painter.context = self.context
         self.set_class(self.context.glyphs is ASCII, "ascii")
-        self._view = view if view in VIEWS else "queue"
+        wanted = view or remembered.get("view")
+        self._view = wanted if wanted in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
@@ -344,6 +349,7 @@ class StudioApp(App[None]):
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()
         self._view = view
+        self.context.remembered.set("view", view)
         if not isinstance(self.screen, StudioScreen):
             self.push_screen(view)
         elif self.screen is not self._views[view]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -11,6 +9,7 @@ from textual.app import App
 
 from tqstudio.home import Home
 from tqstudio.ui.data.context import Context
+from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.screens.frame.base import StudioScreen
 
@@ -24,7 +23,7 @@ class Painter:
     context: Context
     """Set by the app once it has created it."""
 
-    def __init__(self, app: App[Any], home: Home, theme: str | None) -> None:
+    def __init__(self, app: App[Any], home: Home, theme: str | None, remembered: Remembered) -> None:
         loaded = load_themes([shipped_folder(), home.themes])
         sixteen = app.console.color_system == "standard"
         self.themes = in_sixteen_colours(loaded.by_name) if sixteen else loaded.by_name
@@ -32,7 +31,7 @@ class Painter:
         """Errors of the theme files."""
         for each in self.themes.values():
             app.register_theme(each)
-        wanted = theme or _remembered(home)
+        wanted = theme or remembered.get("theme")
         app.theme = wanted if wanted in self.themes else next(iter(self.themes))
         self._app = app
         self._painted_at = 0.0
@@ -48,10 +47,7 @@ class Painter:
         self.context.palette = self.context.vivid = self.colours()
         self._fade()
         self._redraw()
-        path = self.context.home.root / "ui.json"
-        # Failing to write costs only the remembered theme.
-        with suppress(OSError):
-            path.write_text(json.dumps({"theme": name}) + "\n")
+        self.context.remembered.set("theme", name)
 
     def soon(self) -> None:
         """Repaint now, or after PAINT_S together with later changes."""
@@ -89,10 +85,3 @@ class Painter:
         for screen in self._app.screen_stack:
             if isinstance(screen, StudioScreen):
                 screen.redraw()
-
-
-def _remembered(home: Home) -> str | None:
-    with suppress(OSError, ValueError, AttributeError):
-        name = json.loads((home.root / "ui.json").read_text()).get("theme")
-        return name if isinstance(name, str) else None
-    return None

@@ -10,6 +10,7 @@ from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.ui.data.feed import Feed
 from tqstudio.ui.data.model import Model
+from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.look.theme import Colours
 from tqstudio.words.symbols import Glyphs
 
@@ -23,6 +24,7 @@ class Context:
     vivid: Colours
     """`palette` without the fading while the supervisor does not answer; for what remains valid then."""
     home: Home
+    remembered: Remembered
 
 
 class Shell(Protocol):

@@ -106,12 +106,12 @@ class JobPages:
                 window.show(page, anchor=anchor)
 
     def _has_moved_away(self, job: int, page: JobPage) -> bool:
-        """Whether a job has ended and moved away from the unfinished jobs that were below it."""
-        below = self.window.below(job)
+        """Whether a job has moved away from the jobs that were below it: it ended, or the user moved it."""
+        below, acted_on = self.window.below(job), self.window.is_acted_on(job)
         if not below or self.window.query.sort != "order":
             return False
-        unfinished = {row["id"] for row in page["jobs"] if row["status"] not in TERMINAL}
-        return job not in unfinished and unfinished.isdisjoint(below)
+        there = {row["id"] for row in page["jobs"] if acted_on or row["status"] not in TERMINAL}
+        return (acted_on or job not in there) and there.isdisjoint(below)
 
     async def targets(self) -> tuple[list[Target], bool]:
         """The jobs that match the query, up to the maximum of one action, and whether there are more."""

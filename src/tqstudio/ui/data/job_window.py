@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from tqstudio.lifecycle import TERMINAL
@@ -18,6 +19,8 @@ AHEAD = 60
 """Rows to keep loaded on either side of the cursor."""
 BELOW = 8
 """Rows below a job that are compared, to see whether the list has moved with it or it alone has gone."""
+ACTED_S = 10.0
+"""A row that moves within this time of an action on its job moves because of it."""
 KEEP = 600
 """Maximal number of loaded rows; those farther from the cursor are dropped and read again when needed."""
 
@@ -36,6 +39,7 @@ class JobWindow:
         self.read_at: datetime | None = None
         """When the newest page was read; countdowns start there."""
         self.version = 0
+        self._acted_at: dict[int, float] = {}
         self._total: int | None = 0
         self._index: dict[int, int] | None = None
 
@@ -63,11 +67,22 @@ class JobWindow:
         at = self.index_of(job)
         return None if at is None else self.rows[at]
 
+    def act_on(self, jobs: Iterable[int]) -> None:
+        """Record that the user has changed these jobs: the cursor does not follow where that moves them."""
+        now = monotonic()
+        recent = {job: at for job, at in self._acted_at.items() if now - at < ACTED_S}
+        self._acted_at = recent | dict.fromkeys(jobs, now)
+
+    def is_acted_on(self, job: int | None) -> bool:
+        """Whether the user has just changed a job."""
+        return monotonic() - self._acted_at.get(job or 0, -ACTED_S) < ACTED_S
+
     def below(self, job: int | None) -> list[int]:
-        """The unfinished jobs directly below a job."""
+        """The jobs directly below a job: those that are unfinished, and all after an action on it."""
         at = self.index_of(job)
         rows = [] if at is None else self.rows[at + 1 : at + 1 + BELOW]
-        return [row["id"] for row in rows if row["status"] not in TERMINAL]
+        every = self.is_acted_on(job)
+        return [row["id"] for row in rows if every or row["status"] not in TERMINAL]
 
     def show(self, page: JobPage, *, anchor: int | None = None, from_end: bool = False) -> None:
         """Replace the window by this page.

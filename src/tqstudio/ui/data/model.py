@@ -48,6 +48,8 @@ class Model:
         self.status: answers.StatusView | None = None
         self.jobs = JobWindow()
         self.marks = Marks()
+        self.acted_on_last: int | None = None
+        """The job that an action of the user changed last; of several the first."""
         self.deleted: list[dict[int, str]] = []
         """The deletions that can be undone, newest last: the names of the jobs by id."""
         self.deleted_videos: list[tuple[int, str]] = []

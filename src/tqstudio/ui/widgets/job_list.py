@@ -126,10 +126,12 @@ class JobList(RowList):
         """The row of the cursor's job; if that has ended and moved away, of the next unfinished one below it,
         else of the one in its place.
 
-        The cursor stays with running jobs instead of following a finished one.
+        The cursor stays with running jobs instead of following a finished one, or one that the user moved.
         """
         at = super()._place()
         rows = self.context.model.jobs.rows
+        if self.shown_key == self.cursor_key and self._was_moved:
+            return self._next(at)
         if at is None or self.shown_key != self.cursor_key or rows[at]["status"] not in TERMINAL:
             return at
         below = [place for job in self._below if (place := self.find(job)) is not None]
@@ -138,11 +140,24 @@ class JobList(RowList):
             below += range(min(self.cursor, at), -1, -1)
         return next((place for place in below if place < at and rows[place]["status"] not in TERMINAL), at)
 
+    @property
+    def _was_moved(self) -> bool:
+        """Whether the user has just changed the job under the cursor."""
+        job = self.cursor_key
+        return isinstance(job, int) and self.context.model.jobs.is_acted_on(job)
+
+    def _next(self, at: int | None) -> int | None:
+        """The row that was below the cursor, if the cursor's own has moved away from it to `at`."""
+        below = next((place for job in self._below if (place := self.find(job)) is not None), None)
+        if below is not None:
+            return at if at is not None and below == at + 1 else below
+        return at if at == self.count() - 1 else None
+
     def settle(self) -> bool:
-        before = self.cursor_key
+        before, by_user = self.cursor_key, self._was_moved
         moved = super().settle()
         just_deleted: Container[Hashable] = next(reversed(self.context.model.deleted), {})
-        if moved and before is not None and before not in just_deleted:
+        if moved and before is not None and not by_user and before not in just_deleted:
             self.replaced_at = monotonic()
         return moved
 
@@ -274,7 +289,7 @@ class JobList(RowList):
                 break
             text, style = texts[column.name]
             if column.name == "name":
-                remark, colour = viewable_words(row), palette.states["done"]
+                remark, colour = self._viewable(row, name_width), palette.states["viewable"]
                 if not remark:
                     remark, colour = self._warning(row, state, name_width), palette.warning
                 if not remark and row["word"] == "changed" and name_width >= WORDY:
@@ -310,6 +325,11 @@ class JobList(RowList):
             "eta": (look.eta, main),
             "worker": (row["worker"] or "", palette.dim),
         }
+
+    def _viewable(self, row: JobRow, room: int) -> str:
+        """The quality that plays before the job is done."""
+        words = viewable_words(row) if room >= WORDY else row["viewable"]
+        return f"{self.context.glyphs.states['viewable']} {words}" if viewable_words(row) else ""
 
     def _warning(self, row: JobRow, state: str, room: int) -> str:
         """The warning count of a job; a failed one shows only its error."""

@@ -230,6 +230,10 @@ class JobActions(StudioScreen):
                 return
         for result in results:
             self.context.model.take_result(result)
+        self.context.model.jobs.act_on(result["job"] for result in results if result["ok"])
+        self.context.model.acted_on_last = next(
+            (result["job"] for result in results if result["ok"]), self.context.model.acted_on_last
+        )
         refused = [result["error"] for result in results if not result["ok"] and result["error"]]
         if refused:
             error_view = refused[0]

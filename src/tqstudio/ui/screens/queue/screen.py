@@ -51,6 +51,9 @@ class QueueScreen(QueueActions):
     def body(self) -> ComposeResult:
         self.list = JobList(self.context)
         self.pane = JobPane(self.context, self.current)
+        self.pane.page = next(
+            (page for page in PAGES if page == self.context.remembered.get("pane")), PAGES[0]
+        )
         self.filter_line = FilterLine()
         self.frozen = False
         self._looked_up: int | None = None
@@ -218,10 +221,24 @@ class QueueScreen(QueueActions):
         # The user requested the change and keys waited for it, so they mean the job now under the cursor.
         self.list.replaced_at = 0.0
 
+    async def do_acted_on(self, _: str) -> None:
+        """Move the cursor to the job that was acted on last."""
+        job = self.context.model.acted_on_last
+        if job is None:
+            self.toast("no job was acted on yet")
+            return
+        await self.ask(self.context.model.jobs.query, keep=job)
+        at = self.list.find(job)
+        if at is None:
+            self.toast(f"job {job} is not in this list: esc clears the filter")
+        else:
+            self.list.move_to(at)
+
     async def do_sort(self, _: str) -> None:
         query = self.context.model.jobs.query
         sort = SORTS[(SORTS.index(query.sort) + 1) % len(SORTS)]
         await self.ask(replace(query, sort=sort))
+        self.context.remembered.set("sort", sort)
 
     # The list and its pane.
 
@@ -238,6 +255,7 @@ class QueueScreen(QueueActions):
         pages = [page for page in PAGES if page != "facts" or not self.pane.beside]
         page = self.pane.page if self.pane.page in pages else "qualities"
         self.pane.page = pages[(pages.index(page) + 1) % len(pages)]
+        self.context.remembered.set("pane", self.pane.page)
         self.place(self.size.width, self.size.height)
         self.paint()
 

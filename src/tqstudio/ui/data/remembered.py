@@ -1,0 +1,34 @@
+"""Remembers how the user has set up the UI, from one start to the next."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Literal
+
+from tqstudio.home import Home
+
+Key = Literal["theme", "view", "sort", "pane"]
+
+
+class Remembered:
+    """The choices of the user in the home's `ui.json`; unreadable ones are as if there were none."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.root / "ui.json"
+        self._values: dict[str, str] = {}
+        with suppress(OSError, ValueError):
+            found = json.loads(self._path.read_text())
+            if isinstance(found, dict):
+                self._values = {key: value for key, value in found.items() if isinstance(value, str)}
+
+    def get(self, key: Key) -> str | None:
+        """The remembered choice; None for none."""
+        return self._values.get(key)
+
+    def set(self, key: Key, value: str) -> None:
+        """Remember a choice. If it cannot be written, it lasts until the UI ends."""
+        if self._values.get(key) != value:
+            self._values[key] = value
+            with suppress(OSError):
+                self._path.write_text(json.dumps(self._values) + "\n")
