@@ -468,7 +468,7 @@ async def test_marks_are_dropped_when_no_one_knows_what_became_of_their_jobs(
 
 
 @pytest.mark.parametrize(
-    ("width", "least"), [(80, 26), (100, 29), (120, 29), (132, 29), (160, 32), (200, 32)]
+    ("width", "least"), [(80, 26), (100, 29), (120, 29), (132, 29), (140, 29), (160, 40), (200, 40)]
 )
 async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) -> None:
     name = "".join(chr(ord("a") + at % 26) for at in range(80))
@@ -479,8 +479,44 @@ async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) 
         [line] = [line for line in text_of(app) if "abc" in line]
         shown = next(word for word in line.split() if word.startswith("abc"))
         assert len(shown) >= least
-        assert "quality" in text_of(app)[0]
-        assert text_of(app)[0].split()[-1] in ("ETA", "worker")
+        assert ("quality" in text_of(app)[0]) is (width < 140)
+        assert text_of(app)[0].split()[-1] in ("ETA", "ends", "worker")
+
+
+async def test_a_wide_list_has_a_bar_and_the_time_at_which_a_job_ends(make_app: MakeApp) -> None:
+    rows = [job_row(1, "runs.mp4", "in_progress", progress=50.0, eta_s=3700.0)]
+    rows += [job_row(2, "ends-tomorrow.mp4", "in_progress", progress=1.0, eta_s=90_000.0)]
+    rows += [job_row(3, "waits.mp4", "pending", eta_s=120.0), job_row(4, "done.mp4", "done", progress=100.0)]
+    fake = FakeSupervisor(rows)
+    async with make_app(client_factory=lambda: fake).run_test(size=(139, 24)) as pilot:
+        app = await loaded(pilot)
+        assert "ETA" in text_of(app)[0]
+        assert "1h01" in text_of(app)[1]
+        await pilot.resize_terminal(140, 24)
+        await until(pilot, lambda: "ends" in text_of(app)[0])
+        runs, tomorrow, waits, done = text_of(app)[1:5]
+        assert runs.count("━") in (4, 5)
+        assert "13:01" in runs
+        assert "Sun 13:00" in tomorrow
+        assert "~02:00" in waits
+        assert "━" not in waits + done
+
+
+async def test_the_pane_beside_the_list_says_what_happened(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(160, 50)) as pilot:
+        app = await loaded(pilot)
+
+        def pane() -> list[str]:
+            shown = queue_of(app).pane
+            return [shown.render_line(y).text for y in range(shown.size.height)]
+
+        [claimed] = [line for line in pane() if "claimed by cpu-0" in line]
+        assert "11:55:00" in claimed
+        fake.happened("pause_asked", 319, actor="user")
+        await until(pilot, lambda: any("pause requested" in line for line in pane()))
+        lines = pane()
+        newest = next(at for at, line in enumerate(lines) if "pause requested" in line)
+        assert newest < lines.index(claimed)
 
 
 @pytest.mark.parametrize(("view", "kind"), [("2", "worker"), ("3", "folder"), ("4", "event")])

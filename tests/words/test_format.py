@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from datetime import UTC, datetime
 
 import pytest
 
@@ -41,3 +42,18 @@ def test_a_duration_as_a_clock_shows_it(seconds: float | None, text: str) -> Non
 def test_an_encoding_without_glyphs_gets_ascii(text: str, printed: str) -> None:
     codecs.register_error("in_ascii", symbols.replace_glyphs)
     assert text.encode("ascii", "in_ascii").decode() == printed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "22:30"),
+        (-5, "22:30"),
+        (3600, "23:30"),
+        (7200, "Sun 00:30"),
+        (6 * 86400, "Fri 22:30"),
+        (7 * 86400, "12-05"),
+    ],
+)
+def test_the_time_at_which_something_ends(seconds: float, text: str) -> None:
+    assert fmt.time_of_day(seconds, datetime(2026, 11, 28, 22, 30, tzinfo=UTC)) == text

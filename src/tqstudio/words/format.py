@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tqstudio import shell_quoting, units
@@ -145,6 +145,13 @@ def moment(text: str | None, now: datetime) -> str:
         return ""
     local, today = at.astimezone(now.tzinfo), now
     return f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%m-%d %H:%M}"
+
+
+def time_of_day(seconds: float, now: datetime) -> str:
+    """Local clock time so many seconds from now: `14:03`, on another day `Tue 14:03`, later `12-24`."""
+    at = now + timedelta(seconds=max(0.0, seconds))
+    days = (at.date() - now.date()).days
+    return f"{at:%H:%M}" if not days else f"{at:%a %H:%M}" if days < 7 else f"{at:%m-%d}"
 
 
 def end(text: str | None) -> str:

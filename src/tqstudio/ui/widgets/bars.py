@@ -26,11 +26,9 @@ def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
     return text, glyphs.track * (width - len(text))
 
 
-def add_bar(
-    line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Colours
-) -> None:
-    """Append a progress bar. Args: `state` is the quality's display state."""
-    filled, rest = bar_text(rendition["progress"], width, glyphs)
+def add_bar(line: Line, progress: float, width: int, state: str, glyphs: Glyphs, palette: Colours) -> None:
+    """Append a progress bar. Args: `state` is the display state of what progresses."""
+    filled, rest = bar_text(progress, width, glyphs)
     line.add(filled, palette.states[state]).add(rest, palette.track)
 
 

@@ -17,7 +17,7 @@ from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
-from tqstudio.ui.widgets.bars import add_blocks
+from tqstudio.ui.widgets.bars import add_bar, add_blocks
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import changed_names, viewable_words
@@ -32,6 +32,9 @@ CACHED = 512
 """Maximal number of cached drawn rows."""
 
 
+BAR_CELLS = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column, its width, and the minimal width of the list at which it is shown."""
@@ -41,6 +44,8 @@ class Column:
     width: int
     from_width: int
     right: bool = False
+    wide: bool | None = None
+    """Shown only on wide screens, or only on others; None on both."""
 
 
 COLUMNS = (
@@ -51,10 +56,13 @@ COLUMNS = (
     Column("priority", "prio", 4, 116, right=True),
     Column("length", "length", 6, 108, right=True),
     Column("source", "source", 8, 0),
-    Column("quality", "quality", 7, 0),
+    Column("quality", "quality", 7, 0, wide=False),
+    Column("bar", "", BAR_CELLS, 0, wide=True),
     Column("done", "done", 5, 0, right=True),
-    Column("speed", "speed", 6, 96, right=True),
-    Column("eta", "ETA", 7, 50, right=True),
+    Column("speed", "speed", 6, 96, right=True, wide=False),
+    Column("speed", "speed", 6, 112, right=True, wide=True),
+    Column("eta", "ETA", 7, 50, right=True, wide=False),
+    Column("eta", "ends", 9, 50, right=True, wide=True),
     Column("worker", "worker", 8, 104),
 )
 WORDY = 40
@@ -65,11 +73,11 @@ n\tadds a video, or all videos of a folder
  \tboth ask where the ladders go, and show the default
 ?\texplains the signs and lists the keys
 q\tleaves; the supervisor continues with the queue"""
-LEAST_IMPORTANT_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
+LEAST_IMPORTANT_FIRST = ("speed", "worker", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
-NAME_CELLS, NAME_CELLS_BESIDE = 26, 29
+NAME_CELLS, NAME_CELLS_BESIDE, NAME_CELLS_WIDE = 26, 29, 40
 """Minimal width of the names, also beside the pane, which shows more of the selected job."""
-TAIL = ("quality", "done", "speed", "eta", "worker")
+TAIL = ("quality", "bar", "done", "speed", "eta", "worker")
 """The columns that the error code of a failed job replaces."""
 
 
@@ -79,6 +87,7 @@ class RowLook(NamedTuple):
     width: int
     id_width: int
     name_cells: int
+    wide: bool
     selected: bool
     focused: bool
     marked: bool
@@ -108,6 +117,8 @@ class JobList(RowList):
         """`time.monotonic()` of the last time another job moved under the cursor by itself."""
         self.id_width = 4
         self.name_cells = NAME_CELLS
+        self.wide = False
+        """The terminal has room for a bar per row, and the time of day at which a job ends."""
 
     @property
     def marks(self) -> Marks:
@@ -225,7 +236,7 @@ class JobList(RowList):
         row, model = self.context.model.jobs.rows[at], self.context.model
         job = row["id"]
         look = RowLook(
-            *(width, self.id_width, self.name_cells),
+            *(width, self.id_width, self.name_cells, self.wide),
             selected=selected,
             focused=selected and (self.has_focus or not self.screen.is_current),
             marked=job in self.marks,
@@ -256,11 +267,12 @@ class JobList(RowList):
 
     def _layout(self, width: int) -> tuple[tuple[Column, ...], int]:
         """The columns that fit, and the remaining width for the name."""
-        if self._columns[0] != (width, self.id_width, self.name_cells):
+        key = width, self.id_width, self.name_cells, self.wide
+        if self._columns[0] != key:
             shown = {
                 column.name: replace(column, width=self.id_width) if column.name == "id" else column
                 for column in COLUMNS
-                if width >= column.from_width
+                if width >= column.from_width and column.wide in (None, self.wide)
             }
 
             def room() -> int:
@@ -269,7 +281,7 @@ class JobList(RowList):
             for name in LEAST_IMPORTANT_FIRST:
                 if room() < self.name_cells:
                     shown.pop(name, None)
-            self._columns = ((width, self.id_width, self.name_cells), tuple(shown.values()), max(8, room()))
+            self._columns = (key, tuple(shown.values()), max(8, room()))
         return self._columns[1], self._columns[2]
 
     def _draw(self, row: JobRow, look: RowLook) -> Strip:
@@ -300,6 +312,12 @@ class JobList(RowList):
                     line.gap().add(remark, colour)
             elif column.name == "quality":
                 add_blocks(line, row["renditions"], column.width, glyphs, palette)
+            elif column.name == "bar":
+                begun = row["progress"] > 0 and row["status"] not in ("done", "cancelled")
+                if begun or state == "running":
+                    add_bar(line, row["progress"], column.width, state, glyphs, palette)
+                else:
+                    line.gap(column.width)
             else:
                 line.cell(text, column.width, style, right=column.right)
             line.gap()
@@ -320,6 +338,7 @@ class JobList(RowList):
             "length": (fmt.clock_duration(source["duration_s"]), palette.dim),
             "source": (fmt.source_size(source), palette.dim),
             "quality": ("", None),
+            "bar": ("", None),
             "done": (fmt.percent(progress) if started else "", main),
             "speed": ("" if state == "stale" else fmt.speed(row["speed"]), palette.dim),
             "eta": (look.eta, main),
@@ -345,5 +364,7 @@ class JobList(RowList):
             return f"{fmt.short_duration(ago)} ago" if ago is not None else ""
         if self.context.model.stale:
             return ""
+        if self.wide and row["status"] == "in_progress" and row["eta_s"] is not None:
+            return fmt.time_of_day(row["eta_s"], self.context.model.now())
         text = fmt.clock_duration(row["eta_s"])
         return f"~{text}" if text and row["status"] != "in_progress" else text

@@ -132,7 +132,23 @@ class JobPane(LineView):
         for part in (self._error, self._warnings, self._play, self._status_text, self._qualities):
             found = part(row, width)
             lines += [*found, blank] if found else []
-        return [*lines, *self._facts(row, width)]
+        return [*lines, *self._facts(row, width), blank, *self._events(row, width)]
+
+    def _events(self, row: JobRow, width: int) -> list[Strip]:
+        """What happened to the job, newest first, as far as it was received."""
+        model, palette, glyphs = self.context.model, self.context.palette, self.context.glyphs
+        lines = []
+        for event in reversed(model.events):
+            if event["job"] != row["id"]:
+                continue
+            state = sentences.event_state(event)
+            line = self.start(width).gap(2).cell(fmt.moment(event["at"], model.now()), 11, palette.faint)
+            line.gap().add(
+                f"{glyphs.states[state]} {sentences.event_sentence(event)} ", palette.states[state]
+            )
+            remark = fmt.plain(sentences.event_remark(event))
+            lines.append(line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip())
+        return lines[: self.size.height]
 
     def _error(self, row: JobRow, width: int) -> list[Strip]:
         """Error, hint, and the path of the log."""
@@ -214,7 +230,7 @@ class JobPane(LineView):
         numbers = _numbers(rendition, roomy=roomy, moving=not stale)
         if not self.beside:
             size = max(8, line.room - sum(cells for _, cells in numbers) - 2)
-            add_bar(line, rendition, size, state, glyphs, palette)
+            add_bar(line, rendition["progress"], size, state, glyphs, palette)
         else:
             line.gap(line.room - sum(cells for _, cells in numbers) - 1)
         for text, cells in numbers:
@@ -222,7 +238,7 @@ class JobPane(LineView):
         if not self.beside:
             return [line.strip()]
         below = self.start(width).gap().gap(column + 1)
-        add_bar(below, rendition, max(4, below.room - 1), state, glyphs, palette)
+        add_bar(below, rendition["progress"], max(4, below.room - 1), state, glyphs, palette)
         return [line.strip(), below.strip()]
 
     def _facts(self, row: JobRow, width: int) -> list[Strip]:

@@ -23,7 +23,7 @@ from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.frame.list_screen import pane_height
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.filter_line import FilterLine
-from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
+from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, NAME_CELLS_WIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 BESIDE_WIDTH = 120
 """From this width the pane is beside the list."""
+WIDE_WIDTH = 140
+"""From this width the list has a bar per row, and the time of day at which a job ends."""
+LONG_NAMES_WIDTH = 160
+"""From this width names have more room, before further columns do."""
 IGNORE_KEYS_S = 0.7
 """Keys are ignored for this long after another job moved under the cursor: they meant the previous one."""
 FOLDER_CELLS = 16
@@ -146,10 +150,13 @@ class QueueScreen(QueueActions):
     def place(self, width: int, height: int) -> None:
         panes = self.query_one("#panes")
         self.pane.beside = width >= BESIDE_WIDTH
+        self.list.wide = width >= WIDE_WIDTH
         self.pane.display = self.pane.page != "hidden"
         panes.styles.layout = "horizontal" if self.pane.beside else "vertical"
         beside = self.pane.beside and self.pane.display
         self.list.name_cells = NAME_CELLS_BESIDE if beside else NAME_CELLS
+        if width >= LONG_NAMES_WIDTH:
+            self.list.name_cells = NAME_CELLS_WIDE
         if self.pane.beside:
             self.pane.styles.width = max(47, width * 36 // 100)
             self.pane.styles.height = "1fr"
