@@ -12,6 +12,7 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
 from tqstudio.ui.screens.frame.text import TextScreen
+from tqstudio.ui.screens.job.log import LogScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.views import VIEWS, view_class
 from tqstudio.ui.widgets.job_list import JobList
@@ -70,7 +71,8 @@ def test_the_queue_has_every_promised_key() -> None:
 
 @pytest.mark.parametrize("view", EVERY_VIEW)
 def test_every_action_is_carried_out_somewhere(view: View) -> None:
-    screen = view_class(view) if view in VIEWS else {"job": JobScreen, "text": TextScreen}[view]
+    others = {"job": JobScreen, "text": TextScreen, "log": LogScreen}
+    screen = view_class(view) if view in VIEWS else others[view]
     for action in actions_of(view):
         assert hasattr(screen, f"do_{action.name}") or hasattr(StudioApp, f"do_{action.name}"), action.name
 

@@ -143,9 +143,11 @@ async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
             == "ffmpeg -nostdin -i file:/srv/upload/holiday-2026.mp4 -c:v libx264 -f hls index.m3u8"
         )
         await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen) and app.screen._text.count() == 200)
+        await until(pilot, lambda: isinstance(app.screen, TextScreen) and app.screen._text.text != "reading…")
         assert isinstance(app.screen, TextScreen)
-        await until(pilot, lambda: app.screen._text.cursor == 199, "a log shows its end")
+        log = app.screen._text
+        assert len(log.text.splitlines()) == 200
+        await until(pilot, lambda: log.cursor == log.count() - 1, "a log shows its end")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
 

@@ -15,9 +15,9 @@ from textual.binding import Binding, BindingType
 from tqstudio.lifecycle import Operation
 from tqstudio.ui.data.target import Target, refusal
 
-View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text"]
+View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text", "log"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
-SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text")
+SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text", "log")
 JOBS: tuple[View, ...] = ("queue", "job")
 
 
@@ -44,6 +44,7 @@ class Action:
 _job = partial(Action, group="Job", views=JOBS)
 _queue = partial(Action, group="Queue", views=("queue",))
 _list = partial(Action, group="List", views=("queue",))
+_log = partial(Action, group="Log", views=("log",))
 _worker = partial(Action, group="Worker", views=("workers",))
 _folder = partial(Action, group="Folder", views=("folders",))
 _move = partial(Action, group="Move", views=SCROLLED, palette=False)
@@ -84,7 +85,7 @@ ACTIONS: tuple[Action, ...] = (
         ("f",),
         "follow",
         "keep the cursor on the first job or the newest line",
-        views=("queue", "history", "text"),
+        views=("queue", "history", "text", "log"),
     ),
     _job("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", views=("job",)),
     _queue("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden"),
@@ -104,8 +105,17 @@ ACTIONS: tuple[Action, ...] = (
         "copy",
         "copy the path, the playlist, the command or the text",
         24,
-        views=("queue", "job", "text"),
+        views=("queue", "job", "text", "log"),
     ),
+    _log("search", ("slash",), "search", "search for a text in the log", 10),
+    _log("next_match", ("n",), "next", "go to the next line that matches", 11),
+    _log("previous_match", ("N",), "previous", "go to the previous line that matches"),
+    _log("next_error", ("e",), "next error", "go to the next line about an error", 12),
+    _log("fold", ("enter",), "fold", "fold or show commands and what ffmpeg says of its files", 13),
+    _log("wrap", ("w",), "wrap", "break long lines, or cut them", 14),
+    _log("previous_job", ("left_square_bracket",), "job above", "show the log of the job above in the list"),
+    _log("next_job", ("right_square_bracket",), "job below", "show the log of the job below in the list", 15),
+    _log("save", ("s",), "save", "save the log in the working directory", 16),
     _worker("worker_switch", ("e",), "on/off", "enable or disable the worker", 10),
     _worker("worker_drain", ("d",), "drain", "finish the running job, then take no more", 11),
     _folder("folder_add", ("n",), "add folder", "watch another folder", 10),
@@ -143,6 +153,8 @@ KEY_SIGNS = {
     "equals_sign": "=",
     "slash": "/",
     "grave_accent": "`",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "colon": ":",
     "question_mark": "?",
     "escape": "esc",

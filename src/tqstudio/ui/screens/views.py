@@ -17,7 +17,7 @@ VIEWS: dict[str, str] = {
 """Module and class of each view's screen, below `screens` or in a wing."""
 
 LATER = (
-    *("job.screen", "job.source_facts", "frame.text", "help", "dialogs.dialogs"),
+    *("job.screen", "job.source_facts", "job.log", "frame.text", "help", "dialogs.dialogs"),
     *("dialogs.ask_path", "workers", "folders", "history", "wings.statistics.screen", "command_palette"),
 )
 """Modules imported soon after the first picture: their first use is fast then, and an upgrade installed

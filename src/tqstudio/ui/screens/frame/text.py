@@ -71,6 +71,7 @@ class TextScreen(StudioScreen):
         follow: read again periodically, as the text grows.
         wrapped: break long lines instead of cutting them.
         name_cells: the text is a table: headings, and names of this width before their values.
+        lines: shows the text in another way.
     """
 
     VIEW: ClassVar[View] = "text"
@@ -86,12 +87,13 @@ class TextScreen(StudioScreen):
         follow: bool = False,
         wrapped: bool = False,
         name_cells: int = 0,
+        lines: TextLines | None = None,
     ) -> None:
         super().__init__(context)
         self._title = title
         self._read = read
         self._copied = ""
-        self._text = TextLines(context, wrapped=wrapped, name_cells=name_cells)
+        self._text = lines or TextLines(context, wrapped=wrapped, name_cells=name_cells)
         self._text.follow = follow
 
     def body(self) -> ComposeResult:

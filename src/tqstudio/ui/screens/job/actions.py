@@ -7,7 +7,7 @@ from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import shell_quoting
-from tqstudio.errors import ErrorCode, TqError, in_one_line
+from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
@@ -118,19 +118,14 @@ class JobActions(StudioScreen):
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
+        from tqstudio.ui.screens.job.log import LogScreen
+
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
         number = int(attempt) if attempt else self.selected_attempt()
-
-        async def read(job: int) -> tuple[str, str]:
-            try:
-                answer = await self.context.feed.send(calls.job_log(job, number))
-            except TqError as error:
-                if error.code is not ErrorCode.NOT_FOUND:
-                    raise
-                return error.message, ""  # it has not started yet
-            return answer["text"], answer["path"] or ""
-
-        which = "" if number is None else f", attempt {number}"
-        self._open_text("log of job {job}" + which, read, follow=True, wrapped=True)
+        self.app.push_screen(LogScreen(self.context, row["id"], number))
 
     def selected_attempt(self) -> int | None:
         """The attempt whose log `l` opens; None for the newest."""
