@@ -544,3 +544,16 @@ async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, fake: FakeSup
         assert app.context.model.jobs.query == Query(("done",), "", "order", 2)
         await pilot.press("escape")
         await until(pilot, lambda: len(app.context.model.jobs) == 14)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+async def test_a_waiting_job_that_will_fail_is_marked(
+    make_app: MakeApp, fake: FakeSupervisor, width: int
+) -> None:
+    problem = {"code": "NO_MEDIA", "message": "the file holds no video", "hint": "remove it"}
+    row = fake.job(323)
+    row["source"] = row["source"] | {"problem": problem}
+    async with make_app().run_test(size=(width, 24)) as pilot:
+        app = await loaded(pilot)
+        [line] = [line for line in text_of(app) if "screen.webm" in line]
+        assert "▲ NO_MEDIA" in line

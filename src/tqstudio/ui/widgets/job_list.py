@@ -351,11 +351,12 @@ class JobList(RowList):
         return f"{self.context.glyphs.states['viewable']} {words}" if viewable_words(row) else ""
 
     def _warning(self, row: JobRow, state: str, room: int) -> str:
-        """The warning count of a job; a failed one shows only its error."""
-        count = len(row["warnings"])
+        """Why a waiting job will fail, else the warning count; a failed one shows only its error."""
+        count, sign = len(row["warnings"]), self.context.glyphs.states["warning"]
+        if problem := row["source"]["problem"]:
+            return f"{sign} {problem['code']}"
         if not count or state in ("failed", "retry"):
             return ""
-        sign = self.context.glyphs.states["warning"]
         return f"{sign} {fmt.counted(count, 'warning')}" if room >= WORDY else f"{sign} {count}"
 
     def _eta(self, row: JobRow) -> str:
