@@ -148,6 +148,8 @@ def held(studio: Studio, clip: MakeClip, tmp_path: Path) -> Held:
 
 @pytest.fixture
 def terminal(studio: Studio) -> Iterator[Terminal]:
+    # The view of the test before, and its sort order.
+    (studio.home.root / "ui.json").unlink(missing_ok=True)
     with Terminal(PROGRAM, studio.environment) as terminal:
         yield terminal
 

@@ -17,10 +17,9 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tqstudio import hours
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
-from tqstudio.protocol import calls, launch, running
+from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
 from tqstudio.ui.actions.registry import ACTIONS
 from tqstudio.ui.data.context import Context
@@ -28,6 +27,7 @@ from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import SORTS, Query
 from tqstudio.ui.data.remembered import Remembered
+from tqstudio.ui.event_reports import EventReports
 from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
 from tqstudio.ui.screens.frame.base import StudioScreen, too_small
@@ -37,7 +37,6 @@ from tqstudio.ui.signals import Signals
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
-from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII, Glyphs, choose_glyphs
 
 START_POLL_S = 0.1
@@ -121,6 +120,8 @@ class StudioApp(App[None]):
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
+        self.event_reports = EventReports(self, self.context, self._toasts)
+        feed.listeners.append(self.event_reports.take)
         self._terminal_diff = TerminalDiff(colours=not self.no_color)
         self.signals = Signals(self, self._terminal_diff.forget)
         self._keys = KeyQueue(self, super().on_event)
@@ -259,32 +260,6 @@ class StudioApp(App[None]):
         elif self._view != "queue":
             self._show("queue")
 
-    async def do_pause_all(self, _: str) -> None:
-        if self.context.model.paused:
-            await self.context.feed.send(calls.resume_queue())
-            self.toast("queue resumed")
-        else:
-            await self.context.feed.send(calls.pause_queue())
-            self.toast("queue paused: running jobs finish, no other starts")
-
-    async def do_pause_until(self, _: str) -> None:
-        from tqstudio.ui.screens.dialogs.dialogs import AskText
-
-        def read(typed: str) -> str:
-            return hours.moment(typed, datetime.now(UTC)).isoformat(timespec="seconds")
-
-        def answered(until: str | None) -> None:
-            if until is not None:
-                self.start(self._pause_until(until))
-
-        sentence = "Running jobs finish, no other starts; P resumes it earlier. Type 2h, 07:00 or a date."
-        wrong = "type a time such as 30m, 2h, 3d, 07:00 or 2026-12-24T18:00"
-        self.push_screen(AskText("Pause the queue until", sentence, "", read, wrong), answered)
-
-    async def _pause_until(self, until: str) -> None:
-        gate = await self.context.feed.send(calls.pause_queue(until=until))
-        self.toast(f"queue paused{fmt.end(gate['until'])}: running jobs finish, no other starts")
-
     async def do_reconnect(self, _: str) -> None:
         self.context.feed.try_now()
         self.context.feed.refresh_soon()
@@ -333,6 +308,20 @@ class StudioApp(App[None]):
     async def _after_problem(self, action: str | None) -> None:
         if action is not None:
             await self.perform(action)
+
+    @property
+    def reported_job(self) -> int | None:
+        return self.event_reports.job
+
+    def switch_reports(self) -> bool:
+        return self.event_reports.switch()
+
+    async def show_job(self, job: int) -> None:
+        """Move the cursor of the queue to a job."""
+        self._show("queue")
+        queue = self._views["queue"]
+        assert isinstance(queue, QueueScreen)
+        await queue.go_to(job)
 
     async def show_folder(self, folder: int) -> None:
         """Show the jobs of a drop folder."""

@@ -136,6 +136,8 @@ ACTIONS: tuple[Action, ...] = (
     _everywhere(
         "back", ("escape",), "back", "go back: close, clear filter, clear marks, queue", 45, palette=False
     ),
+    _everywhere("reported", ("exclamation_mark",), "failed job", "show the job that failed last"),
+    _everywhere("reports", ("b",), "reports", "report failures and an empty queue with the bell, or not"),
     _everywhere("theme", ("t",), "theme", "switch to the next theme"),
     _everywhere("start", ("S",), "start it", "start a supervisor if none is running", 1),
     _everywhere("reconnect", ("ctrl+r",), "try now", "reconnect and reload now", 2),
@@ -153,6 +155,7 @@ KEY_SIGNS = {
     "equals_sign": "=",
     "slash": "/",
     "grave_accent": "`",
+    "exclamation_mark": "!",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "colon": ":",

@@ -31,6 +31,13 @@ class Shell(Protocol):
     """The methods of the app that screens and the command palette call."""
 
     @property
+    def reported_job(self) -> int | None:
+        """The job that failed last."""
+
+    def switch_reports(self) -> bool:
+        """Turn the reports of events on or off; returns whether they are on."""
+
+    @property
     def theme_names(self) -> list[str]:
         """Names of the available themes."""
 
@@ -48,6 +55,9 @@ class Shell(Protocol):
 
     async def do_back(self, _: str) -> None:
         """Return to the queue."""
+
+    async def show_job(self, job: int) -> None:
+        """Move the cursor of the queue to a job."""
 
     async def show_folder(self, folder: int) -> None:
         """Show the jobs of a drop folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import ClassVar, cast
 
 from textual import events, on
@@ -12,7 +13,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tqstudio import hours
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View
 from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.data.target import Target
@@ -21,6 +24,7 @@ from tqstudio.ui.widgets.header import Header
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.notice import Notice
 from tqstudio.ui.widgets.tabs import Tabs
+from tqstudio.words import format as fmt
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 
@@ -142,3 +146,42 @@ class StudioScreen(Screen[None]):
             self.paint()
         else:
             self.dismiss()
+
+    # Actions of every view.
+
+    async def do_pause_all(self, _: str) -> None:
+        if self.context.model.paused:
+            await self.context.feed.send(calls.resume_queue())
+            self.toast("queue resumed")
+        else:
+            await self.context.feed.send(calls.pause_queue())
+            self.toast("queue paused: running jobs finish, no other starts")
+
+    async def do_pause_until(self, _: str) -> None:
+        from tqstudio.ui.screens.dialogs.dialogs import AskText
+
+        def read(typed: str) -> str:
+            return hours.moment(typed, datetime.now(UTC)).isoformat(timespec="seconds")
+
+        def answered(until: str | None) -> None:
+            if until is not None:
+                self.shell.start(self._pause_until(until))
+
+        sentence = "Running jobs finish, no other starts; P resumes it earlier. Type 2h, 07:00 or a date."
+        wrong = "type a time such as 30m, 2h, 3d, 07:00 or 2026-12-24T18:00"
+        self.app.push_screen(AskText("Pause the queue until", sentence, "", read, wrong), answered)
+
+    async def _pause_until(self, until: str) -> None:
+        gate = await self.context.feed.send(calls.pause_queue(until=until))
+        self.toast(f"queue paused{fmt.end(gate['until'])}: running jobs finish, no other starts")
+
+    async def do_reports(self, _: str) -> None:
+        on = self.shell.switch_reports()
+        self.toast(f"failures and an empty queue are {'reported' if on else 'not reported any more'}")
+
+    async def do_reported(self, _: str) -> None:
+        """Show the job that failed last in the queue."""
+        if (job := self.shell.reported_job) is None:
+            self.toast("no job has failed since this was opened")
+        else:
+            await self.shell.show_job(job)

@@ -230,10 +230,13 @@ class QueueScreen(QueueActions):
 
     async def do_acted_on(self, _: str) -> None:
         """Move the cursor to the job that was acted on last."""
-        job = self.context.model.acted_on_last
-        if job is None:
+        if (job := self.context.model.acted_on_last) is None:
             self.toast("no job was acted on yet")
-            return
+        else:
+            await self.go_to(job)
+
+    async def go_to(self, job: int) -> None:
+        """Move the cursor to a job, if the filter shows it."""
         await self.ask(self.context.model.jobs.query, keep=job)
         at = self.list.find(job)
         if at is None:
