@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -210,6 +211,11 @@ class Completion:
         if first is not None:
             return first
         raise await lost_lease(self._db, token.job)
+
+    @property
+    def publishing(self) -> list[asyncio.Task[Any]]:
+        """The publishes that are running."""
+        return [*self._publishing.values(), *self._publishing_first.values()]
 
     def is_publishing(self, token: LeaseToken) -> bool:
         """Whether the result of this lease is being published."""

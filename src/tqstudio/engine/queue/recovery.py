@@ -131,9 +131,9 @@ class Recovery(Part):
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
     async def stop(self) -> None:
-        """Waits for the tasks that `lost` started; not for a publish on a disk that hangs."""
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=_PUBLISHES_WITHIN_S)
+        """Waits for the tasks that `lost` started, and for publishes; not for one on a disk that hangs."""
+        if running := {*self._under_way, *self._completion.publishing}:
+            await asyncio.wait(running, timeout=_PUBLISHES_WITHIN_S)
 
     async def requeue(
         self, lease: HeldLease, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
