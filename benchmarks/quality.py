@@ -38,6 +38,15 @@ KINDS = {
     "life": "life=s=160x90:r=25:seed=1:mold=10:ratio=0.2:death_color=#202040,scale=640:360:flags=bicubic",
     "slides": f"smptehdbars={_SIZE},drawgrid=w=40:h=40:c=white@0.4,scroll=h=0.0004",
     "fast pan": f"testsrc2={_SIZE},scroll=h=0.03:v=0.01",
+    "slow pan": f"mandelbrot={_SIZE}:maxiter=300:end_scale=3,scroll=h=0.002",
+    "cuts": f"testsrc2={_SIZE},hue=h='120*floor(t)',rotate='0.5*floor(t)'",
+    "fades": f"testsrc2={_SIZE},eq=brightness='0.5*sin(t)':eval=frame",
+    "turning": f"testsrc2={_SIZE},rotate='t/4'",
+    "flashes": f"gradients={_SIZE}:speed=0.01:n=3,eq=brightness='0.4*gt(mod(t,2),1.9)':eval=frame",
+    "coarse grain": f"mandelbrot={_SIZE}:end_scale=2,noise=alls=30:allf=t,gblur=1.2",
+    "still": f"mandelbrot={_SIZE}:end_scale=3:end_pts=1e9",
+    "grey": f"mandelbrot={_SIZE}:end_pts=2000,hue=s=0,noise=alls=3:allf=t",
+    "blocks": "testsrc2=s=80x45:r=25,scale=640:360:flags=neighbor",
 }
 """What they show → ffmpeg's sources and filters."""
 
