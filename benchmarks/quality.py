@@ -66,7 +66,7 @@ def measure(options: Options, root: Path) -> Section:
     finally:
         rungs.MIN_SOUGHT_S = least
     for name, (crf, vmaf, ratio) in found.items():
-        section.add(f"{name}: CRF {crf}", [vmaf])
+        section.add(f"{name}: CRF {crf}", [vmaf], "VMAF")
         section.add(f"{name}: bytes", [ratio], "×")
     off = [abs(vmaf - TARGET) for _, vmaf, _ in found.values()]
     for within in (_NEAR, _NOT_FAR):
