@@ -70,6 +70,25 @@ def test_a_finished_job(desk: Desk) -> None:
     assert not (bench_of(job).work_dir / "segments" / str(job["video"])).exists(), "the store is emptied"
 
 
+def test_what_ends_a_job_is_no_first_quality_whatever_its_worker_says(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    bench.rendition("360p", f"first-{job['video']}")
+    assert complete(worker, job, bench, first=True)[1]["status"] == "done"
+    row = desk.show(job["job"])
+    assert (row["status"], row["viewable"]) == ("done", None)
+
+
+def test_a_first_quality_without_a_quality_is_not_published(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    bench.rendition("audio-en", f"sound-{job['video']}")
+    report(worker, job, 10.0, first=bench.manifest().model_dump())
+    bench.rendition("360p", f"later-{job['video']}")
+    assert complete(worker, job, bench)[1]["status"] == "done"
+    assert [event["trigger"] for event in desk.show(job["job"])["events"]].count("published") == 1
+
+
 def test_the_publish_is_part_of_the_last_step(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)

@@ -562,7 +562,7 @@ class Manifest(Message):
     dash: bool = False
     """Whether an MPD is published."""
     first: bool = False
-    """Whether it is published before the other qualities of the ladder."""
+    """Whether it is published before the other qualities of the ladder, as the supervisor decides."""
     files: list[Annotated[str, StringConstraints(pattern=r"^(m4a|mp4(:[0-9a-z-]{1,30})?)$")]] = Field(
         default_factory=list, max_length=64
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.keys import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.track_names import is_of_track
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.generation import rows_of
 from tqstudio.engine.outputs.place import Place
@@ -147,7 +148,7 @@ def _is_viewable(db: Connection, publication: Publication, *, now: int, **_: obj
     row = publication.row
     if claims.held(db, publication.token) is None:
         return False
-    name = next(each.name for each in publication.manifest.renditions if each.kind == "video")
+    name = next(each.name for each in publication.rows if not is_of_track(each.name))
     videos.set_viewable(db, row.video, name)
     events.append(
         db, EventKind.VIEWABLE, now=now, actor=row.worker, job=row.job, video=row.video, detail=name

@@ -105,17 +105,15 @@ class Publisher(Part):
             await self._publish(await self._begin(token, worker, request, before, begun))
 
     async def publish_first(self, token: LeaseToken, worker: str, manifest: Manifest) -> None:
-        """Publish a quality of a running job before the others, unless a ladder is; raises as `publish`.
-
-        The job, its lease and its segment store stay as they are.
-        """
+        """Publish a quality of a running job, unless a ladder is published; raises as `publish`."""
         request = CompleteRequest(instance=token.instance, epoch=token.epoch, manifest=manifest)
         begun = time.monotonic()
         video, _, _ = await self._db.read(video_of, token.job)
         async with self._lock_of(video.id):
             _, current, _ = await self._db.read(video_of, token.job)
             if current is None:
-                await self._publish(await self._begin(token, worker, request, lambda _: None, begun))
+                begin = self._begin(token, worker, request, lambda _: None, begun, first=True)
+                await self._publish(await begin)
 
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
@@ -184,6 +182,7 @@ class Publisher(Part):
         request: CompleteRequest,
         before: Callable[[Connection], None],
         begun: float,
+        first: bool = False,
     ) -> Publication:
         video, current, number = await self._db.read(video_of, token.job)
         for stale in await self._db.read(publications.of_video, video.id):
@@ -196,7 +195,7 @@ class Publisher(Part):
             place, number = await bounded_io.on_a_thread(partial(self._find_room, video, current, number))
         except OSError as error:
             raise outputs.unwritable(place_of(video), error) from error
-        manifest = request.manifest
+        manifest = request.manifest.model_copy(update={"first": first})
         row = PublicationRow(
             job=token.job,
             epoch=token.epoch,

@@ -125,8 +125,7 @@ class Completion:
         try:
             await received()
             await self._check(token, manifest)
-            first = manifest.model_copy(update={"first": True})
-            await self._publisher.publish_first(token, worker, first)
+            await self._publisher.publish_first(token, worker, manifest)
         except TqError as error:
             self._log.warning(
                 "first quality not published", job=token.job, code=error.code.value, error=error.message

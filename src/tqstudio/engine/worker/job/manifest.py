@@ -78,7 +78,6 @@ def build(
         "keep_storyboard": choice.storyboard and all(rung.hdr for rung in choice.make),
         "dash": spec.profile.dash,
         "files": [] if first else [*spec.profile.files],
-        **({"first": True} if first else {}),
         "chapters": [asdict(each) for each in within(facts.chapters or (), grid.zero, grid.length)],
         "settings_hash": combined(keys),
         "warnings": warning_views(encode.warnings),
