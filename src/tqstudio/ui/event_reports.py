@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -30,7 +31,8 @@ class EventReports:
         self.job: int | None = None
         """The job that failed last."""
         self._failed: list[EventView] = []
-        self._ends = 0
+        self._ended_at: float | None = None
+        """When the last job ended, until an empty queue was looked for since."""
 
     @property
     def on(self) -> bool:
@@ -50,9 +52,9 @@ class EventReports:
         elif event["trigger"] == EventKind.GATE_SHUT and event["actor"] != "user":
             self._report(f"the queue is blocked: {readable(event['detail'] or '')}")
         if event["trigger"] in _ENDS:
-            self._ends += 1
-            ends = self._ends
-            self._app.set_timer(_EMPTY_S, lambda: self._report_empty(ends))
+            if self._ended_at is None:
+                self._app.set_timer(_EMPTY_S, self._report_empty)
+            self._ended_at = monotonic()
 
     def _report_failures(self) -> None:
         failed, self._failed = self._failed, []
@@ -62,9 +64,14 @@ class EventReports:
         others = f" and {counted(len(failed) - 1, 'other')}" if failed[1:] else ""
         self._report(f"{name}{others} failed: {newest['code']} – ! shows it")
 
-    def _report_empty(self, ends: int) -> None:
-        status = self._context.model.status
-        if ends == self._ends and status and not any(map(status["jobs"].get, ("in_progress", "pending"))):
+    def _report_empty(self) -> None:
+        left_s = (self._ended_at or 0.0) + _EMPTY_S - monotonic()
+        if left_s > 0:
+            # More have ended meanwhile.
+            self._app.set_timer(left_s, self._report_empty)
+            return
+        self._ended_at, status = None, self._context.model.status
+        if status and not any(map(status["jobs"].get, ("in_progress", "pending"))):
             self._report("the queue is empty: nothing runs or waits", problem=False)
 
     def _report(self, text: str, *, problem: bool = True) -> None:
