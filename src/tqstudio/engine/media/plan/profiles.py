@@ -296,10 +296,10 @@ def _checked(profile: Profile, what: str) -> Profile:
     )
     profile = replace(profile, rungs=tuple(rung for _, rung in rungs))
     known = names(profile).values()
-    named = {"files": [key.partition(":")[2] for key in profile.files]}
-    named["first"] = [] if profile.first in ("auto", "off") else [profile.first]
-    for key, quality in ((key, quality) for key, each in named.items() for quality in each if quality):
-        if quality not in known:
+    named = [("files", key.partition(":")[2]) for key in profile.files]
+    named += [("first", profile.first)] if profile.first not in ("auto", "off") else []
+    for key, quality in named:
+        if quality and quality not in known:
             text = f"{what}: {key}: there is no quality {quality}"
             raise TqError(ErrorCode.BAD_CONFIG, text, f"choose one of: {', '.join(known)}")
     return profile

@@ -34,8 +34,6 @@ _COPY_COST = 0.01
 """Of a copy, as `VideoCodec.cost`; measured."""
 MIN_SOUGHT_S = 60.0
 """Shorter videos are encoded with the CRF of their profile, even if it has a quality."""
-
-
 _MIN_FIRST_S = 120.0
 """The ladder of a shorter video is there soon."""
 _LARGEST_FIRST = 480

@@ -39,12 +39,8 @@ class FirstQuality:
 
     def _is_complete(self) -> bool:
         """Whether others are still encoded, and all that is published with it is there or has failed."""
-        name, has_others = self._encode.spec.first, False
-        for state in self._encode.renditions:
-            has_ended = state.status in ("completed", "failed")
-            if state.name == name and state.status != "completed":
-                return False
-            if state.kind != "video" and not has_ended:
-                return False
-            has_others = has_others or not has_ended
-        return has_others and self._encode.state == "running"
+        states, name = self._encode.renditions, self._encode.spec.first
+        left = {state.name for state in states if state.status not in ("completed", "failed")}
+        tracks = {state.name for state in states if state.kind != "video"}
+        is_made = any(state.name == name and state.status == "completed" for state in states)
+        return self._encode.state == "running" and is_made and bool(left) and left.isdisjoint(tracks)
