@@ -148,8 +148,19 @@ async def test_the_logs_of_the_neighbours(make_app: MakeApp, fake: FakeSuperviso
 
 async def test_it_is_saved_under_a_name_that_is_free(make_app: MakeApp, tmp_path: Path) -> None:
     async with make_app().run_test(size=(100, 30)) as pilot:
-        app, _ = await opened(pilot)
+        app, screen = await opened(pilot)
         await pilot.press("s", "s")
         await until(pilot, lambda: "tqstudio-job-319-2.log" in messages(app))
         for name in ("tqstudio-job-319.log", "tqstudio-job-319-2.log"):
             assert (tmp_path / name).read_text() == LOG + "\n"
+        # What is shown is the end of a long one.
+        whole = tmp_path / "whole.log"
+        whole.write_text("a beginning\n" + LOG)
+        screen._copied = str(whole)
+        await pilot.press("s")
+        await until(pilot, lambda: "tqstudio-job-319-3.log" in messages(app))
+        assert (tmp_path / "tqstudio-job-319-3.log").read_text() == whole.read_text()
+        app.context.model.remote = "nas"
+        await pilot.press("s")
+        await until(pilot, lambda: "tqstudio-job-319-4.log" in messages(app))
+        assert (tmp_path / "tqstudio-job-319-4.log").read_text() == LOG + "\n"

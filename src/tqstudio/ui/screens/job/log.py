@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partialmethod
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +20,6 @@ from tqstudio.ui.data.context import Context
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.log_lines import LogLines, is_error
 from tqstudio.ui.widgets.filter_line import FilterLine
-
-_MAX_NAMES = 100
 
 
 class LogScreen(TextScreen):
@@ -125,16 +126,25 @@ class LogScreen(TextScreen):
     do_previous_job = partialmethod(_step, -1)
 
     async def do_save(self, _: str) -> None:
-        """Write the log into the working directory, under a name that is free."""
-        for number in range(1, _MAX_NAMES):
-            path = Path.cwd() / f"tqstudio-job-{self._job}{'' if number == 1 else f'-{number}'}.log"
-            try:
-                with path.open("x", encoding="utf-8") as file:
-                    file.write(self._lines.text + "\n")
-            except FileExistsError:
-                continue
-            except OSError as error:
-                self.toast(f"{path} cannot be written: {error.strerror}", problem=True)
-                return
+        """Write the log into the working directory: all of it, or what is shown of one on another machine."""
+        whole = Path(self._copied) if self._copied and not self.context.model.remote else None
+        try:
+            path = await asyncio.to_thread(_save, self._job, whole, self._lines.text)
+        except OSError as error:
+            self.toast(f"the log cannot be saved in {Path.cwd()}: {error.strerror}", problem=True)
+        else:
             self.toast(f"saved as {path}")
-            return
+
+
+def _save(job: int, whole: Path | None, shown: str) -> Path:
+    """Write a log under a name that is free; returns its path."""
+    content = f"{shown}\n".encode()
+    if whole is not None:
+        with suppress(OSError):
+            content = whole.read_bytes()
+    for number in count(1):
+        path = Path.cwd() / f"tqstudio-job-{job}{'' if number == 1 else f'-{number}'}.log"
+        with suppress(FileExistsError), path.open("xb") as file:
+            file.write(content)
+            return path
+    raise AssertionError("some name is free")
