@@ -31,10 +31,11 @@ def test_commands_get_the_facts_of_a_real_encode(
     command = shlex.join([sys.executable, str(script), str(said)])
     studio = make_studio(on_done=command, on_failed=command, on_viewable=command)
     studio.write_profile("tiny", PROFILE.replace("description", 'first = "90p"\ndescription'))
-    source = copy(clip(), "holiday in “Rome”.mp4")
+    source = copy(clip(seconds=12), "holiday in “Rome”.mp4")
     broken = source.with_name("broken.mp4")
     broken.write_bytes(b"no video")
-    done = studio("process", "--input", source.parent, "--output", tmp_path / "out", "--json")
+    with studio.paced(2):  # so that the others are still encoded when the first one is complete
+        done = studio("process", "--input", source.parent, "--output", tmp_path / "out", "--json")
     assert done.code == 1
     # The command that started the supervisor ends after those that it runs.
     lines = [json.loads(line) for line in said.read_text().splitlines()]
