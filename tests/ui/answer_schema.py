@@ -17,6 +17,8 @@ TYPES: dict[tuple[str, str], Any] = {
     ("GET", "jobs/{}"): answers.JobDetail,
     ("POST", "jobs/actions"): dict[str, list[answers.ActionResult]],
     ("GET", "events"): answers.EventPage,
+    ("GET", "wall"): answers.WallView,
+    ("GET", "load"): answers.LoadView,
     ("GET", "stats"): answers.StatisticsView,
     ("GET", "workers"): dict[str, list[answers.WorkerView]],
     ("POST", "workers/{}/{}"): answers.WorkerView,

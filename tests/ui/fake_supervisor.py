@@ -47,7 +47,9 @@ from .samples import (
     sample_events,
     sample_folders,
     sample_jobs,
+    sample_load,
     sample_statistics,
+    sample_wall,
     sample_workers,
 )
 
@@ -93,6 +95,7 @@ class FakeSupervisor:
         self.events: list[Any] = sample_events() if jobs is None else []
         self.workers: list[Any] = sample_workers()
         self.folders: list[Any] = sample_folders()
+        self.wall: Any = sample_wall()
         self.profiles: list[Any] = [profile(name) for name in ("fast", "web")]
         self.gates: list[Any] = []
         self.decisions: dict[str, Any] = {}
@@ -224,6 +227,10 @@ class FakeSupervisor:
                 return {"results": [self._act(number, request) for number in request.ids]}
             case "GET", ["events"]:
                 return self._events(**call.params)
+            case "GET", ["wall"]:
+                return self.wall
+            case "GET", ["load"]:
+                return sample_load()
             case "GET", ["stats"]:
                 return sample_statistics(call.params["by"])
             case "GET", ["workers"]:

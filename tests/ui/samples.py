@@ -612,3 +612,72 @@ def sample_statistics(by: str) -> Any:
         "total": statistics_row("", done, failed),
         "rows": rows[by],
     }
+
+
+def sample_load() -> Any:
+    """Twenty minutes of which the first were idle."""
+    busy = [2.0 + (at * 7 % 13) / 10 for at in range(90)]
+    return {
+        "every_s": 10.0,
+        "speed": [0.0] * 30 + busy,
+        "cpu_percent": [3.0] * 30 + [60 * each for each in busy],
+    }
+
+
+def wall_job(number: int, name: str, qualities: Any, progress: float, **more: Any) -> Any:
+    return {
+        "id": number,
+        "name": name,
+        "profile": "web",
+        "source": {
+            "width": 1920,
+            "height": 1080,
+            "fps": 24.0,
+            "duration_s": 751.0,
+            "size": 1_900_000_000,
+            "problem": None,
+        },
+        "word": "running",
+        "step": "transcode",
+        "progress": progress,
+        "speed": 2.9,
+        "eta": {"eta_s": 220.0, "low_s": 200.0, "high_s": 250.0},
+        "worker": "cpu-0",
+        "speeds": [2.0 + (at * 5 % 17) / 10 for at in range(70)],
+        "qualities": qualities,
+    } | more
+
+
+def wall_quality(name: str, made: Any, **more: Any) -> Any:
+    total = sum(count for _, count in made)
+    done = sum(count for maker, count in made if maker is not None)
+    return {
+        "name": name,
+        "status": "completed" if done == total else "in_progress",
+        "encoder": "libx264",
+        "progress": 100.0 * done / total,
+        "speed": 2.9,
+        "segments_total": total,
+        "made": made,
+        "front": [],
+    } | more
+
+
+def sample_wall() -> Any:
+    """A film that three machines make, one of which is gone, and one that has just begun."""
+    made = [(-1, 10), (0, 40), (None, 22), (1, 30), (None, 8), (2, 14), (None, 2)]
+    front = [(50, 0), (102, 1), (124, 2)]
+    lone = [(0, 9), (None, 91)]
+    film = [
+        wall_quality("1080p", [(0, 126)], encoder="copy"),
+        wall_quality("720p", made, front=front),
+        wall_quality("480p", made, front=front),
+    ]
+    return {
+        "workers": ["nas", "mac-pro", "gpu-box"],
+        "jobs": [
+            wall_job(319, "holiday-2026.mp4", film, 62.0),
+            wall_job(320, "interview-raw.mkv", [wall_quality("480p", lone, front=[(9, 0)])], 9.0),
+            wall_job(321, "cam1.ts", [], 0.0, step="probe", eta=None, speed=None, speeds=[]),
+        ],
+    }

@@ -22,10 +22,19 @@ async def test_no_figure_is_cut(width: int, make_app: MakeApp, fake: FakeSupervi
     fake.jobs = [*fake.jobs, *many_jobs(1234)]
     async with make_app().run_test(size=(width, 24)) as pilot:
         text = header(await loaded(pilot))
-        parts = r"(  +2\.7×( real time)?)?(  +ETA 41m ±4)?(  +disk 872 GB)?"
+        parts = r"(  +2\.7×( real time)?( +[▁-█]+)?)?(  +ETA 41m ±4)?(  +disk 872 GB)?"
         assert re.fullmatch(r" tqstudio ● up 3d[^×]*[⊘✓]\d+( cancelled)?" + parts, text), text
         assert "ETA 41m ±4" in text
         assert ("real time" in text) or width < 110
+
+
+@pytest.mark.parametrize(("width", "curves"), [(99, 0), (140, 2), (160, 2), (240, 2)])
+async def test_curves_have_the_room_that_is_left(width: int, curves: int, make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(width, 24)) as pilot:
+        text = header(await loaded(pilot))
+        found = re.findall(r"[▁-█]{6,}", text)
+        assert len(found) == curves, text
+        assert ("cpu" in text) == (curves == 2)
 
 
 async def test_a_paused_queue_has_no_end(make_app: MakeApp) -> None:

@@ -67,6 +67,7 @@ COMMANDS: CommandTree = {
     ),
     "events": "studio.events:events",
     "stats": "wings.statistics.cli:stats",
+    "wall": "studio.ui:wall",
     "folder": (
         "Manage drop folders, whose videos are transcoded automatically.",
         {

@@ -104,6 +104,7 @@ class Supervisor:
         parts = Parts(
             s.metrics,
             s.reports,
+            s.recorder,
             s.recovery,
             s.workspace,
             s.volumes,

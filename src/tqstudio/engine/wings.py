@@ -32,6 +32,7 @@ from tqstudio.wings.statistics import api as statistics_api
 from tqstudio.wings.uploads import api as uploads_api
 from tqstudio.wings.uploads.fetches import Fetches
 from tqstudio.wings.uploads.part import Uploads
+from tqstudio.wings.wall import api as wall_api
 
 ROUTERS = (
     remote_api.router,
@@ -41,6 +42,7 @@ ROUTERS = (
     uploads_api.fetch_router,
     statistics_api.router,
     alerts_api.router,
+    wall_api.router,
 )
 """Their endpoints, which the schema of the API always has."""
 

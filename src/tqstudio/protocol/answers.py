@@ -843,6 +843,58 @@ class JobLive(JobState):
     """Absent until its worker has reported any."""
 
 
+class LoadView(TypedDict):
+    """The load of the last minutes, oldest first, one sample every so many seconds."""
+
+    every_s: float
+    speed: list[float]
+    """Of all jobs together, multiple of real time."""
+    cpu_percent: list[float]
+    """Of all workers together, in percent of one core."""
+
+
+class WallQuality(TypedDict):
+    """A quality of a running job: what is complete of it, and who made that."""
+
+    name: str
+    status: str
+    encoder: str | None
+    progress: float
+    speed: float | None
+    segments_total: int | None
+    made: list[tuple[int | None, int]]
+    """Its segments from the first one, as runs of one maker: number in `workers`, -1 for an unknown one, None
+    while they are missing; and how many."""
+    front: list[tuple[int, int]]
+    """The segments that are being encoded, each with the number of its worker."""
+
+
+class WallJob(TypedDict):
+    """A running job as the wall shows it."""
+
+    id: int
+    name: str
+    profile: str
+    source: SourceSummary
+    word: str
+    step: str | None
+    progress: float
+    speed: float | None
+    eta: EtaView | None
+    worker: str
+    speeds: list[float]
+    """The course of its speed since its first attempt, oldest first."""
+    qualities: list[WallQuality]
+
+
+class WallView(TypedDict):
+    """The running jobs with what each machine made of them."""
+
+    workers: list[str]
+    jobs: list[WallJob]
+    """Oldest first."""
+
+
 class JobSource(TypedDict):
     """New facts about a waiting job's source, sent as `sources` on the event stream."""
 

@@ -61,6 +61,16 @@ def status() -> Call[answers.StatusView]:
     return Call("GET", "/v1/status")
 
 
+def wall() -> Call[answers.WallView]:
+    """The running jobs, and which worker made which of their segments."""
+    return Call("GET", "/v1/wall")
+
+
+def load() -> Call[answers.LoadView]:
+    """The load of the last twenty minutes."""
+    return Call("GET", "/v1/load")
+
+
 def statistics(by: str = "day", since: str | None = None) -> Call[answers.StatisticsView]:
     """Sums by day, batch or worker since an ISO 8601 time, by default of 30 days."""
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})

@@ -29,6 +29,7 @@ def run(
     started: Popen[bytes] | None = None,
     remote: Callable[[], str] = lambda: "",
     exit_message: str = "",
+    watch: str | None = None,
 ) -> int:
     """Run the UI until the user quits; returns the exit code.
 
@@ -37,6 +38,7 @@ def run(
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
         remote: returns the name of the studio on another machine; empty for that of the home.
+        watch: the view of a read-only screen.
         exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:
@@ -55,7 +57,14 @@ def run(
     from tqstudio.ui.app import StudioApp
 
     app = StudioApp(
-        client_factory, home=home, notice=notice, started=started, remote=remote, painted=_collect_garbage
+        client_factory,
+        home=home,
+        notice=notice,
+        view=watch,
+        watch=watch is not None,
+        started=started,
+        remote=remote,
+        painted=_collect_garbage,
     )
     with app.signals:
         app.run()

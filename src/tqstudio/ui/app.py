@@ -21,7 +21,7 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
-from tqstudio.ui.actions.registry import ACTIONS
+from tqstudio.ui.actions.registry import ACTIONS, LOOKING
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
@@ -74,6 +74,7 @@ class StudioApp(App[None]):
         home: Home,
         notice: str = "",
         view: str | None = None,
+        watch: bool = False,
         started: Popen[bytes] | None = None,
         remote: Callable[[], str] = lambda: "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
@@ -84,7 +85,7 @@ class StudioApp(App[None]):
         painted: Callable[[], None] = lambda: None,
     ) -> None:
         """Args: `started` is a supervisor that was just started, `remote` returns the name of one on another
-        machine; `painted` is called after first painting."""
+        machine; `watch` is for a read-only screen; `painted` is called after first painting."""
         super().__init__()
         remembered = Remembered(home)
         self.painter = Painter(self, home, theme, remembered)
@@ -117,6 +118,7 @@ class StudioApp(App[None]):
         self.set_class(self.context.glyphs is ASCII, "ascii")
         wanted = view or remembered.get("view")
         self._view = wanted if wanted in VIEWS else "queue"
+        self._watch = watch
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
@@ -205,6 +207,9 @@ class StudioApp(App[None]):
         In a terminal that is too small only quitting and suspending are possible, as nothing else is visible.
         """
         if too_small(self.size) and name not in ("leave", "suspend"):
+            return
+        if self._watch and name not in LOOKING:
+            self.toast("this screen is read-only: tqstudio opens one with all keys")
             return
         self._key_at = monotonic()
         for owner in (*self.painter.full_screens(), self):
@@ -338,7 +343,8 @@ class StudioApp(App[None]):
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()
         self._view = view
-        self.context.remembered.set("view", view)
+        if not self._watch:
+            self.context.remembered.set("view", view)
         if not isinstance(self.screen, StudioScreen):
             self.push_screen(view)
         elif self.screen is not self._views[view]:
@@ -352,6 +358,7 @@ class StudioApp(App[None]):
     do_view_folders = partialmethod(_do_view, "folders")
     do_view_history = partialmethod(_do_view, "history")
     do_view_statistics = partialmethod(_do_view, "statistics")
+    do_view_wall = partialmethod(_do_view, "wall")
 
     async def _do_move(self, move: str, distance: int, _: str) -> None:
         for screen in self.painter.full_screens():

@@ -202,6 +202,12 @@ async def _folder_problems(services: Services) -> list[answers.FolderProblem]:
     return [{"id": row.id, "path": data(row.path), "problem": found} for row, found in problems if found]
 
 
+@router.get("/load")
+async def load(services: TheServices) -> answers.LoadView:
+    """The load of the last twenty minutes."""
+    return services.recorder.load
+
+
 @router.get("/profiles")
 async def profile_list(services: TheServices) -> dict[str, list[answers.ProfileView]]:
     found = await asyncio.to_thread(catalogue, services.home.profiles, services.settings.profile)

@@ -29,6 +29,7 @@ from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.metrics import Metrics
 from tqstudio.engine.live.ranges import Ranges
+from tqstudio.engine.live.recorder import Recorder
 from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.outputs import output_check
@@ -133,6 +134,7 @@ class Services:
         self.ranges = ranges = Ranges(
             running_jobs, enabled=settings.divide_jobs, lease_us=lease_us, on_offer=work.set
         )
+        self.recorder = Recorder(running_jobs, ranges)
         self.reports = Reports(db, running_jobs, ranges, forecasts, metrics, settings.heartbeat_s)
         self.dispatch = Dispatcher(
             home, settings, db, running_jobs, ranges, workspace, volumes, metrics, work

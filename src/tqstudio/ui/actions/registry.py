@@ -15,10 +15,13 @@ from textual.binding import Binding, BindingType
 from tqstudio.lifecycle import Operation
 from tqstudio.ui.data.target import Target, refusal
 
-View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text", "log"]
+View = Literal["queue", "job", "workers", "folders", "history", "statistics", "text", "log", "wall"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
 SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text", "log")
 JOBS: tuple[View, ...] = ("queue", "job")
+EVERYWHERE: tuple[View, ...] = (*SCROLLED, "wall")
+LOOKING = frozenset({"leave", "suspend", "theme", "help", "reconnect"})
+"""The actions of a read-only screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ _log = partial(Action, group="Log", views=("log",))
 _worker = partial(Action, group="Worker", views=("workers",))
 _folder = partial(Action, group="Folder", views=("folders",))
 _move = partial(Action, group="Move", views=SCROLLED, palette=False)
-_everywhere = partial(Action, group="Everywhere", views=SCROLLED)
+_everywhere = partial(Action, group="Everywhere", views=EVERYWHERE)
 
 ACTIONS: tuple[Action, ...] = (
     _job("pause", ("p",), "pause", "pause or resume the job", 10, Operation.PAUSE),
@@ -133,6 +136,15 @@ ACTIONS: tuple[Action, ...] = (
     _everywhere("view_folders", ("3",), "folders", "show the drop folders"),
     _everywhere("view_history", ("4",), "history", "show the event history"),
     _everywhere("view_statistics", ("5",), "statistics", "show what was done in the last 30 days"),
+    _everywhere(
+        "view_wall",
+        ("w",),
+        "wall",
+        "show the running jobs as bands, each segment in the colour of its machine",
+        40,
+        views=tuple(view for view in SCROLLED if view != "log"),
+    ),
+    _everywhere("back", ("w",), "back", "go back to the queue", palette=False, views=("wall",)),
     _everywhere(
         "back", ("escape",), "back", "go back: close, clear filter, clear marks, queue", 45, palette=False
     ),

@@ -164,6 +164,8 @@ class Feed:
         page = await self._in_time(calls.events(limit=200))
         if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MAX_MISSED_EVENTS:
             model.take_events(page["events"], page["last_seq"])
+        with suppress(TqError):  # a supervisor of an earlier version does not know it
+            model.take_load(await self._in_time(calls.load()))
         model.take_status(await self._in_time(calls.status()))
         model.connection = ConnectionState(Link.UP)
         self._starting_until = 0.0

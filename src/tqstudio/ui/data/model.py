@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_EVENTS = 2_000
 """Maximal number of events kept; the supervisor has older ones."""
 
+LOADS = 120
+"""Samples of the load that are kept."""
+
 
 class Link(Enum):
     CONNECTING = "connecting"
@@ -64,6 +67,9 @@ class Model:
         self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, answers.GenerationView | None] = {}
         """The published generation of each video that was requested."""
+        self.load: answers.LoadView = {"every_s": 10.0, "speed": [], "cpu_percent": []}
+        """The course of speed and processor use, continued with each status."""
+        self._load_at: datetime | None = None
         self.last_contact: datetime | None = None
         """When the supervisor last answered."""
 
@@ -75,6 +81,20 @@ class Model:
         self.status = status
         self.record_contact()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
+
+        if self._load_at is None or (self.now() - self._load_at).total_seconds() >= self.load["every_s"]:
+            self._load_at = self.now()
+            self.load["speed"] = [*self.load["speed"], status["speed"] or 0.0][-LOADS:]
+            self.load["cpu_percent"] = [*self.load["cpu_percent"], self.cpu_percent][-LOADS:]
+
+    def take_load(self, load: answers.LoadView) -> None:
+        """Replace the course of the load by what the supervisor recorded."""
+        self.load, self._load_at = load, self.now()
+
+    @property
+    def cpu_percent(self) -> float:
+        """Processor use of all workers together, in percent of one core."""
+        return sum(worker["cpu_percent"] or 0.0 for worker in self.workers.values())
 
     def take_progress(self, updates: Sequence[answers.JobLive]) -> None:
         self.marks.take_progress(updates)

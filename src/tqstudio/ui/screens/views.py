@@ -13,12 +13,14 @@ VIEWS: dict[str, str] = {
     "folders": "folders.FoldersScreen",
     "history": "history.HistoryScreen",
     "statistics": "wings.statistics.screen.StatisticsScreen",
+    "wall": "wings.wall.screen.WallScreen",
 }
 """Module and class of each view's screen, below `screens` or in a wing."""
 
 LATER = (
     *("job.screen", "job.source_facts", "job.log", "frame.text", "help", "dialogs.dialogs"),
-    *("dialogs.ask_path", "workers", "folders", "history", "wings.statistics.screen", "command_palette"),
+    *("dialogs.ask_path", "workers", "folders", "history", "wings.statistics.screen", "wings.wall.screen"),
+    "command_palette",
 )
 """Modules imported soon after the first picture: their first use is fast then, and an upgrade installed
 meanwhile is not mixed with the running version."""

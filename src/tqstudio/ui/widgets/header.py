@@ -10,6 +10,8 @@ from textual.strip import Strip
 from tqstudio import units
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.look.line import width_of
+from tqstudio.ui.widgets.bars import bar_text
+from tqstudio.ui.widgets.curves import curve
 from tqstudio.ui.widgets.line_view import LineView, link
 from tqstudio.words import format as fmt
 
@@ -25,6 +27,15 @@ COUNTS = (
     ("done", "done"),
     ("cancelled", "cancelled"),
 )
+
+
+_CURVES_WIDTH = 100
+_WIDE = 140
+_CURVES_CELLS = 54
+"""Of both curves with their names."""
+_CURVE_CELLS = (8, 20)
+"""Least and most cells of a curve, which has only the room that nothing else needs."""
+_GAUGE_CELLS = 8
 
 
 class Header(LineView):
@@ -55,7 +66,9 @@ class Header(LineView):
         signs = sum(len(fmt.number(count)) + 2 for _, _, count in counts)
         right = self._right(status, line.room - signs)
         reserved = sum(width_of(text) for text, _ in right)
-        words = line.room - reserved - 2 >= signs + sum(len(state) + 2 for _, state, _ in counts)
+        # A wide header shows curves rather than words.
+        kept = reserved + (_CURVES_CELLS if width >= _WIDE and any(context.model.load["speed"]) else 0)
+        words = line.room - kept - 2 >= signs + sum(len(state) + 2 for _, state, _ in counts)
         for key, state, count in counts:
             unsure = context.model.stale and state == "running"
             sign = context.glyphs.states["stale" if unsure else state]
@@ -63,10 +76,41 @@ class Header(LineView):
             label = f"{sign}{fmt.number(count)}{word}"
             shown = palette.states[state] if count else palette.faint
             line.add(label, shown + link("show_state", key)).gap(2 if words else 1)
-        line.gap(line.room - reserved)
+        if width >= _CURVES_WIDTH:
+            right = self._with_curves(right, status, line.room - reserved - 2)
+        line.gap(line.room - sum(width_of(text) for text, _ in right))
         for text, style in right:
             line.add(text, style)
         return line.strip()
+
+    def _with_curves(self, right: list[Part], status: StatusView, room: int) -> list[Part]:
+        """Add the course of speed and processor use, and how full the disk is, where there is room."""
+        model, palette, load = self.context.model, self.context.palette, self.context.model.load
+        if model.stale or not any(load["speed"]):
+            return right
+        parts = list(right)
+        speed = self._curve("", load["speed"], room)
+        # After the figure of the speed, if that is there.
+        at = 1 if status["speed"] and right else 0
+        parts[at:at] = speed
+        room -= sum(width_of(text) for text, _ in speed)
+        cpu = self._curve(f"cpu {model.cpu_percent:.0f}% ", load["cpu_percent"], room) if speed else []
+        parts[at + len(speed) : at + len(speed)] = cpu
+        room -= sum(width_of(text) for text, _ in cpu)
+        if cpu and status["disk"] and room > _GAUGE_CELLS:
+            disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
+            full, rest = bar_text(100 - 100 * disk["free"] / disk["total"], _GAUGE_CELLS, self.context.glyphs)
+            parts += [(full, palette.accent), (f"{rest} ", palette.track)]
+        return parts
+
+    def _curve(self, name: str, values: list[float], room: int) -> list[Part]:
+        """A curve with its name; nothing if there is no room."""
+        least, most = _CURVE_CELLS
+        cells = min(most, room - len(name) - 2)
+        if cells < least:
+            return []
+        (text,) = curve(values, cells, 1, self.context.glyphs)
+        return [(name, self.context.palette.dim), (f"{text}  ", self.context.palette.accent)]
 
     def _engine(self) -> tuple[str, str, Style]:
         model, glyphs, palette = self.context.model, self.context.glyphs, self.context.vivid

@@ -11,13 +11,15 @@ from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 
-TABS: dict[View, str] = {
-    "queue": "Queue",
-    "workers": "Workers",
-    "folders": "Folders",
-    "history": "History",
-    "statistics": "Stats",
+TABS: dict[View, tuple[str, str]] = {
+    "queue": ("1", "Queue"),
+    "workers": ("2", "Workers"),
+    "folders": ("3", "Folders"),
+    "history": ("4", "History"),
+    "statistics": ("5", "Stats"),
+    "wall": ("w", "Wall"),
 }
+"""Key and name of each view."""
 
 
 class Tabs(LineView):
@@ -33,13 +35,13 @@ class Tabs(LineView):
         line = self.start(width).gap()
         problems = len(self.context.model.folder_problems)
         filter_line, remark = self._tab_text()
-        names = sum(len(name) + 4 for name in TABS.values()) + (len(f" x{problems}") if problems else 0)
+        names = sum(len(name) + 4 for _, name in TABS.values()) + (len(f" x{problems}") if problems else 0)
         # The names of the other views give way to the filter and the remark.
         short = names + width_of(remark) + (width_of(filter_line) + 2 if filter_line else 0) + 4 > width
-        for at, (view, name) in enumerate(TABS.items(), 1):
+        for view, (key, name) in TABS.items():
             here = view == self._view
             click = link(f"view_{view}")
-            line.add(f"{at}", (palette.key if here else palette.faint) + click)
+            line.add(key, (palette.key if here else palette.faint) + click)
             if not short or here:
                 line.add(f" {name}", (palette.strong if here else palette.dim) + click)
             if view == "folders" and problems:

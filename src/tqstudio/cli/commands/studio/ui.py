@@ -59,12 +59,14 @@ def show(
     *,
     started: Popen[bytes] | None = None,
     stops: bool = False,
+    watch: str | None = None,
 ) -> int:
     """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
         started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
+        watch: the view of a read-only screen.
     """
     from tqstudio import ui
     from tqstudio.protocol import remote
@@ -85,5 +87,14 @@ def show(
         notice=notice,
         started=started,
         remote=name,
-        exit_message="" if stops or remote.is_chosen() else keeps_running,
+        exit_message="" if stops or watch or remote.is_chosen() else keeps_running,
+        watch=watch,
     )
+
+
+def wall() -> int:
+    """Show the running jobs as bands: each segment in the colour of the machine that made it.
+
+    For a screen in the corner: read-only. It starts no supervisor, and waits for one.
+    """
+    return show(current_home(), watch="wall")

@@ -1,0 +1,1 @@
+"""Shows the running jobs as bands, each segment in the colour of the machine that made it."""
