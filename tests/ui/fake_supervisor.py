@@ -61,7 +61,7 @@ QUERIES: dict[str, set[str]] = {
     | {"deleted"},
     "events": {"after", "before", "job", "limit", "since"},
     "log": {"attempt"},
-    "stats": {"by"},
+    "stats": {"by", "since"},
 }
 """The query parameters of each list."""
 FIRST_NEW = 400

@@ -129,7 +129,7 @@ async def test_the_next_ui_is_as_this_one_was_left(make_app: MakeApp, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"view": "wall", "sort": 3, "pane": "x", "theme": "no"}']
+    "content", ["", "[]", "{", '{"view": "roof", "sort": 3, "pane": "x", "theme": "no"}']
 )
 async def test_what_cannot_be_understood_is_as_nothing(
     make_app: MakeApp, tmp_path: Path, content: str

@@ -10,14 +10,16 @@ from textual.strip import Strip
 from tqstudio import units
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
-from tqstudio.ui.look.line import fit
+from tqstudio.ui.look.line import fit, fit_name, width_of
 from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.ui.screens.job.screen import JobScreen
+from tqstudio.ui.widgets.bars import add_bar
+from tqstudio.ui.widgets.curves import add_course, curve
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import state_of
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import WorkerView
+    from tqstudio.protocol.answers import StatisticsRow, StatisticsView, WallJob, WallView, WorkerView
 
 # Title, width, minimal width of the terminal, right-aligned.
 COLUMNS = (
@@ -34,7 +36,26 @@ COLUMNS = (
 )
 
 
+CARD_LINES = 3
+_MOST_CURVE_LINES = 4
+REREAD_S = 2.0
+TODAY_S = 60.0
+
+
 class WorkerList(ItemList["WorkerView"]):
+    """Cards with the job of each worker where all fit, else one line each."""
+
+    def __init__(self, screen: ListScreen[WorkerView]) -> None:
+        super().__init__(screen)
+        self.jobs: dict[int, WallJob] = {}
+        self.today: dict[str, StatisticsRow] = {}
+
+    def paint(self) -> None:
+        room, count = self.size.height - self.HEAD, self.count()
+        lines = room // count if count else 1
+        self.row_lines = 1 if lines < CARD_LINES else min(lines, CARD_LINES + _MOST_CURVE_LINES)
+        super().paint()
+
     @property
     def shown(self) -> list[WorkerView]:
         workers = self.context.model.workers.values()
@@ -49,9 +70,87 @@ class WorkerList(ItemList["WorkerView"]):
 
     def head(self, width: int) -> Strip:
         line = self.start(width).gap(2)
+        if self.row_lines > 1:
+            return line.strip()
         for title, cells, from_width, right in COLUMNS:
             if width >= from_width:
                 line.cell(title, cells, self.context.palette.faint, right=right).gap()
+        return line.strip()
+
+    def row_line(self, at: int, part: int, width: int, *, selected: bool) -> Strip:
+        if self.row_lines == 1:
+            return self.row(at, width, selected=selected)
+        worker = self.shown[at]
+        if part == 0:
+            return self._title(worker, width, selected=selected)
+        if part == 1:
+            return self._job(worker, width)
+        if part < self.row_lines - 1:
+            return self._course(worker, width, part - 2, self.row_lines - CARD_LINES)
+        return self.start(width).strip()
+
+    def _title(self, worker: WorkerView, width: int, *, selected: bool) -> Strip:
+        """Name, kind, state; at the right what it uses and what it did today."""
+        palette, glyphs = self.context.palette, self.context.glyphs
+        line = self.start_row(width, selected=selected)
+        state, word = self._look(worker)
+        values = self._values(worker, f"{glyphs.states[state]} {word}")
+        line.cell(worker["name"], 12, palette.strong).gap()
+        line.cell(values["state"], 13, palette.states[state]).gap()
+        line.add(" ".join(filter(None, (values["kind"], worker["encoder"]))), palette.dim).gap(2)
+        today = self.today.get(worker["name"])
+        facts = [
+            f"cpu {values['cpu']}" if values["cpu"] else "",
+            f"mem {values['mem']}" if values["mem"] else "",
+            f"today {fmt.counted(today['done'], 'video')}" if today else "today 0 videos",
+            f"{fmt.short_duration(today['media_s'])} of video" if today and today["media_s"] else "",
+            f"since {values['since']}" if values["since"] else "",
+        ]
+        while facts and width_of("  ".join(filter(None, facts))) + 1 > line.room:
+            facts.pop()
+        text = "  ".join(filter(None, facts))
+        return line.gap(line.room - width_of(text) - 1).add(text, palette.dim).strip()
+
+    def _job(self, worker: WorkerView, width: int) -> Strip:
+        """Its job with a bar and the time left; else why it has none, and which key helps."""
+        palette, glyphs, model = self.context.palette, self.context.glyphs, self.context.model
+        line = self.start(width).gap(4)
+        job = self.jobs.get(worker["job"] or 0)
+        if job is None:
+            if worker["job"] is not None:
+                return line.add(f"job {worker['job']}", palette.dim).strip()
+            off = not worker["enabled"] or worker["draining"] or bool(worker["quarantine"])
+            why = worker["quarantine"] or worker["note"] or ("takes no jobs" if off else "waits for a job")
+            line.add(
+                fit(fmt.plain(why), line.room - 20, glyphs.ellipsis), palette.warning if off else palette.dim
+            )
+            if off:
+                line.gap(2).add("e", palette.key).add(" lets it take jobs", palette.dim)
+            return line.strip()
+        left = f"left {fmt.with_range(job['eta'])}" if job["eta"] and not model.stale else ""
+        step = (worker["step"] or job["step"] or "starting").replace("_", " ")
+        about = f"{fmt.percent(job['progress'])}  {left}"
+        bar = max(8, min(40, width // 4))
+        line.add(f"{job['id']} ", palette.dim)
+        room = line.room - bar - width_of(about) - width_of(step) - 8
+        name = fit_name(job["name"], max(8, room), glyphs.ellipsis)
+        line.add(name).gap(2).add(step, palette.dim)
+        line.gap(line.room - bar - width_of(about) - 2)
+        add_bar(line, job["progress"], bar, "running", glyphs, palette)
+        return line.gap().add(about, palette.dim).strip()
+
+    def _course(self, worker: WorkerView, width: int, part: int, lines: int) -> Strip:
+        """A line of the course of its job's speed."""
+        palette, glyphs = self.context.palette, self.context.glyphs
+        line = self.start(width).gap(4)
+        job = self.jobs.get(worker["job"] or 0)
+        if job is None or not job["speeds"]:
+            return line.strip()
+        figure = fmt.speed(job["speed"]) or "speed" if part == lines - 1 else ""
+        line.cell(figure, 8, palette.dim, right=True).gap()
+        add_course(
+            line, curve(job["speeds"], line.room - 2, lines, glyphs)[part], glyphs, palette, is_top=not part
+        )
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
@@ -100,6 +199,37 @@ class WorkersScreen(ListScreen["WorkerView"]):
     VIEW: ClassVar[View] = "workers"
     BINDINGS = bindings_of("workers")
     LIST = WorkerList
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(REREAD_S, self._reread_shown)
+        self.set_interval(TODAY_S, self._reread_today)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.shell.start(self._reread_today())
+        self.shell.start(self._reread_shown())
+
+    async def _reread_shown(self) -> None:
+        """Read what the workers do; their list comes with the event stream."""
+        if self.is_current and self.context.model.up:
+            wall: WallView = await self.context.feed.send(calls.wall())
+            self.cards.jobs = {job["id"]: job for job in wall["jobs"]}
+            self.paint()
+
+    async def _reread_today(self) -> None:
+        if self.is_current and self.context.model.up:
+            midnight = self.context.model.now().replace(hour=0, minute=0, second=0, microsecond=0)
+            today: StatisticsView = await self.context.feed.send(
+                calls.statistics("worker", midnight.isoformat())
+            )
+            self.cards.today = {row["key"]: row for row in today["rows"]}
+            self.paint()
+
+    @property
+    def cards(self) -> WorkerList:
+        assert isinstance(self.list, WorkerList)
+        return self.list
 
     def tab_text(self) -> tuple[str, str]:
         busy = sum(worker["job"] is not None for worker in self.list.shown)

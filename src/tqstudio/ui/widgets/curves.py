@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from tqstudio.words.symbols import ASCII, Glyphs
+
+if TYPE_CHECKING:
+    from tqstudio.ui.look.line import Line
+    from tqstudio.ui.look.theme import Colours
 
 _STEPS = 8
 """Heights of a cell, without the empty one."""
@@ -45,3 +51,9 @@ def curve(
         for row in reversed(range(drawn_rows))
     ]
     return [" " * width] * (rows - drawn_rows) + lines
+
+
+def add_course(line: Line, text: str, glyphs: Glyphs, palette: Colours, *, is_top: bool) -> None:
+    """Append a line of a curve: the course itself in colour, what is below it dim."""
+    for is_full, run in groupby(text, glyphs.heights[-1].__eq__):
+        line.add("".join(run), palette.track if is_full and not is_top else palette.accent)

@@ -41,6 +41,8 @@ class RowList(LineView, can_focus=True):
         self.shown_key: Hashable | None = None
         """The row that was last painted under the cursor."""
         self.follow = False
+        self.row_lines = 1
+        """Lines of each row."""
 
     # Implemented by subclasses.
 
@@ -60,6 +62,10 @@ class RowList(LineView, can_focus=True):
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         raise NotImplementedError
 
+    def row_line(self, at: int, part: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
+        """A line of a row of several lines; `part` counts from 0."""
+        return self.row(at, width, selected=selected)
+
     def followed(self) -> int:
         """The row on which the cursor stays while following."""
         return 0
@@ -69,7 +75,7 @@ class RowList(LineView, can_focus=True):
     @property
     def page(self) -> int:
         """Rows that fit on the screen."""
-        return max(1, self.size.height - self.HEAD)
+        return max(1, (self.size.height - self.HEAD) // self.row_lines)
 
     def move_to(self, at: int, *, notify: bool = True) -> None:
         """Put the cursor on a row and scroll to it."""
@@ -144,9 +150,10 @@ class RowList(LineView, can_focus=True):
     def line(self, y: int, width: int) -> Strip:
         if y < self.HEAD:
             return self.head(width)
-        at = self.top + y - self.HEAD
+        row, part = divmod(y - self.HEAD, self.row_lines)
+        at = self.top + row
         if at < self.count():
-            return self.row(at, width, selected=at == self.cursor)
+            return self.row_line(at, part, width, selected=at == self.cursor)
         blank = self.start(width)
         texts = [] if self.count() else self.empty().splitlines()
         if 0 <= y - self.HEAD - 1 < len(texts):
@@ -166,7 +173,7 @@ class RowList(LineView, can_focus=True):
         self.move_to(self.cursor, notify=False)
 
     def on_click(self, event: events.Click) -> None:
-        at = self.top + event.y - self.HEAD
+        at = self.top + (event.y - self.HEAD) // self.row_lines
         if event.y < self.HEAD or at >= self.count():
             super().on_click(event)
             return

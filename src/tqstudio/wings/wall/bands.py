@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tqstudio.ui.look.line import Line, fit_name, width_of
-from tqstudio.ui.widgets.curves import curve
+from tqstudio.ui.widgets.curves import add_course, curve
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII
 
@@ -168,8 +168,6 @@ class Bands:
                 else ""
             )
             line.cell(figure, _SPEED_CELLS, palette.dim, right=True).gap()
-            # What is full is only below the course.
-            for is_full, run in groupby(text, self._context.glyphs.heights[-1].__eq__):
-                line.add("".join(run), palette.track if is_full and at else palette.accent)
+            add_course(line, text, self._context.glyphs, palette, is_top=not at)
             lines.append(line.strip())
         return lines
