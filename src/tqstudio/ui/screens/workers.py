@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.strip import Strip
 
 from tqstudio import units
+from tqstudio.errors import TqError
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit, fit_name, width_of
@@ -202,29 +205,27 @@ class WorkersScreen(ListScreen["WorkerView"]):
 
     def on_mount(self) -> None:
         super().on_mount()
+        self._today_until = 0.0
         self.set_interval(REREAD_S, self._reread_shown)
-        self.set_interval(TODAY_S, self._reread_today)
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
-        self.shell.start(self._reread_today())
         self.shell.start(self._reread_shown())
 
     async def _reread_shown(self) -> None:
-        """Read what the workers do; their list comes with the event stream."""
-        if self.is_current and self.context.model.up:
+        """Read what the workers do, and each minute what they did; the event stream has their list."""
+        if not self.is_current or not self.context.model.up:
+            return
+        with suppress(TqError):  # the header says that the supervisor does not answer
             wall: WallView = await self.context.feed.send(calls.wall())
             self.cards.jobs = {job["id"]: job for job in wall["jobs"]}
-            self.paint()
-
-    async def _reread_today(self) -> None:
-        if self.is_current and self.context.model.up:
-            midnight = self.context.model.now().replace(hour=0, minute=0, second=0, microsecond=0)
-            today: StatisticsView = await self.context.feed.send(
-                calls.statistics("worker", midnight.isoformat())
-            )
-            self.cards.today = {row["key"]: row for row in today["rows"]}
-            self.paint()
+            if monotonic() > self._today_until:
+                midnight = self.context.model.now().replace(hour=0, minute=0, second=0, microsecond=0)
+                call = calls.statistics("worker", midnight.isoformat())
+                today: StatisticsView = await self.context.feed.send(call)
+                self.cards.today = {row["key"]: row for row in today["rows"]}
+                self._today_until = monotonic() + TODAY_S
+        self.paint()
 
     @property
     def cards(self) -> WorkerList:
