@@ -60,7 +60,8 @@ QUERIES: dict[str, set[str]] = {
     "jobs": {"sort", "limit", "status", "text", "after", "before", "around", "batch", "video", "folder"}
     | {"deleted"},
     "events": {"after", "before", "job", "limit", "since"},
-    "log": {"attempt"},
+    "log": {"attempt", "lines"},
+    "wall": {"job"},
     "stats": {"by", "since"},
 }
 """The query parameters of each list."""
@@ -228,7 +229,9 @@ class FakeSupervisor:
             case "GET", ["events"]:
                 return self._events(**call.params)
             case "GET", ["wall"]:
-                return self.wall
+                wanted = call.params.get("job")
+                jobs = [job for job in self.wall["jobs"] if wanted in (None, job["id"])]
+                return self.wall | {"jobs": jobs}
             case "GET", ["load"]:
                 return sample_load()
             case "GET", ["stats"]:

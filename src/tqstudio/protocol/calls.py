@@ -61,9 +61,9 @@ def status() -> Call[answers.StatusView]:
     return Call("GET", "/v1/status")
 
 
-def wall() -> Call[answers.WallView]:
-    """The running jobs, and which worker made which of their segments."""
-    return Call("GET", "/v1/wall")
+def wall(job: int | None = None) -> Call[answers.WallView]:
+    """The running jobs, or one of them, and which worker made which of their segments."""
+    return Call("GET", "/v1/wall", {} if job is None else {"job": job})
 
 
 def load() -> Call[answers.LoadView]:
@@ -128,9 +128,10 @@ def job(job_id: int) -> Call[answers.JobDetail]:
     return Call("GET", f"/v1/jobs/{job_id}")
 
 
-def job_log(job_id: int, attempt: int | None = None) -> Call[dict[str, Any]]:
-    """The log of an attempt, the newest by default: {"path", "text"} (the last 256 kB)."""
-    return Call("GET", f"/v1/jobs/{job_id}/log", {} if attempt is None else {"attempt": attempt})
+def job_log(job_id: int, attempt: int | None = None, lines: int | None = None) -> Call[dict[str, Any]]:
+    """The log of an attempt, the newest by default: {"path", "text"} (its last lines, or 256 kB)."""
+    params = {key: value for key, value in (("attempt", attempt), ("lines", lines)) if value is not None}
+    return Call("GET", f"/v1/jobs/{job_id}/log", params)
 
 
 def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[answers.ActionResult]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -170,8 +171,16 @@ async def detail(services: TheServices, job: int) -> answers.JobDetail:
 
 
 @router.get("/jobs/{job}/log")
-async def log(services: TheServices, job: int, attempt: int | None = None) -> dict[str, object]:
-    """The last 256 kB of an attempt's log, by default of the newest attempt."""
+async def log(
+    services: TheServices,
+    job: int,
+    attempt: int | None = None,
+    lines: Annotated[int | None, Query(ge=1, le=1_000)] = None,
+) -> dict[str, object]:
+    """The last 256 kB of an attempt's log, by default of the newest attempt.
+
+    With `lines` only its last lines, without those about the files that ffmpeg opens.
+    """
     attempts = await services.db.read(progress.attempts, job)
     if not attempts and await services.db.read(job_records.one, job) is None:
         raise no_such_job(job)
@@ -180,17 +189,27 @@ async def log(services: TheServices, job: int, attempt: int | None = None) -> di
         which = "has not started yet" if attempt is None else f"has no attempt {attempt}"
         raise TqError(ErrorCode.NOT_FOUND, f"job {job} {which}", f"see: tqstudio job show {job}")
     path = services.home.job_logs(job) / name
-    return {"path": str(path), "attempt": chosen[-1]["number"], "text": await asyncio.to_thread(_tail, path)}
+    return {
+        "path": str(path),
+        "attempt": chosen[-1]["number"],
+        "text": await asyncio.to_thread(_tail, path, lines),
+    }
 
 
-def _tail(path: Path) -> str:
+_OPENING = re.compile(r"\[\w+ @ \w+\] Opening '")
+
+
+def _tail(path: Path, lines: int | None) -> str:
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_TAIL_BYTES))
-            return readable_lines(file.read().decode("utf-8", "replace"))
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - LOG_TAIL_BYTES))
+            text = readable_lines(file.read().decode("utf-8", "replace"))
     except FileNotFoundError:
         return ""
+    if lines is None:
+        return text
+    return "\n".join([line for line in text.splitlines() if not _OPENING.search(line)][-lines:])
 
 
 @router.get("/batches/{batch}")

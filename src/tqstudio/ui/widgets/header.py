@@ -30,6 +30,8 @@ COUNTS = (
 
 
 _CURVES_WIDTH = 100
+_RECENT = 60
+"""Samples of the load that are shown: the last ten minutes."""
 _WIDE = 140
 _CURVES_CELLS = 54
 """Of both curves with their names."""
@@ -109,7 +111,8 @@ class Header(LineView):
         cells = min(most, room - len(name) - 2)
         if cells < least:
             return []
-        (text,) = curve(values, cells, 1, self.context.glyphs)
+        recent = [0.0] * (_RECENT - len(values)) + values[-_RECENT:]
+        (text,) = curve(recent, cells, 1, self.context.glyphs)
         return [(name, self.context.palette.dim), (f"{text}  ", self.context.palette.accent)]
 
     def _engine(self) -> tuple[str, str, Style]:

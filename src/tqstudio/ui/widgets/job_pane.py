@@ -14,6 +14,7 @@ from tqstudio.errors import in_one_line
 from tqstudio.paths import is_bucket, readable
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
+from tqstudio.ui.widgets.bands import Bands
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
@@ -21,13 +22,15 @@ from tqstudio.words import sentences
 from tqstudio.words.symbols import job_state, job_word, quality_look
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import JobRow, RenditionView
+    from tqstudio.protocol.answers import JobRow, RenditionView, WallView
 
 Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")
 COPIES = " copies the path"
 _BESIDE_NAME = 40
 """Columns of a quality in a narrow pane, besides its name."""
+_CURVE_LINES = 3
+_TWO_COLUMNS = 96
 ROOMY = 72
 """From this width wide columns are used."""
 
@@ -44,6 +47,10 @@ class JobPane(LineView):
         self._job = job
         self.page: Page = "qualities"
         self.beside = False
+        self.wall: WallView | None = None
+        """The running job with who made what of it, if there is room for it."""
+        self.log_tail: list[str] = []
+        """The last lines of its log."""
         self._lines: list[Strip] = []
 
     def paint(self) -> None:
@@ -126,13 +133,51 @@ class JobPane(LineView):
         return [*notices, *(self._qualities(row, width) or self._facts(row, width))]
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
-        """The pane beside the list."""
-        blank = self.start(width).strip()
+        """The pane beside the list; what is left of its height has the log, in a column of its own if it
+        is wide."""
+        cells = width if width < _TWO_COLUMNS else width * 55 // 100
+        blank = self.start(cells).strip()
         lines: list[Strip] = []
-        for part in (self._error, self._warnings, self._play, self._status_text, self._qualities):
-            found = part(row, width)
+        work = self._live or self._qualities
+        for part in (self._error, self._warnings, self._play, self._status_text, work):
+            found = part(row, cells)
             lines += [*found, blank] if found else []
-        return [*lines, *self._facts(row, width), blank, *self._events(row, width)]
+        lines += self._facts(row, cells)
+        height = self.size.height - 4
+        if cells == width:
+            lines += [blank, *self._events(row, width)]
+            return [*lines, blank, *self._log(width, height - len(lines))]
+        right = self._events(row, width - cells)
+        right += [self.start(width - cells).strip(), *self._log(width - cells, height - len(right))]
+        lines += [blank] * (len(right) - len(lines))
+        right += [self.start(width - cells).strip()] * (len(lines) - len(right))
+        return [Strip.join(pair) for pair in zip(lines, right, strict=True)]
+
+    @property
+    def _live(self) -> Callable[[JobRow, int], list[Strip]] | None:
+        """Draws the strips and the speed of the running job, once they are known."""
+        wall, row = self.wall, self._job()
+        if wall is None or row is None or not wall["jobs"] or wall["jobs"][0]["id"] != row["id"]:
+            return None
+        job = wall["jobs"][0]
+        bands = Bands(self.context, self.start, wall["workers"], letters=self.app.no_color)
+        return lambda _, width: [
+            *bands.machines(job, width),
+            *bands.qualities(job, width, 1, _CURVE_LINES),
+        ]
+
+    def _log(self, width: int, room: int) -> list[Strip]:
+        palette, glyphs = self.context.palette, self.context.glyphs
+        if room < 2 or not self.log_tail:
+            return []
+        line = self.start(width).gap(2).add("l", palette.key).add(" log ", palette.dim)
+        lines = [line.fill(glyphs.rule, palette.rule, keep=1).strip()]
+        for text in self.log_tail[-room + 1 :]:
+            line = self.start(width).gap(2)
+            lines.append(
+                line.add(fit(fmt.plain(text), line.room - 1, glyphs.ellipsis), palette.faint).strip()
+            )
+        return lines
 
     def _events(self, row: JobRow, width: int) -> list[Strip]:
         """What happened to the job, newest first, as far as it was received."""

@@ -18,10 +18,11 @@ _MOST = 50
 
 
 @router.get("/wall")
-async def wall(services: TheServices) -> WallView:
-    """The running jobs, with the course of their speeds and who made their segments."""
-    recorded = services.recorder.jobs
-    found = await services.db.read(records.by_ids, sorted(services.running_jobs.jobs)[:_MOST])
+async def wall(services: TheServices, job: int | None = None) -> WallView:
+    """The running jobs, or one of them, with the course of their speeds and who made their segments."""
+    recorded, running = services.recorder.jobs, services.running_jobs.jobs
+    wanted = sorted(running)[:_MOST] if job is None else [job] if job in running else []
+    found = await services.db.read(records.by_ids, wanted)
     rows = [row for row in rows_of(services, found) if row["status"] == "in_progress"]
     workers: dict[str, int] = {}
     jobs = [_job(row, recorded.get(row["id"]) or Recorded(), workers) for row in rows]

@@ -13,8 +13,8 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import fit, fit_name
 from tqstudio.ui.screens.frame.base import StudioScreen
+from tqstudio.ui.widgets.bands import Bands
 from tqstudio.ui.widgets.line_view import LineView
-from tqstudio.wings.wall.bands import Bands
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences
 from tqstudio.words.symbols import job_state
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import WallJob, WallView
 
 REREAD_S = 1.0
-_MOST_CURVE_ROWS = 5
-_MOST_STRIP_ROWS = 2
+_MOST_CURVE_ROWS = 8
+_MOST_STRIP_ROWS = 3
 _BELOW = 3
 """Least lines of what is shown below the bands, with its heading."""
 _TWO_COLUMNS = 120

@@ -110,6 +110,11 @@ class LogLines(TextLines):
         line.add(rest, style)
 
 
+def tail(text: str, ellipsis: str) -> list[str]:
+    """The folded lines of the end of a log, without dates."""
+    return [_OWN.sub(r"\1 ", line) for line in _folded(text.splitlines(), ellipsis)]
+
+
 def _folded(lines: Sequence[str], ellipsis: str) -> Iterator[str]:
     """The lines with commands cut, and what is about files in one line each."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partialmethod
 from time import monotonic
@@ -21,6 +22,7 @@ from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.frame.list_screen import pane_height
+from tqstudio.ui.screens.job.log_lines import tail
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, NAME_CELLS_WIDE, JobList
@@ -30,12 +32,14 @@ from tqstudio.words import format as fmt
 from tqstudio.words import sentences
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import JobRow
+    from tqstudio.protocol.answers import JobRow, WallView
 
 BESIDE_WIDTH = 120
 """From this width the pane is beside the list."""
 WIDE_WIDTH = 140
 """From this width the list has a bar per row, and the time of day at which a job ends."""
+TWO_COLUMNS_WIDTH = 200
+"""From this width the pane has two columns."""
 LONG_NAMES_WIDTH = 160
 """From this width names have more room, before further columns do."""
 IGNORE_KEYS_S = 0.7
@@ -43,6 +47,8 @@ IGNORE_KEYS_S = 0.7
 FOLDER_CELLS = 16
 JOB_DIGITS = 19
 """Digits from which a number may be too large for the database."""
+LIVE_S, LIVE_HEIGHT, LIVE_LOG = 3.0, 35, 25
+"""Interval of reading what the pane shows of a running job, from this height, and lines of its log."""
 REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 
@@ -139,6 +145,24 @@ class QueueScreen(QueueActions):
         if video is not None:
             self.set_timer(REST_S, lambda: self.shell.start(self._read_generation(video)))
 
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(LIVE_S, self._read_live)
+
+    async def _read_live(self) -> None:
+        """Read who makes what of the running job under the cursor, and the end of its log, where they fit."""
+        row, model = self.current(), self.context.model
+        fits = self.pane.beside and self.pane.display and self.size.height >= LIVE_HEIGHT
+        if not fits or row is None or row["status"] != "in_progress":
+            self.pane.wall, self.pane.log_tail = None, []
+        elif self.is_current and model.up:
+            with suppress(TqError):  # the header says that the supervisor does not answer
+                wall: WallView = await self.context.feed.send(calls.wall(row["id"]))
+                log = await self.context.feed.send(calls.job_log(row["id"], lines=LIVE_LOG))
+                self.pane.wall = wall
+                self.pane.log_tail = tail(log["text"], self.context.glyphs.ellipsis)
+        self.pane.paint()
+
     async def _read_generation(self, video: int) -> None:
         if self._looked_up != video or not self.context.model.up:
             return
@@ -158,7 +182,8 @@ class QueueScreen(QueueActions):
         if width >= LONG_NAMES_WIDTH:
             self.list.name_cells = NAME_CELLS_WIDE
         if self.pane.beside:
-            self.pane.styles.width = max(47, width * 36 // 100)
+            share = 36 if width < TWO_COLUMNS_WIDTH else 48
+            self.pane.styles.width = max(47, width * share // 100)
             self.pane.styles.height = "1fr"
         else:
             self.pane.styles.width = "1fr"

@@ -52,15 +52,29 @@ class Bands:
         return 1 + max(1, len(job["qualities"])) * strip_rows + curve_rows + 1
 
     def draw(self, job: WallJob, width: int, strip_rows: int, curve_rows: int) -> list[Strip]:
-        lines = [self._title(job, width)]
+        lines = [self._title(job, width), *self.qualities(job, width, strip_rows, curve_rows)]
+        return [*lines, self._start(width).strip()]
+
+    def qualities(self, job: WallJob, width: int, strip_rows: int, curve_rows: int) -> list[Strip]:
+        """Draw the strips and the course of the speed, without a title."""
+        lines = []
         cells = min(_MOST_NAME_CELLS, max([6, *(width_of(each["name"]) for each in job["qualities"])]))
         for quality in job["qualities"]:
             lines += self._quality(quality, width, cells, strip_rows)
         if not job["qualities"]:
             step = (job["step"] or "starting").replace("_", " ")
             lines.append(self._start(width).gap(2).add(step, self._context.palette.dim).strip())
-        lines += self._speed(job, width, cells, curve_rows)
-        return [*lines, self._start(width).strip()]
+        return [*lines, *self._speed(job, width, cells, curve_rows)]
+
+    def machines(self, job: WallJob, width: int) -> list[Strip]:
+        """Draw the letters and colours of the job's machines, if there is more than one."""
+        legend = self._legend(job)
+        if len(legend) <= 2:
+            return []
+        line = self._start(width).gap(2)
+        for text, style in legend:
+            line.add(text, style)
+        return [line.strip()]
 
     def machine(self, number: int) -> tuple[str, Style]:
         """The letter and the colour of a machine; -1 for an unknown one."""

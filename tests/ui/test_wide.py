@@ -1,0 +1,43 @@
+"""Wide screens are used: with data that fills them, most of their cells say something."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.ui.app import StudioApp
+
+from .conftest import MakeApp, loaded, until
+from .fake_supervisor import FakeSupervisor
+from .samples import many_jobs
+
+MOST_BLANK = 0.6
+
+
+def screen_text(app: StudioApp) -> list[str]:
+    """The lines of the whole screen as they are composed."""
+    return ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]
+
+
+def blank(app: StudioApp) -> float:
+    """The share of the cells that are blank."""
+    text = "".join(screen_text(app))
+    return text.count(" ") / len(text)
+
+
+@pytest.mark.parametrize("size", [(160, 50), (240, 70)], ids=["160x50", "240x70"])
+@pytest.mark.parametrize(("keys", "shows"), [((), "l log"), (("enter",), "Qualities"), (("w",), "speed")])
+async def test_at_most_six_of_ten_cells_are_blank(
+    size: tuple[int, int], keys: tuple[str, ...], shows: str, make_app: MakeApp, fake: FakeSupervisor
+) -> None:
+    running = [job_row(number, f"film-{number}.mp4", "in_progress") for number in range(200, 240)]
+    fake.jobs = [*fake.jobs, *running, *many_jobs(120)]
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await loaded(pilot)
+        if not keys:
+            await app.screen._read_live()  # type: ignore[attr-defined]
+        await pilot.press(*keys)
+        await until(pilot, lambda: any(shows in line for line in screen_text(app)), shows)
+        app.painter.now()
+        await pilot.pause()
+        assert blank(app) <= MOST_BLANK, "\n".join(screen_text(app))
