@@ -1,13 +1,16 @@
-"""`tqstudio` without a command: the terminal UI."""
+"""`tqstudio` without a command: the terminal UI; `keys` prints its keys."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tqstudio.cli.session.supervisor_session import home_command
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -51,6 +54,37 @@ def open_screen() -> int:
         if error.code is not ErrorCode.SUPERVISOR_SILENT:
             raise  # the UI shows one that does not answer
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
+
+
+def keys(as_json: JsonFlag = False) -> int:
+    """Print the keys of the terminal UI, with those of keys.toml in the home, and what is wrong there."""
+    from tqstudio.ui.actions.keys_file import read_keys
+    from tqstudio.ui.actions.registry import ACTIONS, key_sign
+
+    found = read_keys(current_home().keys)
+    rows: list[dict[str, Any]] = [
+        {
+            "keys": list(dict.fromkeys(key for view in each.views for key in found.of(view, each.name))),
+            "action": each.name,
+            "views": list(each.views),
+            "help": each.help,
+        }
+        for group in dict.fromkeys(each.group for each in ACTIONS)
+        for each in ACTIONS
+        if each.group == group
+    ]
+    rows += [
+        {"keys": [key], "action": "", "views": ["queue", "job"], "help": command.run}
+        for key, command in found.commands.items()
+    ]
+    if as_json:
+        printing.out_json({"keys": rows, "problems": list(found.problems)})
+    else:
+        shown = [(" ".join(map(key_sign, row["keys"])), row["action"], readable(row["help"])) for row in rows]
+        printing.table(("KEY", "ACTION", "WHAT IT DOES"), shown, elastic=(2,))
+    for problem in found.problems:
+        printing.err(printing.error_lines(ErrorCode.BAD_CONFIG, problem, "see: docs/ui.md, Keys of your own"))
+    return printing.exit_code(ErrorCode.BAD_CONFIG) if found.problems else 0
 
 
 def show(
