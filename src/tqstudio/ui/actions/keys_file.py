@@ -73,12 +73,9 @@ def _chosen(data: Mapping[str, Any], problems: list[str]) -> dict[str, tuple[str
         elif not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             problems.append(f'{name} must be a key such as "space", or a list of keys')
         else:
-            keys = [_key(each) for each in given]
-            for text, key in zip(given, keys, strict=True):
-                if key is None:
-                    problems.append(f"{readable(text)} is no key, so {name} has not got it")
-            if not given or any(keys):
-                found[name] = tuple(filter(None, keys))
+            keys = tuple(key for each in given if (key := _key(each, problems)))
+            if keys or not given:
+                found[name] = keys
     return found
 
 
@@ -88,26 +85,15 @@ def _commands(table: Any, problems: list[str]) -> dict[str, OwnCommand]:
         problems.append('commands must be a table: [commands], below it o = "mpv {master}"')
         return found
     for text, value in table.items():
-        given = {"run": value} if isinstance(value, str) else value
-        key, name = _key(text), f"the command on {readable(text)}"
-        if key is None:
-            problems.append(f"{readable(text)} is no key, so its command is left out")
-        elif not _is_command(given):
-            problems.append(f'{name} must be a text, or {{ run = "a text", terminal = true }}')
+        given = value if isinstance(value, dict) else {"run": value}
+        types = {name: type(each) for name, each in given.items()}
+        if {"run": str, "terminal": bool} != {"terminal": bool} | types:
+            problems.append(f'{readable(text)} must be a text, or {{ run = "a text", terminal = true }}')
         elif wrong := _wrong(given["run"]):
-            problems.append(f"{name} {wrong}")
-        else:
+            problems.append(f"the command on {readable(text)} {wrong}")
+        elif key := _key(text, problems):
             found[key] = OwnCommand(**given)
     return found
-
-
-def _is_command(given: Any) -> bool:
-    return (
-        isinstance(given, dict)
-        and isinstance(given.get("run"), str)
-        and isinstance(given.get("terminal", False), bool)
-        and given.keys() <= {"run", "terminal"}
-    )
 
 
 def _wrong(run: str) -> str:
@@ -144,8 +130,8 @@ def _of_view(
     return found
 
 
-def _key(text: str) -> str | None:
-    """The name of a key that Textual uses, of one written so or as it is shown; None for none."""
+def _key(text: str, problems: list[str]) -> str:
+    """The name that Textual has for a key, of one written so or as it is shown; empty for none."""
     key = _SIGNS.get(text, text)
     before, _, last = key.rpartition("+") if len(key) > 1 else ("", "", key)
     if len(last) == 1:
@@ -153,16 +139,11 @@ def _key(text: str) -> str | None:
         last = "comma" if last == "," else next(iter(Binding.make_bindings([Binding(last, "")]))).key
     else:
         last = last.lower()
-    known = len(last) == 1 or last in _NAMES
-    if not known or not set(filter(None, before.split("+"))) <= _MODIFIERS:
-        return None
-    return f"{before}+{last}" if before else last
+    if (len(last) == 1 or last in _NAMES) and set(filter(None, before.split("+"))) <= _MODIFIERS:
+        return f"{before}+{last}" if before else last
+    problems.append(f"{readable(text)} is no key")
+    return ""
 
 
-def _names() -> set[str]:
-    characters = [Binding(each, "") for each in string.punctuation if each != ","]
-    spelled = {binding.key for binding in Binding.make_bindings(characters)}
-    return spelled | {"comma"} | {key.value for key in TextualKeys if key.value.isalnum()}
-
-
-_NAMES = _names()
+_NAMES = {key.value for key in TextualKeys} | {"comma", *KEY_SIGNS}
+_NAMES |= {each.key for each in Binding.make_bindings(Binding(c, "") for c in string.punctuation if c != ",")}

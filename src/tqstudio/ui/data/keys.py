@@ -20,15 +20,12 @@ class OwnCommand:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys in use.
-
-    `by_view`: view → action → its keys. `commands`: key → what it runs, in the queue and on the job page.
-    `problems`: what is wrong with the file, each a sentence.
-    """
-
     by_view: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """View → action → its keys."""
     commands: Mapping[str, OwnCommand]
+    """Key → what it runs, in the queue and on the job page."""
     problems: tuple[str, ...]
+    """What is wrong with the file, each a sentence."""
 
     def of(self, view: str, action: str) -> tuple[str, ...]:
         """The keys of an action of a view."""

@@ -15,11 +15,10 @@ from textual.widgets import OptionList
 from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
-from tqstudio.protocol.answers import JobRow, ProfileView
+from tqstudio.protocol.answers import JobRow
 from tqstudio.ui.actions.registry import JOBS, actions_of, key_sign
 from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.screens.frame.base import StudioScreen
-from tqstudio.ui.screens.frame.text import TextScreen
 
 Found = tuple[str, str, Callable[[], object]]
 """Text, help and what choosing it does."""
@@ -30,15 +29,28 @@ MAX_TEXT = 200
 """Characters of a search that the supervisor takes."""
 
 
-class _OfStudio(Provider):
-    """Subclasses list what there is before anything is typed, and of it what matches afterwards."""
-
-    def found(self, shell: Shell, screen: StudioScreen) -> Iterator[Found]:
-        raise NotImplementedError
+class Known(Provider):
+    """What the UI knows: listed before anything is typed, and of it what matches afterwards."""
 
     def _commands(self) -> Iterator[Found]:
-        if isinstance(self.screen, StudioScreen):
-            yield from self.found(cast("Shell", self.app), self.screen)
+        if not isinstance(self.screen, StudioScreen):
+            return
+        shell, view, context = cast("Shell", self.app), self.screen.VIEW, self.screen.context
+        for action in actions_of(view):
+            if action.palette:
+                signs = " ".join(map(key_sign, context.keys.of(view, action.name)))
+                text = action.text.rstrip("…") + (f"  ({signs})" if signs else "")
+                yield text, action.help, partial(shell.perform, action.name)
+        for key, command in context.keys.commands.items() if view in JOBS else ():
+            do = partial(shell.perform, "own_command", key)
+            yield f"{command.run}  ({key_sign(key)})", "a command of your own", do
+        for folder in context.model.folders or ():
+            do = partial(shell.show_folder, folder["id"])
+            yield f"folder {readable(folder['path'])}", "show its jobs", do
+        for name, worker in context.model.workers.items():
+            yield f"worker {name}", worker["status"], partial(shell.show_worker, name)
+        for name in shell.theme_names:
+            yield f"theme {name}", "switch to this theme", partial(shell.use_theme, name)
 
     async def discover(self) -> Hits:
         for text, help, do in self._commands():
@@ -50,37 +62,6 @@ class _OfStudio(Provider):
             score = max(matcher.match(text), matcher.match(help) * 0.8)
             if score > 0:
                 yield Hit(score, matcher.highlight(text), do, help=help)
-
-
-class Actions(_OfStudio):
-    def found(self, shell: Shell, screen: StudioScreen) -> Iterator[Found]:
-        keys = screen.context.keys
-        for action in actions_of(screen.VIEW):
-            if action.palette:
-                signs = " ".join(map(key_sign, keys.of(screen.VIEW, action.name)))
-                text = action.text.rstrip("…") + (f"  ({signs})" if signs else "")
-                yield text, action.help, partial(shell.perform, action.name)
-        for key, command in keys.commands.items() if screen.VIEW in JOBS else ():
-            do = partial(shell.perform, "own_command", key)
-            yield f"{command.run}  ({key_sign(key)})", "a command of your own", do
-
-
-class Themes(_OfStudio):
-    def found(self, shell: Shell, screen: StudioScreen) -> Iterator[Found]:  # noqa: ARG002
-        for name in shell.theme_names:
-            yield f"theme {name}", "switch to this theme", partial(shell.use_theme, name)
-
-
-class Places(_OfStudio):
-    """Drop folders and workers, as the UI knows them."""
-
-    def found(self, shell: Shell, screen: StudioScreen) -> Iterator[Found]:
-        model = screen.context.model
-        for folder in model.folders or ():
-            what = f"folder {readable(folder['path'])}"
-            yield what, "show its jobs", partial(shell.show_folder, folder["id"])
-        for name, worker in model.workers.items():
-            yield f"worker {name}", worker["status"], partial(shell.show_worker, name)
 
 
 class FromSupervisor(Provider):
@@ -103,8 +84,9 @@ class FromSupervisor(Provider):
             matcher = self.matcher(query)
             for profile in (await context.feed.send(calls.profiles()))["profiles"]:
                 if score := matcher.match(text := f"profile {readable(profile['name'])}"):
-                    do = partial(_show_profile, self.app, context, profile)
-                    yield Hit(score, matcher.highlight(text), do, help=profile["description"])
+                    about = f"{text}: {profile['codec']}; {' '.join(profile['rungs'])}"
+                    show = partial(shell.toast, about)
+                    yield Hit(score, matcher.highlight(text), show, help=profile["description"])
         except TqError:
             return
 
@@ -117,23 +99,6 @@ async def _jobs(context: Context, query: str) -> list[JobRow]:
         near = await context.feed.send(calls.jobs(around=int(number), limit=1))
         found = [*(row for row in near["jobs"] if row["id"] == int(number)), *found]
     return list({row["id"]: row for row in found}.values())
-
-
-def _show_profile(app: App[object], context: Context, profile: ProfileView) -> None:
-    error = profile["error"]
-    rows = {
-        "encoder": profile["codec"],
-        "qualities": " ".join(profile["rungs"]),
-        "from": readable(profile["origin"]),
-        "problem": error["message"] if error else "",
-    }
-    lines = [f"  {name:<12}{value}" for name, value in rows.items() if value]
-    text = "\n".join([profile["description"], "", *lines])
-
-    async def read() -> tuple[str, str]:
-        return text, profile["name"]
-
-    app.push_screen(TextScreen(context, f"profile {readable(profile['name'])}", read, wrapped=True))
 
 
 class Palette(CommandPalette):
@@ -152,7 +117,5 @@ class Palette(CommandPalette):
 def open_in(app: App[None]) -> None:
     """Show the palette, unless it is shown."""
     if not isinstance(app.screen, CommandPalette):
-        providers = [Actions, FromSupervisor, Places, Themes]
-        app.push_screen(
-            Palette(providers, placeholder="find an action, job, folder, worker, profile or theme")
-        )
+        what = "find an action, job, folder, worker, profile or theme"
+        app.push_screen(Palette([Known, FromSupervisor], placeholder=what))

@@ -53,6 +53,7 @@ FILTER = (
 )
 _SHARED = {"Move": 1, "Everywhere": 2}
 """Groups that come after those of the view."""
+MOVES = {"down": "cursor_down", "up": "cursor_up", "pagedown": "page_down", "pageup": "page_up"}
 Chosen = tuple[str, str]
 """An action and its argument."""
 
@@ -78,12 +79,7 @@ class HelpScreen(Dialog[Chosen | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "close", id="help.close"),
-        Binding("down", "move('cursor_down')", show=False, id="help.down"),
-        Binding("up", "move('cursor_up')", show=False, id="help.up"),
-        Binding("pagedown", "move('page_down')", show=False, id="help.page_down"),
-        Binding("pageup", "move('page_up')", show=False, id="help.page_up"),
-        Binding("ctrl+home", "move('first')", show=False, id="help.first"),
-        Binding("ctrl+end", "move('last')", show=False, id="help.last"),
+        *(Binding(key, f"move('{how}')", show=False, id=f"help.{how}") for key, how in MOVES.items()),
     ]
     AUTO_FOCUS = "Input"
     HINT = "enter does it, esc closes"
@@ -92,7 +88,7 @@ class HelpScreen(Dialog[Chosen | None]):
         super().__init__(f"What can be done here: {below.VIEW}")
         self._lines = list(_lines_of(below))
         self._shown: list[_Line] = []
-        self._glyphs, self._faint = below.context.glyphs, below.context.vivid.faint
+        self._faint = below.context.vivid.faint
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog help") as box:

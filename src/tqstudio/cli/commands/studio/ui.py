@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tqstudio.cli.session.supervisor_session import home_command
 from tqstudio.cli.terminal import printing
@@ -61,26 +61,21 @@ def keys(as_json: JsonFlag = False) -> int:
     from tqstudio.ui.actions.keys_file import read_keys
     from tqstudio.ui.actions.registry import ACTIONS, key_sign
 
-    found = read_keys(current_home().keys)
-    rows: list[dict[str, Any]] = [
-        {
-            "keys": list(dict.fromkeys(key for view in each.views for key in found.of(view, each.name))),
-            "action": each.name,
-            "views": list(each.views),
-            "help": each.help,
-        }
-        for group in dict.fromkeys(each.group for each in ACTIONS)
-        for each in ACTIONS
-        if each.group == group
+    found, groups = read_keys(current_home().keys), [each.group for each in ACTIONS]
+    rows = [
+        (
+            list(dict.fromkeys(key for view in each.views for key in found.of(view, each.name))),
+            each.name,
+            each.help,
+        )
+        for each in sorted(ACTIONS, key=lambda each: groups.index(each.group))
     ]
-    rows += [
-        {"keys": [key], "action": "", "views": ["queue", "job"], "help": command.run}
-        for key, command in found.commands.items()
-    ]
+    rows += [([key], "", command.run) for key, command in found.commands.items()]
     if as_json:
-        printing.out_json({"keys": rows, "problems": list(found.problems)})
+        keys = [dict(zip(("keys", "action", "help"), row, strict=True)) for row in rows]
+        printing.out_json({"keys": keys, "problems": found.problems})
     else:
-        shown = [(" ".join(map(key_sign, row["keys"])), row["action"], readable(row["help"])) for row in rows]
+        shown = [(" ".join(map(key_sign, keys)), name, readable(about)) for keys, name, about in rows]
         printing.table(("KEY", "ACTION", "WHAT IT DOES"), shown, elastic=(2,))
     for problem in found.problems:
         printing.err(printing.error_lines(ErrorCode.BAD_CONFIG, problem, "see: docs/ui.md, Keys of your own"))
