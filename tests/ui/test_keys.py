@@ -16,6 +16,7 @@ from tqstudio.ui.actions.registry import ACTIONS, actions_of
 from tqstudio.ui.screens.command_palette import Palette
 from tqstudio.ui.screens.dialogs.dialogs import Problem
 from tqstudio.ui.screens.help import HelpScreen
+from tqstudio.ui.screens.job.log import LogScreen
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
@@ -117,6 +118,19 @@ async def test_the_palette_finds_jobs_by_name_on_the_server(make_app: MakeApp, f
         await until(pilot, lambda: current(app) == 315)
         asked = [call.params["text"] for call in fake.sent if "text" in call.params]
         assert asked == ["old-demo"], "once, when typing has ended"
+
+
+async def test_names_with_brackets_are_no_markup(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.folders[0]["path"] = "/srv/[/x] [red]"
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await until(pilot, lambda: app.context.model.folders)
+        await found(pilot, "[red]x", "job 324  [red]x.mp4")
+        await pilot.press("escape")
+        await found(pilot, "folder /srv/[", "folder /srv/[/x] [red]")
+        await pilot.press("escape", "l")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        await found(pilot, "job below", "job below  (])")
 
 
 async def test_the_palette_goes_to_folders_workers_and_profiles(

@@ -10,6 +10,9 @@ from typing import cast
 from textual import on
 from textual.app import App
 from textual.command import Command, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.markup import escape
 from textual.widgets import OptionList
 
 from tqstudio.errors import TqError
@@ -54,14 +57,14 @@ class Known(Provider):
 
     async def discover(self) -> Hits:
         for text, help, do in self._commands():
-            yield DiscoveryHit(text, do, help=help)
+            yield DiscoveryHit(Content(text), do, text, help=escape(help))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for text, help, do in self._commands():
             score = max(matcher.match(text), matcher.match(help) * 0.8)
             if score > 0:
-                yield Hit(score, matcher.highlight(text), do, help=help)
+                yield Hit(score, _found_in(matcher, text), do, text, help=escape(help))
 
 
 class FromSupervisor(Provider):
@@ -77,8 +80,9 @@ class FromSupervisor(Provider):
                 # Every word is in the name, though perhaps not in the order that the palette expects.
                 yield Hit(
                     self.matcher(query).match(row["name"]) or 0.5,
-                    f"job {row['id']}  {row['name']}",
+                    Content(text := f"job {row['id']}  {row['name']}"),
                     partial(shell.show_job, row["id"], anywhere=True),
+                    text,
                     help=row["word"],
                 )
             matcher = self.matcher(query)
@@ -86,9 +90,15 @@ class FromSupervisor(Provider):
                 if score := matcher.match(text := f"profile {readable(profile['name'])}"):
                     about = f"{text}: {profile['codec']}; {' '.join(profile['rungs'])}"
                     show = partial(shell.toast, about)
-                    yield Hit(score, matcher.highlight(text), show, help=profile["description"])
+                    help = escape(profile["description"])
+                    yield Hit(score, _found_in(matcher, text), show, text, help=help)
         except TqError:
             return
+
+
+def _found_in(matcher: Matcher, text: str) -> Content:
+    """The text with what matches marked; one with brackets plain, as the matcher takes them for markup."""
+    return Content(text) if "[" in text else matcher.highlight(text)
 
 
 async def _jobs(context: Context, query: str) -> list[JobRow]:
