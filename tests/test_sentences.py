@@ -83,7 +83,7 @@ def test_who_makes_what_of_a_divided_job(
 
 
 def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:
-    assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed for good"
+    assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed, not retried"
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=3)) == "3 of 3 failed"
     assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "no failure counted"
 

@@ -192,7 +192,7 @@ class Settings(BaseSettings):
         900, gt=0, description="how long a disk or the load blocks the queue until there is an alert"
     )
     on_done: str = Field("", description="command that is run for each job that is done")
-    on_failed: str = Field("", description="command that is run for each job that failed for good")
+    on_failed: str = Field("", description="command that is run for each job that failed")
     on_viewable: str = Field("", description="command that is run for each video whose first quality plays")
     command_timeout_s: float = Field(600, gt=0, description="time limit of these commands")
 

@@ -57,6 +57,11 @@ class Home:
         return self.root / "themes"
 
     @property
+    def keys(self) -> Path:
+        """Keys of the terminal UI that differ from the usual ones, and commands of the user."""
+        return self.root / "keys.toml"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -108,7 +108,7 @@ def test_the_workers_that_help_are_named(
 def test_what_fails_for_good_does_not_say_that_nothing_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for attempts, expected in ((0, "failed for good"), (3, "3 of 3 failed")):
+    for attempts, expected in ((0, "failed, not retried"), (3, "3 of 3 failed")):
         lines = shown(monkeypatch, capsys, "failed", attempts=attempts, error=LOST)
         assert f"  failures   {expected}" in lines
 

@@ -1013,6 +1013,13 @@ def test_events(up: Program, held: int) -> None:
         assert process.wait(timeout=WAIT_S) == 130
 
 
+def test_events_have_the_words_of_the_screens(up: Program, held: int) -> None:
+    for command in (("events", "--job", str(held)), ("job", "show", str(held))):
+        printed = up(*command).out
+        assert any("queued on hold" in line and "the user" in line for line in printed.splitlines()), command
+        assert "create_held" not in printed
+
+
 def test_as_many_events_as_asked_for(up: Program, held: int) -> None:
     client = Client(up.home.socket)
     for number in range(450):

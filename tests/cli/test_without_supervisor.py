@@ -38,6 +38,22 @@ def _nothing_is_started(tmp_path: Path) -> object:
     assert not (tmp_path / "home" / "logs").exists()
 
 
+def test_the_sheet_of_keys_names_what_is_wrong_in_the_file(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here("keys") == 0
+    assert re.search(r"^p +pause +pause or resume the job$", capsys.readouterr().out, re.MULTILINE)
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home" / "keys.toml").write_text('paus = "x"\npause = "f5"\n[commands]\nO = "mpv {master}"\n')
+    assert here("keys", "--json") == 2
+    output = capsys.readouterr()
+    answer = json.loads(output.out)
+    assert {"keys": ["f5"], "action": "pause", "help": "pause or resume the job"} in answer["keys"]
+    assert {"keys": ["O"], "action": "", "help": "mpv {master}"} in answer["keys"]
+    assert answer["problems"] == ["keys.toml: there is no action paus; tqstudio keys lists them"]
+    assert "error: BAD_CONFIG: keys.toml: there is no action paus" in output.err
+
+
 @pytest.mark.parametrize("arguments", READS, ids=" ".join)
 def test_reads_say_that_none_runs_and_start_none(
     arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]

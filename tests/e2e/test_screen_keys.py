@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from harness import PROGRAM
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -73,6 +74,49 @@ def test_a_command_looked_up_in_one_burst(studio: Studio, held: Held, terminal: 
     assert "sort order" in terminal.text()
     assert "marked" not in terminal.text()
     assert done_to(studio, jobs) == []
+
+
+def test_a_line_of_the_menu_found_and_done_in_one_burst(
+    studio: Studio, held: Held, terminal: Terminal
+) -> None:
+    """Of the letters most are commands of the list."""
+    jobs = held(2)
+    terminal.shows("2 jobs", "clip-001.mp4")
+    terminal.press("j?raise\r")
+    done = until(lambda: done_to(studio, jobs), "the priority was raised")
+    assert done == [(jobs[1], "priority")]
+
+
+def test_the_palette_goes_to_a_job(studio: Studio, held: Held, terminal: Terminal) -> None:
+    jobs = held(40)
+    terminal.shows("40 jobs", "clip-000.mp4")
+    terminal.press(":clip-037")
+    terminal.shows(f"job {jobs[37]}  clip-037.mp4")
+    terminal.press("\r")
+    terminal.lacks(f"job {jobs[37]}  clip-037.mp4")
+    terminal.press("+")
+    done = until(lambda: done_to(studio, jobs), "the priority was raised")
+    assert done == [(jobs[37], "priority")]
+
+
+def test_keys_and_commands_of_ones_own(studio: Studio, held: Held) -> None:
+    (job,) = held(1, "a 'film'")
+    studio.home.keys.write_text(
+        'raise = "space"\n[commands]\nY = { run = "echo is {id} {name}; sleep 1000", terminal = true }\n'
+    )
+    try:
+        with Terminal(PROGRAM, studio.environment) as terminal:
+            terminal.shows("1 job", "keys.toml: space is raise and mark")
+            terminal.press("Y")
+            terminal.shows(f"is {job} a 'film'-000.mp4")
+            terminal.press("\x1a\x03")
+            terminal.shows("1 job", "sort order")
+            terminal.press(" ")
+            done = until(lambda: done_to(studio, [job]), "the priority was raised")
+            assert done == [(job, "priority")]
+            assert terminal.process.poll() is None, "ctrl+c was for the command"
+    finally:
+        studio.home.keys.unlink()
 
 
 def test_the_program_can_be_left_while_an_answer_is_waited_for(

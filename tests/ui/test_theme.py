@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import combinations
+from math import dist
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,21 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.look.theme import (
     STATES,
+    TEXTUAL,
     Colours,
     ThemeError,
     in_sixteen_colours,
     load_themes,
     read_theme,
     shipped_folder,
+    theme_of_textual,
 )
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
 from .samples import missing_folder
 
-SHIPPED = ["ink", "paper"]
+SHIPPED = ["ink", "ink-colourblind", "ink-contrast", "paper"]
 
 
 def contrast(one: str, other: str) -> float:
@@ -43,11 +46,48 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_two_themes_are_shipped() -> None:
+def test_the_shipped_themes_begin_with_the_dark_one() -> None:
     themes = load_themes([shipped_folder()])
-    assert sorted(themes.by_name) == SHIPPED
+    assert list(themes.by_name) == SHIPPED
     assert not themes.problems
-    assert [themes.by_name[name].dark for name in SHIPPED] == [True, False]
+    assert [themes.by_name[name].dark for name in SHIPPED] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("name", TEXTUAL)
+def test_themes_of_textual_are_made_legible(name: str) -> None:
+    theme = theme_of_textual(name)
+    inks = [f"state-{state}" for state in STATES] + ["part-dim", "part-faint", "part-strong", "part-key"]
+    for paper in (theme.background, theme.variables["part-cursor"]):
+        for ink in inks:
+            assert contrast(theme.variables[ink], paper or "") >= 4.5, (ink, paper)
+
+
+def test_high_contrast_is_high() -> None:
+    theme = load_themes([shipped_folder()]).by_name["ink-contrast"]
+    inks = [f"state-{state}" for state in STATES] + ["part-dim", "part-faint", "part-key", "part-mark"]
+    for ink in inks:
+        assert contrast(theme.variables[ink], theme.variables["part-cursor"]) >= 7, ink
+
+
+# What is left of linear RGB without red, and without green, cones (Viénot, Brettel and Mollon 1999).
+BLIND = {
+    "protanopia": ((0.11238, 0.88762, 0.0), (0.11238, 0.88762, 0.0), (0.00401, -0.00401, 1.0)),
+    "deuteranopia": ((0.29275, 0.70725, 0.0), (0.29275, 0.70725, 0.0), (-0.02234, 0.02234, 1.0)),
+}
+
+
+def seen(colour: str, kind: str) -> tuple[float, ...]:
+    rgb = [(part / 255) ** 2.2 for part in Color.parse(colour).rgb]
+    mixed = (sum(by * part for by, part in zip(row, rgb, strict=True)) for row in BLIND[kind])
+    return tuple(max(0.0, part) ** (1 / 2.2) * 255 for part in mixed)
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_outcomes_stay_apart_for_colour_blind_eyes(kind: str) -> None:
+    theme = load_themes([shipped_folder()]).by_name["ink-colourblind"]
+    colours = {state: theme.variables[f"state-{state}"] for state in ("running", "paused", "done", "failed")}
+    for (one, ink), (other, same) in combinations(colours.items(), 2):
+        assert dist(seen(ink, kind), seen(same, kind)) > 40, (one, other)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -174,10 +214,10 @@ async def test_a_wrong_user_theme_is_reported_and_t_cycles_the_others(
         app = await loaded(pilot)
         assert any("wrong.toml" in note for note in app.context.model.notes)
         seen = []
-        for _ in range(3):
+        for _ in range(5):
             await pilot.press("t")
             seen.append(app.theme)
-        assert sorted(seen) == ["ink", "mine", "paper"]
+        assert sorted(seen) == sorted([*SHIPPED, "mine"])
         await until(pilot, lambda: (tmp_path / "ui.json").exists())
     assert make_app(home=home, theme=None).theme == seen[-1]
 

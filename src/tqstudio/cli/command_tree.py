@@ -124,6 +124,7 @@ COMMANDS: CommandTree = {
     ),
     "backup": "studio.database:backup",
     "doctor": "studio.doctor:doctor",
+    "keys": "studio.ui:keys",
     "drill": "studio.drill:drill",
 }
 

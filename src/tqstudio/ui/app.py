@@ -21,6 +21,7 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
+from tqstudio.ui.actions.keys_file import keymap, read_keys
 from tqstudio.ui.actions.registry import ACTIONS, LOOKING
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
@@ -89,10 +90,16 @@ class StudioApp(App[None]):
         super().__init__()
         remembered = Remembered(home)
         self.painter = Painter(self, home, theme, remembered)
+        self.use_theme, self.preview_theme = self.painter.use_theme, self.painter.preview
+        self.theme_names = self.painter.names
         model = Model(now)
         sort = remembered.get("sort")
         model.jobs.query = Query(sort=sort if sort in SORTS else SORTS[0])
-        model.notes = list(self.painter.problems)
+        keys = read_keys(home.keys)
+        model.notes = [*self.painter.problems, *keys.problems]
+        self.set_keymap(keymap(keys))
+        for key in keys.commands:
+            self.bind(key, f"screen.perform('own_command', '{key}')", show=False)
         self._notice = notice
         self._started = started
         self.problem: TqError | None = None
@@ -113,7 +120,7 @@ class StudioApp(App[None]):
             start_timeout_s=start_timeout_s,
         )
         vivid = self.painter.colours()
-        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home, remembered)
+        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home, remembered, keys)
         self.painter.context = self.context
         self.set_class(self.context.glyphs is ASCII, "ascii")
         wanted = view or remembered.get("view")
@@ -126,6 +133,7 @@ class StudioApp(App[None]):
         feed.listeners.append(self.event_reports.take)
         self._terminal_diff = TerminalDiff(colours=not self.no_color)
         self.signals = Signals(self, self._terminal_diff.forget)
+        self.lend_terminal = self.signals.lend
         self._keys = KeyQueue(self, super().on_event)
         self._background: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
@@ -248,8 +256,11 @@ class StudioApp(App[None]):
     async def do_help(self, _: str) -> None:
         from tqstudio.ui.screens.help import HelpScreen
 
-        screen = self.painter.full_screens()[0]
-        self.push_screen(HelpScreen(self.context, screen.VIEW))
+        self.push_screen(HelpScreen(self.painter.full_screens()[0]), self._after_menu)
+
+    def _after_menu(self, chosen: tuple[str, str] | None) -> None:
+        if chosen is not None:
+            self.start(self.perform(*chosen), keys_wait=True)
 
     async def do_palette(self, _: str) -> None:
         self.action_command_palette()
@@ -321,19 +332,21 @@ class StudioApp(App[None]):
     def switch_reports(self) -> bool:
         return self.event_reports.switch()
 
-    async def show_job(self, job: int) -> None:
-        """Move the cursor of the queue to a job."""
-        self._show("queue")
-        queue = self._views["queue"]
-        assert isinstance(queue, QueueScreen)
-        await queue.go_to(job)
+    async def show_job(self, job: int, *, anywhere: bool = False) -> None:
+        await self._show_queue().go_to(job, anywhere=anywhere)
 
     async def show_folder(self, folder: int) -> None:
-        """Show the jobs of a drop folder."""
+        await self._show_queue().ask(Query(sort=self.context.model.jobs.query.sort, folder=folder))
+
+    def _show_queue(self) -> QueueScreen:
         self._show("queue")
         queue = self._views["queue"]
         assert isinstance(queue, QueueScreen)
-        await queue.ask(Query(sort=self.context.model.jobs.query.sort, folder=folder))
+        return queue
+
+    async def show_worker(self, name: str) -> None:
+        self._show("workers")
+        self._views["workers"].select(name)
 
     def _show(self, view: str) -> None:
         """Show a view and close the screens above the previous one."""
@@ -375,16 +388,7 @@ class StudioApp(App[None]):
     # Themes.
 
     async def do_theme(self, _: str) -> None:
-        names = self.theme_names
-        self.use_theme(names[(names.index(self.theme) + 1) % len(names)])
-        self.toast(f"theme {self.theme}")
-
-    @property
-    def theme_names(self) -> list[str]:
-        return list(self.painter.themes)
-
-    def use_theme(self, name: str) -> None:
-        self.painter.use_theme(name)
+        self.toast(f"theme {self.painter.next_theme()}")
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the style again only if colours changed; Textual also calls this after the first parse."""
@@ -392,3 +396,5 @@ class StudioApp(App[None]):
         if colours != self._colours:
             self._colours = colours
             super().refresh_css(animate=animate)
+            # Textual leaves out an open dialog, as the palette is while a theme is previewed.
+            self.stylesheet.update(self.screen, animate=animate)

@@ -58,6 +58,22 @@ class Signals:
                 _stop()
         self._shown_again()
 
+    def lend(self, use: Callable[[], object]) -> None:
+        """Let another program have the terminal; its ctrl+c does not end the app, ctrl+z stops neither."""
+        ignored: dict[int, Any] = {
+            signal.SIGINT: _nothing,
+            signal.SIGQUIT: _nothing,
+            signal.SIGTSTP: signal.SIG_IGN,
+        }
+        before = {number: signal.signal(number, handler) for number, handler in ignored.items()}
+        try:
+            with self._app.suspend():
+                use()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self._shown_again()
+
     def _soon(self, do: Callable[[], None], number: int, frame: FrameType | None) -> None:
         del number, frame
         assert self._loop is not None
@@ -83,6 +99,10 @@ class Signals:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._line)
         finally:
             os._exit(code)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A handler, as the program that is started would inherit that a signal is ignored."""
 
 
 def _stop() -> None:

@@ -29,7 +29,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.PAUSE: ("paused", "paused"),
     EventKind.RESUME: ("pending", "resumed"),
     EventKind.CANCEL: ("cancelled", "cancelled"),
-    EventKind.RETRY: ("retry", "queued for retry"),
+    EventKind.RETRY: ("retry", "requeued"),
     EventKind.RESTART: ("retry", "restarted"),
     EventKind.AUTORESTART: ("retry", "restarted automatically"),
     EventKind.COMPLETE: ("done", "done"),
@@ -47,7 +47,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.SOURCE_DELETED: ("done", "source file deleted"),
     EventKind.WORK_REMOVED: ("skipped", "unfinished work removed"),
     EventKind.FAIL_RETRYABLE: ("retry", "failed, will be retried"),
-    EventKind.FAIL_FINAL: ("failed", "failed for good"),
+    EventKind.FAIL_FINAL: ("failed", "failed"),
     EventKind.WORKER_LOST: ("retry", "{worker} died; requeued"),
     EventKind.REQUEUED_STALE: ("retry", "{worker} timed out; requeued"),
     EventKind.REQUEUED_ABANDONED: ("retry", "{worker} dropped it; requeued"),
@@ -145,7 +145,7 @@ def attempt_words(row: answers.JobRow) -> str:
 def failure_words(row: answers.JobRow) -> str:
     """How many attempts failed and how many workers crashed; some failures count no attempt."""
     if not row["attempts"] and not row["crashes"]:
-        return "failed for good" if row["status"] == "failed" else "no failure counted"
+        return "failed, not retried" if row["status"] == "failed" else "no failure counted"
     crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 

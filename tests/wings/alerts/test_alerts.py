@@ -173,7 +173,7 @@ def test_a_failing_server_gets_the_same_request_again(office: Office, receiver: 
     assert body == {
         "kind": "failed",
         "at": "2027-01-15T08:00:00.000+00:00",
-        "text": "clip 1.mp4 failed for good: NO_MEDIA: it has no video",
+        "text": "clip 1.mp4 failed: NO_MEDIA: it has no video",
         "hint": "mend it",
         "job": 1,
         "video": 1,
@@ -322,7 +322,7 @@ def test_apprise_delivers(office: Office, receiver: Receiver) -> None:
     alerts = office.alerts(alert_apprise=f"{secret} nothing://known")
     fail_and_send(office, alerts)
     [request] = receiver.received
-    assert request.body["message"] == "clip 1.mp4 failed for good: NO_MEDIA: it has no video\nmend it"
+    assert request.body["message"] == "clip 1.mp4 failed: NO_MEDIA: it has no video\nmend it"
     assert request.body["title"].endswith(": failed")
     sent, unknown = sorted(office.rows(), key=lambda row: row.error or "")
     assert sent.error is None
@@ -524,7 +524,7 @@ def test_a_video_that_fails_again(office: Office, receiver: Receiver) -> None:
 
     run(work)
     assert [each.body["kind"] for each in receiver.received] == ["failed", "repeated"]
-    assert "failed for good 2 times: NO_MEDIA" in receiver.received[1].body["text"]
+    assert "failed 2 times: NO_MEDIA" in receiver.received[1].body["text"]
 
 
 def test_a_stale_job_that_was_recovered(office: Office, receiver: Receiver) -> None:
@@ -625,7 +625,7 @@ def test_of_a_path_below_no_known_folder_only_the_name_is_sent(office: Office, r
 
     run(work)
     assert [each.body["text"] for each in receiver.received] == [
-        "clip 1.mp4 failed for good: SOURCE_MISSING: a b.mp4 is gone from new"
+        "clip 1.mp4 failed: SOURCE_MISSING: a b.mp4 is gone from new"
     ]
 
 

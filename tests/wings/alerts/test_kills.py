@@ -122,7 +122,7 @@ def test_list_and_test_by_command(
     until(lambda: sum(bool(a["error"]) for a in live.send(calls.alerts())["alerts"]) == 2, "both were tried")
     listed = live("alert", "list")
     assert listed.code == 0
-    assert "a.mp4 failed for good: NO_MEDIA: x – it answered 500" in listed.out
+    assert "a.mp4 failed: NO_MEDIA: x – it answered 500" in listed.out
     assert {alert["state"] for alert in live("alert", "list", "--json").json()["alerts"]} == {"waiting"}
     everything = listed.out + done.out + live.home.supervisor_log.read_text() + live.output.read_text()
     assert "s3cret" not in everything

@@ -75,6 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     _job("undelete", ("U",), "undelete", "restore the jobs deleted last"),
     _job("delete_video", ("X",), "delete video", "delete the video with its ladder; Z brings it back"),
     _job("undelete_video", ("Z",), "undelete video", "bring the video deleted last back"),
+    _job("open_result", ("o",), "open", "open the playlist of the job, or copy its path", 25),
     _job("log", ("l",), "log", "show the log of the latest or selected attempt", 21),
     _job("command", ("c",), "command", "show the ffmpeg commands, ready to paste", 22),
     _job("facts", ("i",), "facts", "show everything known about the source", 23),
@@ -153,8 +154,14 @@ ACTIONS: tuple[Action, ...] = (
     _everywhere("theme", ("t",), "theme", "switch to the next theme"),
     _everywhere("start", ("S",), "start it", "start a supervisor if none is running", 1),
     _everywhere("reconnect", ("ctrl+r",), "try now", "reconnect and reload now", 2),
-    _everywhere("palette", ("colon", "ctrl+p"), "palette", "search actions by name", palette=False),
-    _everywhere("help", ("question_mark",), "help", "show the keys of this view", 50),
+    _everywhere(
+        "palette",
+        ("colon", "ctrl+p"),
+        "palette",
+        "find an action, job, folder, worker, profile or theme",
+        palette=False,
+    ),
+    _everywhere("help", ("question_mark",), "help", "show this menu of what can be done here", 50),
     _everywhere("suspend", ("ctrl+z",), "suspend", "suspend to the shell; fg resumes"),
     _everywhere("leave", ("q", "ctrl+c"), "quit", "quit the UI; the supervisor keeps running", 51),
 )
@@ -212,8 +219,15 @@ def _is_possible(operation: Operation, targets: Collection[Target]) -> bool:
 
 def enabled(action: Action, targets: Collection[Target]) -> bool:
     """Whether at least one of these jobs allows the action."""
+    return not obstacle(action, targets)
+
+
+def obstacle(action: Action, targets: Collection[Target]) -> str:
+    """Why none of these jobs allows the action; empty if one does."""
     operation = operation_for(action, targets)
-    return operation is None or _is_possible(operation, targets)
+    if operation is None or _is_possible(operation, targets):
+        return ""
+    return next((refusal(operation, target) for target in targets), "no job is selected")
 
 
 def label(action: Action, targets: Collection[Target], *, paused: bool = False) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.ui.data.feed import Feed
+from tqstudio.ui.data.keys import Keys
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.look.theme import Colours
@@ -25,6 +26,7 @@ class Context:
     """`palette` without the fading while the supervisor does not answer; for what remains valid then."""
     home: Home
     remembered: Remembered
+    keys: Keys
 
 
 class Shell(Protocol):
@@ -56,11 +58,20 @@ class Shell(Protocol):
     async def do_back(self, _: str) -> None:
         """Return to the queue."""
 
-    async def show_job(self, job: int) -> None:
-        """Move the cursor of the queue to a job."""
+    async def show_job(self, job: int, *, anywhere: bool = False) -> None:
+        """Move the cursor of the queue to a job; `anywhere` removes a filter that hides it."""
 
     async def show_folder(self, folder: int) -> None:
         """Show the jobs of a drop folder."""
 
+    async def show_worker(self, name: str) -> None:
+        """Move the cursor of the workers to one."""
+
     def use_theme(self, name: str) -> None:
         """Switch to a theme and remember it for the next start."""
+
+    def preview_theme(self, name: str | None) -> None:
+        """Show a theme for now; None: the chosen one again."""
+
+    def lend_terminal(self, use: Callable[[], object]) -> None:
+        """Let another program have the terminal; raises TqError if there is none."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.style import Style
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from tqstudio import toml_files
 
@@ -76,7 +76,9 @@ def load_themes(folders: Iterable[Path]) -> Themes:
     problems: list[str] = []
     for folder in folders:
         try:
-            files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+            files = sorted(
+                (path for path in folder.iterdir() if path.suffix == ".toml"), key=lambda path: path.stem
+            )
         except OSError:
             continue
         for file in files:
@@ -162,6 +164,45 @@ def _theme(name: str, dark: bool, colors: dict[str, Any], variables: dict[str, s
         "text-disabled": variables["part-dim"],
     }
     return Theme(name=name, dark=dark, variables=variables, **colors)
+
+
+TEXTUAL = tuple(name for name in BUILTIN_THEMES if not name.startswith("ansi-"))
+"""Names of the themes that come with Textual, apart from those without colours of their own."""
+LEGIBLE = 4.5
+"""Contrast that WCAG 2 asks of small text."""
+
+
+def theme_of_textual(name: str) -> Theme:
+    """Make a theme of one that comes with Textual; its colours are changed until text in them is legible."""
+    given = BUILTIN_THEMES[name]
+    made = given.to_color_system().generate()
+    colors = {key: getattr(given, key) or made[key] for key in COLORS if key not in ("surface", "panel")}
+    paper, pole = colors["background"], "#ffffff" if given.dark else "#000000"
+    # The line of the cursor is the paper that is nearest to the text.
+    cursor = _mix(paper, colors["foreground"], 0.12)
+
+    def legible(color: str) -> str:
+        mixed = (_mix(color, pole, step / 20) for step in range(21))
+        return next((each for each in mixed if _contrast(each, cursor) >= LEGIBLE), pole)
+
+    colors = {key: color if key == "background" else legible(color) for key, color in colors.items()}
+    parts = {"dim": 0.2, "faint": 0.3}
+    quiet = {f"part-{key}": legible(_mix(colors["foreground"], paper, by)) for key, by in parts.items()}
+    return _theme(name, given.dark, colors | {"panel": cursor}, quiet)
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21."""
+
+    def luminance(color: str) -> float:
+        parts = (part / 255 for part in Color.parse(color).rgb)
+        red, green, blue = (
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def _mix(one: str, other: str, factor: float) -> str:

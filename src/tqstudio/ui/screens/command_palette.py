@@ -1,53 +1,131 @@
-"""The command palette: every action of the current view, and every theme."""
+"""The command palette: finds actions, jobs, folders, workers, profiles and themes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
+from textual import on
 from textual.app import App
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import Command, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.markup import escape
+from textual.widgets import OptionList
 
-from tqstudio.ui.actions.registry import actions_of, key_sign
-from tqstudio.ui.data.context import Shell
+from tqstudio.errors import TqError
+from tqstudio.paths import readable
+from tqstudio.protocol import calls
+from tqstudio.protocol.answers import JobRow
+from tqstudio.ui.actions.registry import JOBS, actions_of, key_sign
+from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.screens.frame.base import StudioScreen
 
+Found = tuple[str, str, Callable[[], object]]
+"""Text, help and what choosing it does."""
+TYPING_S = 0.15
+"""Jobs are asked for once nothing was typed for this long."""
+MAX_JOBS = 20
+MAX_TEXT = 200
+"""Characters of a search that the supervisor takes."""
 
-class Actions(Provider):
-    def _commands(self) -> list[tuple[str, str, Callable[[], object]]]:
-        """Text, help and callback of each command."""
-        app = cast("Shell", self.app)
-        screen = self.screen
-        found: list[tuple[str, str, Callable[[], object]]] = []
-        if isinstance(screen, StudioScreen):
-            for action in actions_of(screen.VIEW):
-                if action.palette:
-                    keys = " ".join(key_sign(key) for key in action.keys)
-                    found.append(
-                        (
-                            f"{action.text.rstrip('…')}  ({keys})",
-                            action.help,
-                            partial(app.perform, action.name),
-                        )
-                    )
-        for name in app.theme_names:
-            found.append((f"theme {name}", "switch to this theme", partial(app.use_theme, name)))
-        return found
+
+class Known(Provider):
+    """What the UI knows: listed before anything is typed, and of it what matches afterwards."""
+
+    def _commands(self) -> Iterator[Found]:
+        if not isinstance(self.screen, StudioScreen):
+            return
+        shell, view, context = cast("Shell", self.app), self.screen.VIEW, self.screen.context
+        for action in actions_of(view):
+            if action.palette:
+                signs = " ".join(map(key_sign, context.keys.of(view, action.name)))
+                text = action.text.rstrip("…") + (f"  ({signs})" if signs else "")
+                yield text, action.help, partial(shell.perform, action.name)
+        for key, command in context.keys.commands.items() if view in JOBS else ():
+            do = partial(shell.perform, "own_command", key)
+            yield f"{command.run}  ({key_sign(key)})", "a command of your own", do
+        for folder in context.model.folders or ():
+            do = partial(shell.show_folder, folder["id"])
+            yield f"folder {readable(folder['path'])}", "show its jobs", do
+        for name, worker in context.model.workers.items():
+            yield f"worker {name}", worker["status"], partial(shell.show_worker, name)
+        for name in shell.theme_names:
+            yield f"theme {name}", "switch to this theme", partial(shell.use_theme, name)
 
     async def discover(self) -> Hits:
         for text, help, do in self._commands():
-            yield DiscoveryHit(text, do, help=help)
+            yield DiscoveryHit(Content(text), do, text, help=escape(help))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for text, help, do in self._commands():
             score = max(matcher.match(text), matcher.match(help) * 0.8)
             if score > 0:
-                yield Hit(score, matcher.highlight(text), do, help=help)
+                yield Hit(score, _found_in(matcher, text), do, text, help=escape(help))
+
+
+class FromSupervisor(Provider):
+    """Jobs by number or name, and profiles; nothing while the supervisor does not answer."""
+
+    async def search(self, query: str) -> Hits:
+        if not isinstance(self.screen, StudioScreen) or not query.strip() or len(query) > MAX_TEXT:
+            return
+        shell, context = cast("Shell", self.app), self.screen.context
+        await asyncio.sleep(TYPING_S)
+        try:
+            for row in await _jobs(context, query.strip()):
+                # Every word is in the name, though perhaps not in the order that the palette expects.
+                yield Hit(
+                    self.matcher(query).match(row["name"]) or 0.5,
+                    Content(text := f"job {row['id']}  {row['name']}"),
+                    partial(shell.show_job, row["id"], anywhere=True),
+                    text,
+                    help=row["word"],
+                )
+            matcher = self.matcher(query)
+            for profile in (await context.feed.send(calls.profiles()))["profiles"]:
+                if score := matcher.match(text := f"profile {readable(profile['name'])}"):
+                    about = f"{text}: {profile['codec']}; {' '.join(profile['rungs'])}"
+                    show = partial(shell.toast, about)
+                    help = escape(profile["description"])
+                    yield Hit(score, _found_in(matcher, text), show, text, help=help)
+        except TqError:
+            return
+
+
+def _found_in(matcher: Matcher, text: str) -> Content:
+    """The text with what matches marked; one with brackets plain, as the matcher takes them for markup."""
+    return Content(text) if "[" in text else matcher.highlight(text)
+
+
+async def _jobs(context: Context, query: str) -> list[JobRow]:
+    """The job of that number first, then those whose names have the words."""
+    found = (await context.feed.send(calls.jobs(text=query, limit=MAX_JOBS)))["jobs"]
+    number = query.removeprefix("job").strip().removeprefix("#")
+    if number.isdecimal() and len(number) < 19:
+        near = await context.feed.send(calls.jobs(around=int(number), limit=1))
+        found = [*(row for row in near["jobs"] if row["id"] == int(number)), *found]
+    return list({row["id"]: row for row in found}.values())
+
+
+class Palette(CommandPalette):
+    """The palette, with a preview of the theme under the cursor."""
+
+    @on(OptionList.OptionHighlighted)
+    def _preview(self, event: OptionList.OptionHighlighted) -> None:
+        shell, option = cast("Shell", self.app), event.option
+        do = option.hit.command if isinstance(option, Command) else None
+        shell.preview_theme(do.args[0] if isinstance(do, partial) and do.func == shell.use_theme else None)
+
+    def on_unmount(self) -> None:
+        cast("Shell", self.app).preview_theme(None)
 
 
 def open_in(app: App[None]) -> None:
     """Show the palette, unless it is shown."""
     if not isinstance(app.screen, CommandPalette):
-        app.push_screen(CommandPalette([Actions], placeholder="search for an action"))
+        what = "find an action, job, folder, worker, profile or theme"
+        app.push_screen(Palette([Known, FromSupervisor], placeholder=what))

@@ -1,28 +1,31 @@
-"""The help screen: signs, the syntax of the filter, and the keys of a view from the registry."""
+"""The `?` menu: what can be done in a view, with its keys; then the signs and the syntax of the filter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Label
+from textual.containers import Vertical
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
-from tqstudio.ui.actions.registry import Action, View, actions_of, key_sign
-from tqstudio.ui.data.context import Context
+from tqstudio.ui.actions.registry import JOBS, Action, actions_of, key_sign, obstacle
 from tqstudio.ui.look.line import wrap
-from tqstudio.ui.screens.dialogs.dialogs import Dialog
+from tqstudio.ui.screens.dialogs.dialogs import Dialog, Problem
+from tqstudio.ui.screens.frame.base import StudioScreen
+from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.job.result import no_result
 
 KEYS_WIDTH = 13
-TEXT_WIDTH = 50
-"""Maximal width of a help text."""
-TWO_COLUMNS = 118
-BOX_WIDTH = 134
+BOX_WIDTH = 84
+FRAME = 8
+"""Cells taken by border, padding and scroll bar of the box."""
 SIGNS = {
     "pending": "pending",
     "running": "running",
@@ -39,7 +42,6 @@ SIGNS = {
     "stale": "not known",
 }
 """The word of each state."""
-SIGN_WIDTH = 15
 FILTER = (
     ("word", "part of the name; several words must all match"),
     ("517", "the job of that number, if no name has it"),
@@ -51,90 +53,126 @@ FILTER = (
 )
 _SHARED = {"Move": 1, "Everywhere": 2}
 """Groups that come after those of the view."""
-FRAME = 9
-"""Cells taken by border, padding and scroll bar of the box."""
+MOVES = {"down": "cursor_down", "up": "cursor_up", "pagedown": "page_down", "pageup": "page_up"}
+Chosen = tuple[str, str]
+"""An action and its argument."""
 
 
-class HelpScreen(Dialog[None]):
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """`does` is what choosing the line carries out, None for an explanation; `why_not` is why it cannot."""
+
+    group: str
+    name: str
+    meaning: str
+    does: Chosen | None = None
+    why_not: str = ""
+    style: Style | None = None
+
+    def has(self, words: list[str]) -> bool:
+        text = f"{self.group} {self.name} {self.meaning} {self.does[0] if self.does else ''}".lower()
+        return all(word in text for word in words)
+
+
+class HelpScreen(Dialog[Chosen | None]):
+    """Lists what the view below can do; the answer is what was chosen."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss(None)", "close", id="help.close"),
-        Binding("j", "scroll_by(1)", show=False, id="help.down"),
-        Binding("k", "scroll_by(-1)", show=False, id="help.up"),
-        Binding("g", "scroll_to_end(0)", show=False, id="help.top"),
-        Binding("G", "scroll_to_end(1)", show=False, id="help.end"),
+        Binding("escape", "dismiss(None)", "close", id="help.close"),
+        *(Binding(key, f"move('{how}')", show=False, id=f"help.{how}") for key, how in MOVES.items()),
     ]
-    AUTO_FOCUS = "VerticalScroll"
+    AUTO_FOCUS = "Input"
+    HINT = "enter does it, esc closes"
 
-    def __init__(self, context: Context, view: View) -> None:
-        super().__init__(f"Keys of the view: {view}")
-        self.context = context
-        self._view = view
+    def __init__(self, below: StudioScreen) -> None:
+        super().__init__(f"What can be done here: {below.VIEW}")
+        self._lines = list(_lines_of(below))
+        self._shown: list[_Line] = []
+        self._faint = below.context.vivid.faint
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog help"):
-            # Above the keys, because there may be more of them than lines.
-            how = ("   esc closes   j k scroll", "not bold dim")
-            yield Label(Text.assemble(self._title, how), classes="title")
-            with Horizontal():
-                yield Label(id="left")
-                yield Label(id="right")
-
-    def on_mount(self) -> None:
-        self._lay_out(self.app.size.width)
+        with Vertical(classes="dialog help") as box:
+            box.border_title, box.border_subtitle = self._title, self.HINT
+            yield Input(placeholder="type to find", compact=True)
+            options = OptionList(markup=False, compact=True)
+            options.can_focus = False
+            yield options
+            yield Problem()
 
     def on_resize(self, event: events.Resize) -> None:
-        self._lay_out(event.size.width)
+        self._fill(event.size.width)
 
-    def _lay_out(self, width: int) -> None:
-        two = width >= TWO_COLUMNS
-        room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
-        blocks = [_signs(self.context, room), *_blocks(self._view, room)]
-        left, right = _halves(blocks) if two else (Text("\n\n").join(blocks), Text())
-        self.query_one("#left", Label).update(left)
-        self.query_one("#right", Label).update(right)
-        self.query_one("#right").display = bool(right)
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        if "?" in event.value:
+            # The key that opened the menu closes it.
+            self.dismiss(None)
+        else:
+            self._fill(self.app.size.width)
 
-    def action_scroll_by(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+    def _fill(self, width: int) -> None:
+        """List the lines that have every typed word, under their groups."""
+        words = self.query_one(Input).value.lower().split()
+        self._shown = [line for line in self._lines if line.has(words)]
+        room = min(BOX_WIDTH, width * 94 // 100) - FRAME
+        options, group, found = self.query_one(OptionList), "", list[Option]()
+        for at, line in enumerate(self._shown):
+            if line.group != group:
+                group = line.group
+                found.append(Option(Text(group, style="bold"), disabled=True))
+            found.append(Option(self._text(line, room), id=str(at), disabled=line.does is None))
+        options.set_options(found or [Option("nothing here has these words", disabled=True)])
+        options.action_first()
+        options.scroll_home(animate=False)
+        self.query_one(Problem).set_text("")
 
-    def action_scroll_to_end(self, end: int) -> None:
-        box = self.query_one(VerticalScroll)
-        box.scroll_to(y=box.max_scroll_y * end, animate=False)
+    def _text(self, line: _Line, room: int) -> Text:
+        # In words too, as not every terminal shows what is dim.
+        parts = wrap(line.meaning + ("; not now" if line.why_not else ""), room - KEYS_WIDTH - 2)
+        text = Text(f"  {line.name:<{KEYS_WIDTH}}", style=self._faint if line.why_not else line.style or "")
+        text.append(f"\n{'':<{KEYS_WIDTH + 2}}".join(parts), "" if line.style is None else "default")
+        return text
+
+    def action_move(self, how: str) -> None:
+        getattr(self.query_one(OptionList), f"action_{how}")()
+        self.query_one(Problem).set_text("")
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    @on(OptionList.OptionSelected)
+    def _chose(self, event: OptionList.OptionSelected) -> None:
+        line = self._shown[int(event.option_id or 0)]
+        if line.why_not:
+            self.query_one(Problem).set_text(line.why_not)
+        else:
+            self.dismiss(line.does)
 
 
-def _signs(context: Context, width: int) -> Text:
-    """The signs of states with their words, as many in a line as fit."""
-    text = Text("Signs", style="bold")
-    in_line = max(1, (min(TEXT_WIDTH + KEYS_WIDTH, width) - 2) // SIGN_WIDTH)
-    for at, (state, word) in enumerate(SIGNS.items()):
-        text.append("  " if at % in_line else "\n  ", "not bold")
-        text.append(context.glyphs.states[state], context.vivid.states[state] + Style(bold=False))
-        text.append(f" {word:<{SIGN_WIDTH - 4}}", "not bold")
-    return text
-
-
-def _blocks(view: View, width: int) -> list[Text]:
-    """What the filter of the view understands, then its keys by group."""
-    groups: dict[str, list[Action]] = {}
+def _lines_of(below: StudioScreen) -> Iterator[_Line]:
+    """The actions of the view by group, own commands, signs, and what its filter understands."""
+    context, view = below.context, below.VIEW
     for action in sorted(actions_of(view), key=lambda action: _SHARED.get(action.group, 0)):
-        groups.setdefault(action.group, []).append(action)
-    found = [_block("Filter", FILTER, width)] if view == "queue" else []
-    for group, actions in groups.items():
-        keys = [(" ".join(map(key_sign, action.keys)), action.help) for action in actions]
-        found.append(_block(group, keys, width))
-    return found
+        keys = " ".join(map(key_sign, context.keys.of(view, action.name)))
+        yield _Line(action.group, keys, action.help, (action.name, ""), _why_not(below, action))
+    for key, command in context.keys.commands.items() if view in JOBS else ():
+        yield _Line("Your own commands", key_sign(key), command.run, ("own_command", key))
+    for state, word in SIGNS.items():
+        yield _Line("Signs", context.glyphs.states[state], word, style=context.vivid.states[state])
+    for name, meaning in FILTER if view == "queue" else ():
+        yield _Line("Filter", name, meaning)
 
 
-def _block(title: str, lines: Iterable[tuple[str, str]], width: int) -> Text:
-    found = [Text(title, style="bold")]
-    for name, meaning in lines:
-        for at, part in enumerate(wrap(meaning, min(TEXT_WIDTH, width - KEYS_WIDTH - 3))):
-            found.append(Text(f"  {'' if at else name:<{KEYS_WIDTH}}{part}"))
-    return Text("\n").join(found)
-
-
-def _halves(blocks: list[Text]) -> tuple[Text, Text]:
-    """Distribute the blocks over two columns of about equal height."""
-    heights = [block.plain.count("\n") + 2 for block in blocks]
-    left = min(range(len(blocks)), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
-    return Text("\n\n").join(blocks[:left]), Text("\n\n").join(blocks[left:])
+def _why_not(below: StudioScreen, action: Action) -> str:
+    """Why an action cannot act now, as far as that is known here; empty if it can."""
+    model = below.context.model
+    if action.name == "start" and model.up:
+        return "the supervisor is already running"
+    if action.name == "unmark" and not below.marked():
+        return "no job is marked"
+    if action.name == "open_result" and isinstance(below, JobActions):
+        return no_result(below.current())
+    if action.group == "Folder" and model.remote:
+        return f"drop folders are changed on the machine of {model.remote}"
+    return obstacle(action, below.footer_targets()) if below.VIEW in JOBS else ""

@@ -17,8 +17,8 @@ from tqstudio.ui.widgets.line_view import LineView, link
 LAST = ("help", "leave")
 """Always shown, right-aligned."""
 NEED_JOB = ("open", "copy")
-COPY_DONE = 10
-"""Rank of copying where the job is done."""
+OF_DONE = {"copy": 9, "open_result": 10}
+"""Ranks where the job is done; opening its result is offered only there."""
 MARKS = "unmark"
 """Offered only if jobs are marked."""
 WHEN_LOST = ("start", "reconnect", "back")
@@ -57,7 +57,8 @@ class Footer(LineView):
         hints = [a for a in actions_of(self._view) if a.footer and a.name != left_out]
         # What a done job is for is its ladder.
         done = any(target.status is JobStatus.DONE for target in targets)
-        hints.sort(key=lambda action: COPY_DONE if done and action.name == "copy" else action.footer)
+        hints = [a for a in hints if self._key(a) and (done or a.name != "open_result")]
+        hints.sort(key=lambda action: OF_DONE.get(action.name, action.footer) if done else action.footer)
         last = [a for a in hints if a.name in LAST]
         reserved = sum(self._width(a, targets) for a in last)
         if marked:
@@ -91,13 +92,14 @@ class Footer(LineView):
         return label(action, targets, paused=self.context.model.paused)
 
     def _width(self, action: Action, targets: Collection[Target]) -> int:
-        return width_of(_key(action)) + 1 + width_of(self._label(action, targets)) + 2
+        return width_of(self._key(action)) + 1 + width_of(self._label(action, targets)) + 2
 
     def _add(self, line: Line, action: Action, targets: Collection[Target]) -> None:
         palette, click = self.context.vivid, link(action.name)
-        line.add(_key(action), palette.key + click)
+        line.add(self._key(action), palette.key + click)
         line.add(f" {self._label(action, targets)}", palette.dim + click).gap(2)
 
-
-def _key(action: Action) -> str:
-    return "+ -" if action.name == "raise" else key_sign(action.keys[0])
+    def _key(self, action: Action) -> str:
+        names = ("raise", "lower") if action.name == "raise" else (action.name,)
+        keys = [self.context.keys.of(self._view, name)[:1] for name in names]
+        return " ".join(key_sign(key) for found in keys for key in found)

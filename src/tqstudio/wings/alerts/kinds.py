@@ -52,13 +52,13 @@ class Kind:
 KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
     {
         AlertKind.FAILED: Kind(
-            "a job failed for good: retries exhausted, an error that no retry can fix, or `POISON`",
-            "{name} failed for good: {reason}",
+            "a job failed: retries exhausted, an error that no retry can fix, or `POISON`",
+            "{name} failed: {reason}",
             (EventKind.FAIL_FINAL,),
         ),
         AlertKind.REPEATED: Kind(
-            "a video failed for good again; without this kind, `failed`",
-            "{name} failed for good {times} times: {reason}",
+            "a video failed again; without this kind, `failed`",
+            "{name} failed {times} times: {reason}",
             (EventKind.FAIL_FINAL,),
         ),
         AlertKind.RECOVERED: Kind(

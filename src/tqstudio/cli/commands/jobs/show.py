@@ -210,9 +210,9 @@ def _print(job: JobDetail) -> None:
         rows = [
             (
                 printing.clock(e["at"]),
-                e["trigger"],
+                sentences.event_sentence(e),
                 sentences.status_word(e["target"] or ""),
-                e["actor"],
+                sentences.actor_words(e),
                 e["code"] or "",
                 e["detail"] or "",
             )

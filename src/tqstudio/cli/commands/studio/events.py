@@ -14,7 +14,7 @@ from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import parse_since
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
-from tqstudio.words.sentences import status_word
+from tqstudio.words.sentences import actor_words, event_sentence, status_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +126,6 @@ def _line(event: EventView) -> None:
     before, now = (status_word(event[key] or "") for key in ("source", "target"))
     change = f"{before} {printing.ARROW} {now}" if now else ""
     more = "  ".join(part for part in (event["video_name"], event["code"], event["detail"]) if part)
-    columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
+    columns = f"{about:9} {event_sentence(event):24} {change:24} {actor_words(event):10}"
     text = f"{printing.clock(event['at'])}  {columns} {more}"
     printing.out(printing.painted(text.rstrip(), event["target"] or ""))

@@ -1,4 +1,4 @@
-"""`tqstudio` without a command: the terminal UI."""
+"""`tqstudio` without a command: the terminal UI; `keys` prints its keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from tqstudio.cli.session.supervisor_session import home_command
+from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -51,6 +54,32 @@ def open_screen() -> int:
         if error.code is not ErrorCode.SUPERVISOR_SILENT:
             raise  # the UI shows one that does not answer
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
+
+
+def keys(as_json: JsonFlag = False) -> int:
+    """Print the keys of the terminal UI, with those of keys.toml in the home, and what is wrong there."""
+    from tqstudio.ui.actions.keys_file import read_keys
+    from tqstudio.ui.actions.registry import ACTIONS, key_sign
+
+    found, groups = read_keys(current_home().keys), [each.group for each in ACTIONS]
+    rows = [
+        (
+            list(dict.fromkeys(key for view in each.views for key in found.of(view, each.name))),
+            each.name,
+            each.help,
+        )
+        for each in sorted(ACTIONS, key=lambda each: groups.index(each.group))
+    ]
+    rows += [([key], "", command.run) for key, command in found.commands.items()]
+    if as_json:
+        keys = [dict(zip(("keys", "action", "help"), row, strict=True)) for row in rows]
+        printing.out_json({"keys": keys, "problems": found.problems})
+    else:
+        shown = [(" ".join(map(key_sign, keys)), name, readable(about)) for keys, name, about in rows]
+        printing.table(("KEY", "ACTION", "WHAT IT DOES"), shown, elastic=(2,))
+    for problem in found.problems:
+        printing.err(printing.error_lines(ErrorCode.BAD_CONFIG, problem, "see: docs/ui.md, Keys of your own"))
+    return printing.exit_code(ErrorCode.BAD_CONFIG) if found.problems else 0
 
 
 def show(

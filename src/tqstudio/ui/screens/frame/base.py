@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from datetime import UTC, datetime
 from typing import ClassVar, cast
 
@@ -86,6 +86,9 @@ class StudioScreen(Screen[None]):
         """Whether keys currently go into a text field."""
         return False
 
+    def select(self, key: Hashable) -> None:
+        """Move the cursor of the view's list to a row, which no filter hides any more."""
+
     def paint(self) -> None:
         """Repaint changed lines from the model."""
         for view in self.query(LineView):
@@ -126,9 +129,9 @@ class StudioScreen(Screen[None]):
     def place(self, width: int, height: int) -> None:
         """Lay the parts out for this size."""
 
-    async def action_perform(self, name: str) -> None:
+    async def action_perform(self, name: str, argument: str = "") -> None:
         # Not in the app's own queue: a slow answer must not delay its exit.
-        self.shell.start(self.shell.perform(name), keys_wait=True)
+        self.shell.start(self.shell.perform(name, argument), keys_wait=True)
 
     @on(LineView.Clicked)
     async def _clicked(self, message: LineView.Clicked) -> None:

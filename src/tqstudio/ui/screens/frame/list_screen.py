@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual import on
@@ -114,6 +114,13 @@ class ListScreen(RowsScreen, Generic[Item]):
     PANE_LINES: ClassVar[int] = 10
     list: ItemList[Item]
     filter_text = ""
+
+    def select(self, key: Hashable) -> None:
+        self.filter_text = ""
+        if not self.is_mounted:
+            self.call_after_refresh(self.select, key)
+        elif (at := self.list.find(key)) is not None:
+            self.list.move_to(at)
 
     def selected(self) -> Item | None:
         self.list.settle()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import JobStatus, Operation
+from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
@@ -148,6 +149,18 @@ class JobActions(StudioScreen):
             return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
 
         self._open_text("source of job {job}", read, wrapped=True, name_cells=NAME_CELLS)
+
+    async def do_open_result(self, _: str) -> None:
+        from tqstudio.ui.screens.job.result import open_result
+
+        if path := await open_result(self.context, self.shell, self.current()):
+            self.app.copy_to_clipboard(path)
+            self.toast(f"no desktop to open it on; copied: {readable(path)}")
+
+    async def do_own_command(self, key: str) -> None:
+        from tqstudio.ui.screens.job.result import run_command
+
+        await run_command(self.context.keys.commands[key], self.context, self.shell, self.current())
 
     def _open_text(self, title: str, read: Callable[[int], Awaitable[tuple[str, str]]], **look: Any) -> None:
         """Open a text about the current job; `read` and `look` as of `TextScreen`."""

@@ -260,9 +260,12 @@ class QueueScreen(QueueActions):
         else:
             await self.go_to(job)
 
-    async def go_to(self, job: int) -> None:
-        """Move the cursor to a job, if the filter shows it."""
-        await self.ask(self.context.model.jobs.query, keep=job)
+    async def go_to(self, job: int, *, anywhere: bool = False) -> None:
+        """Move the cursor to a job, if the filter shows it; `anywhere` removes one that does not."""
+        query = self.context.model.jobs.query
+        await self.ask(query, keep=job)
+        if anywhere and query.narrowed and self.list.find(job) is None:
+            await self.ask(Query(sort=query.sort), keep=job)
         at = self.list.find(job)
         if at is None:
             self.toast(f"job {job} is not in this list: esc clears the filter")

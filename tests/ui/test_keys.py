@@ -1,0 +1,328 @@
+"""The `?` menu, the palette and `keys.toml`: what can be found can be done, under the keys of the user."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from tqstudio.home import Home
+from tqstudio.ui.actions.keys_file import keymap, read_keys
+from tqstudio.ui.actions.registry import ACTIONS, actions_of
+from tqstudio.ui.screens.command_palette import Palette
+from tqstudio.ui.screens.dialogs.dialogs import Problem
+from tqstudio.ui.screens.help import HelpScreen
+from tqstudio.ui.screens.job.log import LogScreen
+
+from .conftest import MakeApp, loaded, messages, until
+from .fake_supervisor import FakeSupervisor
+from .samples import many_jobs
+from .test_actions import footer, go_to
+from .test_dialogs import help_of
+from .test_queue import current
+
+
+async def menu(pilot: Pilot[None], *typed: str) -> Any:
+    app = await loaded(pilot)
+    await pilot.press("question_mark")
+    await until(pilot, lambda: isinstance(app.screen, HelpScreen) and help_of(app))
+    await pilot.press(*typed)
+    return app
+
+
+async def found(pilot: Pilot[None], typed: str, wanted: str) -> None:
+    """Type into the palette until a line begins so."""
+    app = pilot.app
+    await pilot.press("colon")
+    await until(pilot, lambda: isinstance(app.screen, Palette))
+    await pilot.press(*("space" if character == " " else character for character in typed))
+
+    def first() -> str:
+        options = app.screen.query_one(OptionList).options if isinstance(app.screen, Palette) else []
+        return str(options[0].prompt) if options else ""
+
+    await until(pilot, lambda: first().startswith(wanted), f"{wanted} is found")
+
+
+def keys_of(tmp_path: Path, text: str) -> Any:
+    file = tmp_path / "keys.toml"
+    file.write_text(text)
+    return read_keys(file)
+
+
+# The menu.
+
+
+async def test_the_menu_finds_by_typing_and_runs_the_line(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await menu(pilot, *"workers")
+        assert [line.split()[:3] for line in help_of(app)] == [["Everywhere"], ["2", "show", "the"]]
+        await pilot.press("enter")
+        await until(pilot, lambda: app._view == "workers")
+        assert fake.operations() == []
+
+
+async def test_a_line_that_cannot_act_says_why_and_stays(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await menu(pilot, *"retry", "enter")
+        assert "job 319 is running" in str(app.screen.query_one(Problem).content)
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("down")
+        assert not app.screen.query_one(Problem).display, "it was about the other line"
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+        assert fake.operations() == []
+
+
+async def test_the_menu_lists_each_action_of_its_view_once(make_app: MakeApp) -> None:
+    async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
+        app = await menu(pilot)
+        names = {line.does[0] for line in app.screen._lines if line.does}
+        assert names == {action.name for action in actions_of("folders")}
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+
+
+async def test_words_that_nothing_has_run_nothing(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await menu(pilot, *"xyzzy", "enter")
+        assert help_of(app) == ["nothing here has these words"]
+        assert isinstance(app.screen, HelpScreen)
+
+
+# The palette.
+
+
+async def test_the_palette_goes_to_a_job_that_the_filter_hides(make_app: MakeApp) -> None:
+    fake = FakeSupervisor(many_jobs(300))
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        wanted = fake.jobs[250]
+        await pilot.press("slash", *"nothing", "enter")
+        await until(pilot, lambda: not app.context.model.jobs.rows)
+        await found(pilot, str(wanted["id"]), f"job {wanted['id']}")
+        await pilot.press("enter")
+        await until(pilot, lambda: current(app) == wanted["id"])
+        assert not app.context.model.jobs.query.narrowed
+
+
+async def test_the_palette_finds_jobs_by_name_on_the_server(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await found(pilot, "old-demo", "job 315")
+        await pilot.press("enter")
+        await until(pilot, lambda: current(app) == 315)
+        asked = [call.params["text"] for call in fake.sent if "text" in call.params]
+        assert asked == ["old-demo"], "once, when typing has ended"
+
+
+async def test_names_with_brackets_are_no_markup(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.folders[0]["path"] = "/srv/[/x] [red]"
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await until(pilot, lambda: app.context.model.folders)
+        await found(pilot, "[red]x", "job 324  [red]x.mp4")
+        await pilot.press("escape")
+        await found(pilot, "folder /srv/[", "folder /srv/[/x] [red]")
+        await pilot.press("escape", "l")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        await found(pilot, "job below", "job below  (])")
+
+
+async def test_the_palette_goes_to_folders_workers_and_profiles(
+    make_app: MakeApp, fake: FakeSupervisor
+) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await until(pilot, lambda: app.context.model.folders)
+        folder, worker = fake.folders[0], fake.workers[-1]
+        await found(pilot, f"folder {folder['path']}", f"folder {folder['path']}")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.context.model.jobs.query.folder == folder["id"])
+        await found(pilot, f"worker {worker['name']}", f"worker {worker['name']}")
+        await pilot.press("enter")
+        await until(pilot, lambda: app._view == "workers" and app.screen.is_mounted)
+        await until(pilot, lambda: app.screen.selected()["name"] == worker["name"])
+        await found(pilot, "profile fast", "profile fast")
+        await pilot.press("enter")
+        await until(pilot, lambda: "profile fast: " in messages(app))
+
+
+async def test_a_theme_is_shown_before_it_is_chosen(make_app: MakeApp, tmp_path: Path) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await found(pilot, "theme dracula", "theme dracula")
+        await until(pilot, lambda: app.theme == "dracula")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == "ink", "nothing was chosen")
+        await found(pilot, "theme dracula", "theme dracula")
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, Palette))
+        await until(pilot, lambda: app.theme == "dracula")
+    assert make_app(theme=None, home=Home(tmp_path)).theme == "dracula", "it is remembered"
+
+
+# keys.toml
+
+
+def test_without_a_file_the_keys_are_those_of_the_registry(tmp_path: Path) -> None:
+    keys = read_keys(tmp_path / "keys.toml")
+    assert keymap(keys) == {}
+    assert keys.problems == ()
+    for action in ACTIONS:
+        assert {keys.of(view, action.name) for view in action.views} == {action.keys}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('paus = "x"', "there is no action paus"),
+        ("pause = 7", 'pause must be a key such as "space", or a list of keys'),
+        ('pause = "spcae"', "spcae is no key"),
+        ('pause = "space"', "space is pause and mark; give mark another key, or [] for none"),
+        ('[commands]\nl = "less {source}"', "l is a command of your own and log"),
+        ('[commands]\no = "mpv {mastr}"', "the unknown placeholder {mastr}; available: {master}, {folder}"),
+        ("[commands]\no = \"mpv '{master}'\"", "{master} in quotes"),
+        ('[commands]\no = { run = "x", termnal = true }', "o must be a text, or {"),
+        ('[commands]\no = ""', "the command on o is empty"),
+        ('commands = "mpv"', "commands must be a table"),
+        ("pause = ", "it cannot be read: it is not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_and_the_rest_counts(text: str, problem: str, tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, text)
+    assert [problem in each for each in keys.problems] == [True]
+    assert keys.problems[0].startswith("keys.toml: ")
+    if "[" not in text and "=" in text.strip("= "):
+        keys = keys_of(tmp_path, f'help = "f1"\n{text}')
+        assert keys.of("queue", "help") == ("f1",)
+
+
+def test_what_is_meant_is_no_mistake(tmp_path: Path) -> None:
+    text = 'pause = "x"\ncancel = ["p", "F9"]\nleave = []\nraise = "esc"\nback = "comma"\nlower = ","\n'
+    text += (
+        '[commands]\no = "mpv --title={name} {master}; echo ${HOME}"\nk = { run = "less", terminal = true }'
+    )
+    keys = keys_of(tmp_path, text)
+    assert [each for each in keys.problems if "comma is" not in each] == [
+        "keys.toml: k is a command of your own and up; give up another key, or [] for none"
+    ]
+    assert keys.of("queue", "pause") == ("x",)
+    assert keys.of("job", "cancel") == ("p", "f9")
+    assert keys.of("queue", "leave") == ()
+    assert keys.of("queue", "raise") == ("escape",)
+    assert keys.of("queue", "open_result") == (), "an own command replaces it"
+    assert keys.of("workers", "up") == ("k", "up"), "own commands are for jobs"
+    assert keys.commands["k"].terminal
+
+
+def test_a_file_of_others_runs_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[commands]\no = "rm -r {folder}"\n')
+    file.chmod(0o666)
+    keys = read_keys(file)
+    assert not keys.commands
+    assert "other users may change it" in keys.problems[0]
+
+
+async def test_changed_keys_act_and_are_shown(
+    make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
+) -> None:
+    (tmp_path / "keys.toml").write_text('pause = "space"\nmark = "p"\ndown = "n"\nadd = []\nnope = "x"\n')
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        assert "space pause" in footer(app)
+        assert any("there is no action nope" in note for note in app.context.model.notes)
+        await pilot.press("n", "n", "n", "space")
+        await until(pilot, lambda: fake.operations() == [{"operation": "pause", "ids": [322]}])
+        await pilot.press("p")
+        await until(pilot, lambda: len(app.context.model.marks) == 1)
+        await pilot.press("j", "down")
+        assert len(fake.operations()) == 1
+        await pilot.press("question_mark", *"one", "space", *"line", "space", *"down")
+        assert [line.split()[0] for line in help_of(app)] == ["Move", "n"]
+        await pilot.press("escape")
+        await found(pilot, "mark", "mark  (p)")
+
+
+# Opening the result, and own commands.
+
+
+@pytest.fixture
+def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A desktop whose program to open files writes down their names."""
+    opened = tmp_path / "opened"
+    program = tmp_path / "bin" / "xdg-open"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.setattr("sys.platform", "linux")
+    return opened
+
+
+def _written(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+async def test_o_opens_the_playlist_on_the_desktop(make_app: MakeApp, desktop: Path) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G")
+        assert "o open" in footer(app)
+        await pilot.press("o")
+        await until(pilot, lambda: _written(desktop) == "/srv/streams/holiday-2026/master.m3u8")
+
+
+async def test_without_a_desktop_the_path_is_copied(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "o")
+        await until(pilot, lambda: app.clipboard == "/srv/streams/holiday-2026/master.m3u8")
+        assert "no desktop to open it on; copied: /srv/streams/holiday-2026/master.m3u8" in messages(app)
+
+
+@pytest.mark.usefixtures("desktop")
+async def test_a_job_without_a_result_says_why(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: "job 319 is running, so there is no result to open yet" in messages(app))
+        assert "o open" not in footer(app)
+
+
+@pytest.mark.parametrize("name", ["a b'c.mp4", '$(touch pwned)".mp4', "-n\n;touch pwned", "caf\udce9.mp4"])
+async def test_an_own_command_gets_the_facts_whatever_they_contain(
+    name: str, make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = f"/srv/{name}".encode("utf-8", "surrogateescape")
+    fake.job(322).update(path_b64=base64.b64encode(source).decode())
+    (tmp_path / "keys.toml").write_text("[commands]\nF5 = \"printf '%s|' {id} --in={source} > out\"\n")
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await go_to(app, pilot, 322)
+        await pilot.press("f5")
+        wanted = b"322|--in=" + source + b"|"
+        out = tmp_path / "out"
+        await until(pilot, lambda: out.exists() and out.read_bytes() == wanted)
+    assert not (tmp_path / "pwned").exists()
+
+
+async def test_an_own_command_that_fails_says_so(make_app: MakeApp, tmp_path: Path) -> None:
+    (tmp_path / "keys.toml").write_text('[commands]\nF5 = "echo no such player >&2; exit 3"\n')
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("f5")
+        await until(pilot, lambda: "failed (3): no such player" in messages(app))
+        await pilot.press("2", "f5")
+        await until(pilot, lambda: "is not possible here" in messages(app))
