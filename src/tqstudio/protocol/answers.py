@@ -390,6 +390,39 @@ class JobDetail(JobRow, StoredDetail):
     """Newest first, at most 200."""
 
 
+class PicturePart(TypedDict):
+    at_s: float
+    """Seconds from the start of the video; 0 of a poster."""
+    rgb_b64: str
+    """Base64 of three bytes a pixel, row by row."""
+
+
+class PictureView(TypedDict):
+    """Pictures of a video in few colours."""
+
+    kind: Literal["poster", "storyboard"]
+    width: int
+    """Pixels of each."""
+    height: int
+    pictures: list[PicturePart]
+    """One poster, or those of the storyboard that fit beside each other."""
+
+
+class RenditionBits(TypedDict):
+    name: str
+    average_bps: int
+    bps: list[int]
+    """Bits per second in equal parts of its length, at most one a segment."""
+
+
+class BitsView(TypedDict):
+    """The bit rates of a published ladder along the video."""
+
+    duration_s: float
+    renditions: list[RenditionBits]
+    """Those of video, largest first; of sound alone, of audio."""
+
+
 class WorkerView(TypedDict):
     id: int
     name: str

@@ -123,6 +123,16 @@ def job_log(job_id: int, attempt: int | None = None) -> Call[dict[str, Any]]:
     return Call("GET", f"/v1/jobs/{job_id}/log", {} if attempt is None else {"attempt": attempt})
 
 
+def job_picture(job_id: int, kind: str, width: int, height: int) -> Call[answers.PictureView]:
+    """The `poster` or `storyboard` of a job's video, at most so large."""
+    return Call("GET", f"/v1/jobs/{job_id}/picture", {"kind": kind, "width": width, "height": height})
+
+
+def job_bits(job_id: int) -> Call[answers.BitsView]:
+    """The bit rates of the qualities of a job's ladder along the video."""
+    return Call("GET", f"/v1/jobs/{job_id}/bits")
+
+
 def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[answers.ActionResult]]]:
     """Apply `operation` to jobs, answering {"results": […]}; `more`: other fields of `ActionRequest`."""
     body = {"operation": operation, "ids": list(ids)} | {k: v for k, v in more.items() if v is not None}
