@@ -421,7 +421,7 @@ async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, 
         await pilot.press("escape")
         assert "By worker" not in shown(app)
         await pilot.press("5")
-        await until(pilot, lambda: stats_asked(fake.sent[asked:]) == ["day", "worker", "batch"])
+        await until(pilot, lambda: stats_asked(fake.sent[asked:]) == ["hour", "day", "worker", "batch"])
 
 
 async def test_why_there_are_no_statistics(

@@ -390,22 +390,15 @@ class JobDetail(JobRow, StoredDetail):
     """Newest first, at most 200."""
 
 
-class PicturePart(TypedDict):
-    at_s: float
-    """Seconds from the start of the video; 0 of a poster."""
-    rgb_b64: str
-    """Base64 of three bytes a pixel, row by row."""
-
-
 class PictureView(TypedDict):
-    """Pictures of a video in few colours."""
+    """The poster of a video, or pictures of its storyboard that fit beside each other, of one size."""
 
-    kind: Literal["poster", "storyboard"]
     width: int
-    """Pixels of each."""
     height: int
-    pictures: list[PicturePart]
-    """One poster, or those of the storyboard that fit beside each other."""
+    rgb_b64: list[str]
+    """Base64 of each one's pixels, three bytes each, row by row."""
+    times: list[float]
+    """Seconds from the start of the video of each of a storyboard; empty for a poster."""
 
 
 class RenditionBits(TypedDict):
@@ -697,7 +690,7 @@ class StatisticsRow(TypedDict):
     """Sums of the attempts that ended in a time. Media and bytes are those of jobs that are done."""
 
     key: str
-    """The day, batch or worker; empty for jobs without a batch, and for the total."""
+    """The hour, day, batch or worker; empty for jobs without a batch, and for the total."""
     batch: BatchSummary | None
     """None for other rows than batches, and where its jobs are gone."""
     done: int
@@ -719,15 +712,17 @@ class StatisticsRow(TypedDict):
     """Median of |predicted − actual| ÷ actual, in whole percents; None without predictions."""
     eta_error_p90: float | None
     """What nine of ten predictions did not exceed."""
+    queue: int | None
+    """Jobs that were open at the end of an hour or day, by the events that are kept; else None."""
 
 
 class StatisticsView(TypedDict):
     since: str
     until: str
-    by: Literal["day", "batch", "worker"]
+    by: Literal["hour", "day", "batch", "worker"]
     total: StatisticsRow
     rows: list[StatisticsRow]
-    """One row per day, oldest first, or per batch or worker, at most 100, latest first."""
+    """One row per hour or day, oldest first, or per batch or worker, at most 100, latest first."""
 
 
 class JobPage(TypedDict):

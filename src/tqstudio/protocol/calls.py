@@ -62,7 +62,7 @@ def status() -> Call[answers.StatusView]:
 
 
 def statistics(by: str = "day", since: str | None = None) -> Call[answers.StatisticsView]:
-    """Sums by day, batch or worker since an ISO 8601 time, by default of 30 days."""
+    """Sums by hour, day, batch or worker since an ISO 8601 time, by default of 30 days, of hours 48."""
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
 
 

@@ -88,6 +88,7 @@ ACTIONS: tuple[Action, ...] = (
         views=("queue", "history", "text", "log"),
     ),
     _job("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", views=("job",)),
+    _job("pictures", ("v",), "pictures", "show or hide the pictures of the video", views=("job",)),
     _queue("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden"),
     _list(
         "open", ("enter",), "details", "show all details of the selected line", 15, views=("queue", "history")

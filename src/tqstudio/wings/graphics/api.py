@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -67,17 +68,8 @@ async def bits(
 
 
 def _means(row: PublishedRow, points: int) -> list[int]:
-    """Mean rates of equal parts of a rendition; its segments have one each."""
-    points = min(points, len(row.files))
-    length = sum(file.duration_s for file in row.files) / max(1, points)
-    means: list[int] = []
-    left, spent = length, 0.0
-    for file in row.files:
-        duration, rest = file.duration_s, file.duration_s
-        while rest >= left - 1e-6 and len(means) < points:
-            spent += file.size * left / duration
-            means.append(round(8 * spent / length))
-            rest, left, spent = rest - left, length, 0.0
-        spent += file.size * rest / duration
-        left -= rest
-    return means
+    """Mean rates of parts of a rendition, each of about as many segments as the others."""
+    count = len(row.files)
+    edges = [at * count // min(points, count) for at in range(min(points, count) + 1)] if count else []
+    parts = [row.files[first:end] for first, end in pairwise(edges)]
+    return [round(8 * sum(f.size for f in part) / sum(f.duration_s for f in part)) for part in parts]

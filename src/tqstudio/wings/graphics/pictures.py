@@ -31,14 +31,12 @@ Kind = Literal["poster", "storyboard"]
 _KEPT = 64
 """Answers that are kept, of at most 15 kB."""
 _TIMEOUT_S = 20.0
-_MEMORY_BYTES = 512 * 1024**2
-_LARGEST = 4 * 1024**2
+_MEMORY_BYTES, _LARGEST = 512 * 1024**2, 4 * 1024**2
 _INPUT, _OUTPUT = "in-%03d.jpg", "out-%03d.ppm"
 _HEAD = re.compile(rb"P6\s(\d+)\s(\d+)\s255\s")
-_HINT = "a poster and a storyboard are published with the ladder"
 
 
-class _Scaled(NamedTuple):
+class _Pixels(NamedTuple):
     width: int
     height: int
     rgb: bytes
@@ -72,40 +70,40 @@ class Pictures(Part):
 
     async def _make(self, folder: Path, kind: Kind, width: int, height: int) -> PictureView:
         def read() -> tuple[list[Tile], dict[str, bytes]]:
-            if kind == "poster":
-                return [], {POSTER_NAME: durable.read(folder / POSTER_NAME)}
-            tiles = _spread(storyboard.shown(folder), width, height)
-            return tiles, {tile.sprite: durable.read(folder / tile.sprite) for tile in tiles}
+            tiles = [] if kind == "poster" else _spread(storyboard.shown(folder), width, height)
+            names = [tile.sprite for tile in tiles] or [POSTER_NAME]
+            return tiles, {name: durable.read(folder / name) for name in names}
 
         try:
             tiles, files = await self._bounded_io.run(os.fsencode(folder), read)
         except FileNotFoundError:
-            raise TqError(ErrorCode.NOT_FOUND, f"this ladder has no {kind}", _HINT) from None
+            hint = "a retranscode of the whole ladder makes it again"
+            raise TqError(ErrorCode.NOT_FOUND, f"this ladder has no {kind}", hint) from None
         except NoAnswer as error:
             raise TqError(ErrorCode.DISK_SILENT, error.strerror) from None
         except OSError as error:
             raise from_output_error(error, f"the {kind} cannot be read") from None
         fit, size = f"{width}:{height}:force_original_aspect_ratio=decrease", (width, height)
         if tiles:
-            size = _tile_size(tiles[0], width, height)
+            size = _size(tiles[0], width, height)
             # Of a whole sprite, so that each of its pictures gets whole pixels.
             fit = f"iw/{tiles[0].width}*{size[0]}:ih/{tiles[0].height}*{size[1]}"
-        scaled = await asyncio.to_thread(_scale, self._ffmpeg, [*files.values()], fit, kind)
-        sprites = dict(zip(files, scaled, strict=True))
-        parts = [_cut(sprites[tile.sprite], tile, *size) for tile in tiles] or scaled
-        times = [tile.at_s for tile in tiles] or [0.0]
+        try:
+            scaled = await asyncio.to_thread(_scale, self._ffmpeg, [*files.values()], fit)
+            sprites = dict(zip(files, scaled, strict=True))
+            parts = [_cut(sprites[tile.sprite], tile, *size) for tile in tiles] or scaled
+        except (OSError, ValueError, TqError, subprocess.TimeoutExpired) as error:
+            why = error.message if isinstance(error, TqError) else str(error)
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"the {kind} cannot be decoded: {why}") from None
         return {
-            "kind": kind,
             "width": parts[0].width,
             "height": parts[0].height,
-            "pictures": [
-                {"at_s": at_s, "rgb_b64": base64.b64encode(part.rgb).decode()}
-                for at_s, part in zip(times, parts, strict=True)
-            ],
+            "times": [tile.at_s for tile in tiles],
+            "rgb_b64": [base64.b64encode(part.rgb).decode() for part in parts],
         }
 
 
-def _tile_size(tile: Tile, width: int, height: int) -> tuple[int, int]:
+def _size(tile: Tile, width: int, height: int) -> tuple[int, int]:
     """The size of a picture of the strip, which is as high as asked for, unless it is wider then."""
     scale = min(height / tile.height, width / tile.width)
     return max(1, round(tile.width * scale)), max(1, round(tile.height * scale))
@@ -113,54 +111,44 @@ def _tile_size(tile: Tile, width: int, height: int) -> tuple[int, int]:
 
 def _spread(tiles: Sequence[Tile], width: int, height: int) -> list[Tile]:
     """As many pictures as fit beside each other, evenly spaced."""
-    count = min(len(tiles), max(1, width // _tile_size(tiles[0], width, height)[0]))
+    count = min(len(tiles), width // _size(tiles[0], width, height)[0])
     return [tiles[int((number + 0.5) * len(tiles) / count)] for number in range(count)]
 
 
-def _scale(ffmpeg: FFmpeg, files: Sequence[bytes], fit: str, kind: Kind) -> list[_Scaled]:
+def _scale(ffmpeg: FFmpeg, files: Sequence[bytes], fit: str) -> list[_Pixels]:
     argv = [
         *(ffmpeg.path, "-hide_banner", "-nostdin", "-nostats", "-y", "-threads", "1"),
         *("-f", "image2", "-c:v", "mjpeg", "-start_number", "0", "-i", _INPUT),
         *("-vf", f"scale={fit}:flags=area,format=rgb24"),
         *("-c:v", "ppm", "-f", "image2", "-start_number", "0", _OUTPUT),
     ]
+    confined = can_be_confined(ffmpeg.path)
     with tempfile.TemporaryDirectory(prefix="tqstudio-picture-") as name:
         scratch = Path(name)
         for number, content in enumerate(files):
             (scratch / (_INPUT % number)).write_bytes(content)
         run = start(
-            *(argv, scratch, scratch / "log"),
-            memory_limit=_MEMORY_BYTES,
-            confined=can_be_confined(ffmpeg.path),
-            largest=_LARGEST,
+            argv, scratch, scratch / "log", memory_limit=_MEMORY_BYTES, confined=confined, largest=_LARGEST
         )
         try:
             if status := run.wait(_TIMEOUT_S):
                 raise classify_exit(status, run.log_tail())
-            return [_read_ppm(scratch / (_OUTPUT % number)) for number in range(len(files))]
-        except (OSError, ValueError, TqError, subprocess.TimeoutExpired) as error:
-            why = error.message if isinstance(error, TqError) else str(error)
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"the {kind} cannot be decoded: {why}") from None
         finally:
             run.kill()
+        return [_read(scratch / (_OUTPUT % number)) for number in range(len(files))]
 
 
-def _read_ppm(path: Path) -> _Scaled:
+def _read(path: Path) -> _Pixels:
     content = path.read_bytes()
-    head = _HEAD.match(content)
-    if head is None:
+    if (head := _HEAD.match(content)) is None:
         raise ValueError("no picture of 8 bits")
-    found = _Scaled(int(head[1]), int(head[2]), content[head.end() :])
-    if len(found.rgb) != 3 * found.width * found.height:
-        raise ValueError("it is not whole")
-    return found
+    return _Pixels(int(head[1]), int(head[2]), content[head.end() :])
 
 
-def _cut(sprite: _Scaled, tile: Tile, width: int, height: int) -> _Scaled:
+def _cut(sprite: _Pixels, tile: Tile, width: int, height: int) -> _Pixels:
     """The pixels of one picture of a scaled sprite."""
     left, top = tile.x // tile.width * width, tile.y // tile.height * height
     if left + width > sprite.width or top + height > sprite.height:
-        raise TqError(ErrorCode.OUTPUT_INVALID, "a picture of the storyboard is outside of its sprite")
+        raise ValueError("a picture is outside of its sprite")
     rows = range(top * sprite.width, (top + height) * sprite.width, sprite.width)
-    rgb = b"".join(sprite.rgb[3 * (row + left) : 3 * (row + left + width)] for row in rows)
-    return _Scaled(width, height, rgb)
+    return _Pixels(width, height, b"".join(sprite.rgb[3 * (y + left) : 3 * (y + left + width)] for y in rows))
