@@ -76,6 +76,14 @@ class Pictures(Part):
 
         try:
             tiles, files = await self._bounded_io.run(os.fsencode(folder), read)
+            fit, size = f"{width}:{height}:force_original_aspect_ratio=decrease", (width, height)
+            if tiles:
+                size = _size(tiles[0], width, height)
+                # Of a whole sprite, so that each of its pictures gets whole pixels.
+                fit = f"iw/{tiles[0].width}*{size[0]}:ih/{tiles[0].height}*{size[1]}"
+            scaled = await asyncio.to_thread(_scale, self._ffmpeg, [*files.values()], fit)
+            sprites = dict(zip(files, scaled, strict=True))
+            parts = [_cut(sprites[tile.sprite], tile, *size) for tile in tiles] or scaled
         except FileNotFoundError:
             hint = "a retranscode of the whole ladder makes it again"
             raise TqError(ErrorCode.NOT_FOUND, f"this ladder has no {kind}", hint) from None
@@ -83,18 +91,9 @@ class Pictures(Part):
             raise TqError(ErrorCode.DISK_SILENT, error.strerror) from None
         except OSError as error:
             raise from_output_error(error, f"the {kind} cannot be read") from None
-        fit, size = f"{width}:{height}:force_original_aspect_ratio=decrease", (width, height)
-        if tiles:
-            size = _size(tiles[0], width, height)
-            # Of a whole sprite, so that each of its pictures gets whole pixels.
-            fit = f"iw/{tiles[0].width}*{size[0]}:ih/{tiles[0].height}*{size[1]}"
-        try:
-            scaled = await asyncio.to_thread(_scale, self._ffmpeg, [*files.values()], fit)
-            sprites = dict(zip(files, scaled, strict=True))
-            parts = [_cut(sprites[tile.sprite], tile, *size) for tile in tiles] or scaled
-        except (OSError, ValueError, TqError, subprocess.TimeoutExpired) as error:
-            why = error.message if isinstance(error, TqError) else str(error)
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"the {kind} cannot be decoded: {why}") from None
+        except (ValueError, subprocess.TimeoutExpired) as error:
+            hint = "check the ladder with: tqstudio verify"
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"the {kind} is damaged: {error}", hint) from None
         return {
             "width": parts[0].width,
             "height": parts[0].height,
@@ -132,16 +131,16 @@ def _scale(ffmpeg: FFmpeg, files: Sequence[bytes], fit: str) -> list[_Pixels]:
         )
         try:
             if status := run.wait(_TIMEOUT_S):
-                raise classify_exit(status, run.log_tail())
+                raise ValueError(classify_exit(status, run.log_tail()).message)
         finally:
             run.kill()
         return [_read(scratch / (_OUTPUT % number)) for number in range(len(files))]
 
 
 def _read(path: Path) -> _Pixels:
-    content = path.read_bytes()
+    content = path.read_bytes() if path.exists() else b""
     if (head := _HEAD.match(content)) is None:
-        raise ValueError("no picture of 8 bits")
+        raise ValueError("no picture comes out")
     return _Pixels(int(head[1]), int(head[2]), content[head.end() :])
 
 

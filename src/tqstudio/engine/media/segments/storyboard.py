@@ -154,14 +154,14 @@ class Tile(NamedTuple):
 def shown(folder: Path) -> list[Tile]:
     """The pictures of the storyboard in a folder, all of one size, in their order.
 
-    Raises OSError if it cannot be read, OUTPUT_INVALID if it names none or of more than one size.
+    Raises OSError if it cannot be read, ValueError if it names none or of more than one size.
     """
     cues = webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace"))
     places = [(cue, found) for cue in cues if (found := _CUE.fullmatch(cue.text))]
     tiles = [Tile(cue.begin / 1000, at[1], *map(int, at.groups()[1:])) for cue, at in places]
     sizes = {tile[4:] for tile in tiles}
     if len(sizes) != 1 or 0 in sizes.pop():
-        raise TqError(ErrorCode.OUTPUT_INVALID, f"{WEBVTT_NAME} is damaged")
+        raise ValueError(f"{WEBVTT_NAME} names no pictures of one size")
     return tiles
 
 
