@@ -16,7 +16,7 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.speeds import MOST_VALUES, Course, Speeds
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.widgets.document import Document
-from tqstudio.ui.widgets.plots import Plot, axis, curve
+from tqstudio.ui.widgets.plots import axis, curve
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, messages, until
@@ -241,7 +241,7 @@ async def test_a_curve(values: list[float | None], rows: list[str], make_app: Ma
     async with make_app().run_test(size=(80, 40)) as pilot:
         await _opened(pilot, *DONE)
         document = pilot.app.screen.query_one(Document)
-        lines = curve(document, Plot(values, ("name",)), 24, 2)
+        lines = curve(document, values, ("name",), 24, 2)
         assert [line.cell_length for line in lines] == [24, 24]
         assert [line.text for line in lines] == [
             f" {label:10}{row.split()[0]:>7}{row[len(row.split()[0]) :]} "

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.color import Color
@@ -26,30 +24,34 @@ _BEFORE = LABEL_CELLS + SCALE_CELLS + 3
 """Cells before the blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """Values, None where there is none; texts beside them, one a line; and how the scale is written."""
+def curve(
+    view: LineView,
+    values: Sequence[float | None],
+    labels: Sequence[str],
+    width: int,
+    height: int,
+    write: Callable[[float], str] = "{:g}".format,
+) -> list[Strip]:
+    """The lines of a curve; its first one names the value at its top, its last one 0.
 
-    values: Sequence[float | None]
-    labels: Sequence[str]
-    write: Callable[[float], str] = "{:g}".format
-
-
-def curve(view: LineView, plot: Plot, width: int, height: int) -> list[Strip]:
-    """The lines of a curve; its first one names the value at its top, its last one 0."""
+    Args:
+        values: None where there is none.
+        labels: texts beside the first lines.
+        write: how the scale is written, in at most `SCALE_CELLS`.
+    """
     palette, fills = view.context.palette, view.context.glyphs.fills
-    known = [value for value in plot.values if value is not None]
+    known = [value for value in values if value is not None]
     top, most = _scale(max(known, default=0.0)), height * (len(fills) - 1)
     levels = [
         0 if not value else max(1, round(value / top * most))
-        for value in _columns(plot.values, width - _BEFORE - 1)
+        for value in _columns(values, width - _BEFORE - 1)
     ]
     lines = []
     for row in range(height):
         below = (height - 1 - row) * (len(fills) - 1)
         blocks = "".join(fills[max(0, min(len(fills) - 1, level - below))] for level in levels)
-        label = plot.labels[row] if row < len(plot.labels) else ""
-        mark = plot.write(top) if row == 0 else "0" if row == height - 1 else ""
+        label = labels[row] if row < len(labels) else ""
+        mark = write(top) if row == 0 else "0" if row == height - 1 else ""
         line = view.start(width).gap().cell(label, LABEL_CELLS, palette.dim if row else palette.strong)
         line.gap().cell(mark, SCALE_CELLS, palette.faint, right=True).gap()
         lines.append(line.add(blocks, palette.accent).strip())
@@ -79,7 +81,7 @@ def _columns(values: Sequence[float | None], cells: int) -> list[float | None]:
     for cell in range(max(0, cells) if values else 0):
         first, end = cell * len(values) // cells, (cell + 1) * len(values) // cells
         part = [each for each in values[first : max(first + 1, end)] if each is not None]
-        found.append(fmean(part) if part else None)
+        found.append(sum(part) / len(part) if part else None)
     return found
 
 
@@ -118,4 +120,4 @@ def _pictures(
     below = Line(width, base).gap()
     for time in times:
         below.gap().cell(time, size[0], faint)
-    return [line.strip() for line in (*lines, below)]
+    return [line.strip() for line in (*lines, *([below] if times else []))]

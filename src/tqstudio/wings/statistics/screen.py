@@ -19,7 +19,7 @@ from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.frame.base import StudioScreen
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.document import Document, Section
-from tqstudio.ui.widgets.plots import Plot, axis, curve
+from tqstudio.ui.widgets.plots import axis, curve
 from tqstudio.wings.statistics import figures as figures
 from tqstudio.words import format as fmt
 
@@ -103,13 +103,14 @@ class StatisticsScreen(StudioScreen):
         rows = view["rows"]
         lines = [doc.heading(f"Last {len(rows)} {by}s", width, f"by {by}")]
         if sum(row["attempts"] > 0 for row in rows) < 2:
-            return [*lines, *doc.paragraph(_beginning(by, view["total"]), width, self.context.palette.dim)]
+            lines += doc.paragraph(_beginning(by, view["total"]), width, self.context.palette.dim)
+            return [*lines, doc.blank(width)]
         for label, key, unit, write in CURVES[by]:
             values = [None if row[key] is None else row[key] / unit for row in rows]  # type: ignore[literal-required]
             total = view["total"].get(key)
             whole = values[-1] if total is None else total / unit  # type: ignore[operator]
             labels = (label, "" if whole is None else write(whole))
-            lines += curve(doc, Plot(values, labels, write), width, max(3, doc.size.height // 14))
+            lines += curve(doc, values, labels, width, max(3, doc.size.height // 14), write)
         marks = (rows[at]["key"][5:] for at in (0, len(rows) // 2, -1))
         return [*lines, axis(doc, width, *marks), doc.blank(width)]
 

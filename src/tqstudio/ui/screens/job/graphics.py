@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
 from tqstudio.ui.data.speeds import MOST_VALUES
 from tqstudio.ui.widgets.bars import add_bar
-from tqstudio.ui.widgets.plots import Plot, axis, curve, pictures
+from tqstudio.ui.widgets.plots import axis, curve, pictures
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ _VMAF = re.compile(r"\bVMAF ([\d.]+) \(")
 
 def film(doc: Document, _: JobDetail, width: int, *, found: list[PictureView | None]) -> list[Strip]:
     """The poster and the film strip."""
-    return [line for each in found if each is not None for line in pictures(doc, each, width)]
+    drawn = [pictures(doc, each, width) for each in found if each is not None]
+    return [line for lines in drawn for line in (*lines, doc.blank(width))]
 
 
 def speed(doc: Document, job: JobDetail, width: int) -> list[Strip]:
@@ -32,11 +33,10 @@ def speed(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if course is None or len(course.values) < 3:
         return []
     now = course.values[-1] if job["status"] == "in_progress" else None
-    began = doc.context.model.now() + timedelta(seconds=course.began - doc.context.model.now().timestamp())
+    began = datetime.fromtimestamp(course.began, doc.context.model.now().tzinfo)
     ends = (began, began + timedelta(seconds=MOST_VALUES * course.step_s))
     values = course.values + [None] * (MOST_VALUES - len(course.values))
-    plot = Plot(values, ["now" if now else "", fmt.speed(now)], fmt.speed)
-    lines = curve(doc, plot, width, 3)
+    lines = curve(doc, values, ("now" if now else "", fmt.speed(now)), width, 3, fmt.speed)
     times = axis(doc, width, *(f"{at:%H:%M:%S}" for at in ends))
     return [doc.heading("Speed", width, "multiple of real time"), *lines, times, doc.blank(width)]
 
@@ -48,8 +48,12 @@ def bits(doc: Document, job: JobDetail, width: int, *, found: BitsView | None) -
         lines = [doc.heading("Bits along the video", width, "Mb/s")]
         for each in found["renditions"]:
             rates = [bps / 1e6 for bps in each["bps"]]
-            labels = (each["name"], f"mean {each['average_bps'] / 1e6:.2g}", f"most {max(rates):.2g}")
-            lines += curve(doc, Plot(rates, labels), width, 3)
+            labels = (
+                each["name"],
+                f"mean {each['average_bps'] / 1e6:.2g}",
+                f"most {max(rates, default=0):.2g}",
+            )
+            lines += curve(doc, rates, labels, width, 3)
         length = found["duration_s"]
         times = map(fmt.clock_duration, (0, length / 2, length))
         lines += [axis(doc, width, *times), doc.blank(width)]
