@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import subprocess
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 
 from e2e.studio import Studio
+from tqstudio.engine.files.bounded_io import BoundedIO
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
+from tqstudio.wings.graphics.pictures import Pictures
 
 RED, BLUE, GREEN, GREY = (200, 30, 30), (30, 30, 200), (30, 160, 30), (128, 128, 128)
 
@@ -151,3 +155,23 @@ def test_pictures_that_are_gone_damaged_or_deleted(shared: Studio, ffmpeg: str, 
 
     shared.send(calls.delete_video(shared.video_of(job)["id"]))
     assert refusal("poster", 79) == (ErrorCode.NOT_FOUND, f"the ladder of job {job} was deleted")
+
+
+def test_a_picture_is_made_once_for_each_generation(ffmpeg: str, tmp_path: Path) -> None:
+    pictures = Pictures(locate(ffmpeg), BoundedIO())
+
+    def paint(colour: tuple[int, ...]) -> None:
+        poster = str(tmp_path / "poster.jpg")
+        made = ("-f", "lavfi", "-i", _colour(colour, "64x36", 1), "-frames:v", "1", poster)
+        subprocess.run([ffmpeg, "-v", "error", "-y", *made], check=True, timeout=60)
+
+    async def look() -> list[Any]:
+        paint(RED)
+        first = await pictures.get(1, tmp_path, "poster", 16, 9)
+        paint(BLUE)
+        return [first, *[await pictures.get(at, tmp_path, "poster", 16, 9) for at in (1, 2)]]
+
+    first, again, other = asyncio.run(look())
+    assert again is first
+    assert _pixel(first, 0, 0.5, 0.5) == pytest.approx(RED, abs=12)
+    assert _pixel(other, 0, 0.5, 0.5) == pytest.approx(BLUE, abs=12)

@@ -46,8 +46,8 @@ async def picture(
     height: Annotated[int, Query(ge=1, le=45)] = 45,
 ) -> PictureView:
     """The poster of a job's video, or pictures of its storyboard beside each other, in so many colours."""
-    folder, _ = await services.db.read(_ladder, job)
-    return await pictures.get(folder, kind, width, height)
+    folder, generation = await services.db.read(_ladder, job)
+    return await pictures.get(generation.published_at, folder, kind, width, height)
 
 
 @router.get("/jobs/{job}/bits")

@@ -48,21 +48,22 @@ class Pictures(Part):
     def __init__(self, ffmpeg: FFmpeg, bounded_io: BoundedIO) -> None:
         self._ffmpeg, self._bounded_io = ffmpeg, bounded_io
         self._one = asyncio.Lock()
-        self._kept: dict[tuple[Path, Kind, int, int], PictureView] = {}
+        self._kept: dict[tuple[int, Path, Kind, int, int], PictureView] = {}
 
-    async def get(self, folder: Path, kind: Kind, width: int, height: int) -> PictureView:
+    async def get(self, published_at: int, folder: Path, kind: Kind, width: int, height: int) -> PictureView:
         """Return a picture, at most so large.
 
         Args:
-            folder: that of the generation, whose files never change.
+            published_at: of the generation, whose files never change.
+            folder: where it is; one of another video may follow there.
 
         Raises:
             TqError: NOT_FOUND without such a picture; OUTPUT_INVALID if it cannot be decoded; of its disk.
         """
-        key = (folder, kind, width, height)
+        key = (published_at, folder, kind, width, height)
         async with self._one:
             if (view := self._kept.pop(key, None)) is None:
-                view = await self._make(*key)
+                view = await self._make(folder, kind, width, height)
             self._kept[key] = view
             if len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
