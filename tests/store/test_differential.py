@@ -762,6 +762,7 @@ def add_up(queue: Queue, rng: Random) -> Any:
     since = until - rng.choice([100, 100_000]) * SECOND
     return [
         in_short(statistics.between(db, since, until)),
+        statistics.queue_change(db, since, until),
         [
             [(key, in_short(each)) for key, each in found.items()]
             for found in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.jobs import outcomes
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import statistics
 from tqstudio.engine.store.machine.statistics import Figures
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import Control, Operation
+from tqstudio.lifecycle import OPEN, Control, Operation
 
 from .conftest import NOW, SECOND, Plan, Queue, token
 
@@ -229,3 +231,35 @@ def test_a_time_is_read_from_the_rows_in_order(plan: Plan) -> None:
     assert search in plan(statistics._WHOLE, since=1, until=2)
     for by in GROUPS:
         assert search in plan(statistics._BY[by], since=1, until=2, limit=9)
+
+
+def test_the_change_of_the_queue_is_the_difference_of_its_lengths(queue: Queue) -> None:
+    """After each of many operations, whatever moves jobs in and out: held against the counts themselves."""
+
+    def length() -> int:
+        return sum(pages.counts_by_status(queue.db)[status] for status in OPEN)
+
+    chosen, marks = random.Random(11), [(queue.now, length())]
+    operations_of = (Operation.PAUSE, Operation.RESUME, Operation.CANCEL, Operation.RETRY, Operation.RESTART)
+    others = (Operation.DELETE, Operation.UNDELETE, Operation.PRIORITY)
+    jobs = [queue.job() for _ in range(4)]
+    for _ in range(200):
+        queue.wait(1)
+        match chosen.randrange(5):
+            case 0:
+                jobs.append(queue.job())
+            case 1 if (lease := queue.claim(queue.worker(f"cpu-{len(marks)}"))) is not None:
+                end = chosen.choice(
+                    [queue.complete, queue.lose, lambda it: queue.fail(it, ErrorCode.NO_MEDIA)]
+                )
+                end(lease)
+            case _:
+                queue.do(chosen.choice(jobs), chosen.choice((*operations_of, *others)))
+        queue.wait(1)
+        marks.append((queue.now, length()))
+    assert len({each for _, each in marks}) > 3
+    for (since, before), (until, after) in pairwise(marks):
+        assert statistics.queue_change(queue.db, since, until) == after - before
+    (since, before), (until, after) = marks[0], marks[-1]
+    assert statistics.queue_change(queue.db, since, until) == after - before
+    assert statistics.queue_change(queue.db, until, until + DAY) == 0

@@ -44,10 +44,12 @@ from .samples import (
     job_detail,
     job_row,
     profile,
+    sample_bits,
     sample_events,
     sample_folders,
     sample_jobs,
     sample_load,
+    sample_picture,
     sample_statistics,
     sample_wall,
     sample_workers,
@@ -63,6 +65,7 @@ QUERIES: dict[str, set[str]] = {
     "log": {"attempt", "lines"},
     "wall": {"job"},
     "stats": {"by", "since"},
+    "picture": {"kind", "width", "height"},
 }
 """The query parameters of each list."""
 FIRST_NEW = 400
@@ -223,6 +226,8 @@ class FakeSupervisor:
                 return self._detail(int(number))
             case "GET", ["jobs", number, "log"]:
                 return self._log(int(number), call.params.get("attempt"))
+            case "GET", ["jobs", number, ("picture" | "bits") as what]:
+                return self._of_ladder(int(number), what, dict(call.params))
             case "POST", ["jobs", "actions"]:
                 request = _parsed(requests.ActionRequest, body)
                 return {"results": [self._act(number, request) for number in request.ids]}
@@ -286,6 +291,14 @@ class FakeSupervisor:
         if row is None:
             raise _no_job(number)
         return job_detail(row) | {"events": self._events_of(number)[::-1]}
+
+    def _of_ladder(self, number: int, what: str, params: dict[str, Any]) -> Any:
+        row = self._find(number)
+        if row is None:
+            raise _no_job(number)
+        if row["status"] != "done":
+            raise fail(ErrorCode.NOT_FOUND, f"the ladder of job {number} is not published yet")
+        return sample_picture(**params) if what == "picture" else sample_bits()
 
     def _log(self, number: int, attempt: int | None) -> Any:
         attempts = self._detail(number)["attempts_log"]

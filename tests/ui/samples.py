@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -579,6 +581,7 @@ def statistics_row(key: str, done: int, failed: int = 0, **more: Any) -> Any:
         "speed": done * 1260.0 / (attempts * 540.0) if attempts else None,
         "eta_error": 0.12 if done else None,
         "eta_error_p90": 0.34 if done else None,
+        "queue": None,
     } | more
 
 
@@ -591,12 +594,22 @@ def sample_statistics(by: str) -> Any:
     first = NOW - timedelta(days=29)
     days = [
         statistics_row(
-            f"{first + timedelta(days=at):%Y-%m-%d}", at * 7 % 23 if at % 6 else 0, int(at % 9 == 4)
+            f"{first + timedelta(days=at):%Y-%m-%d}",
+            at * 7 % 23 if at % 6 else 0,
+            int(at % 9 == 4),
+            queue=at * 5 % 17,
+            eta_error=0.05 + 0.2 / (at + 1),
         )
         for at in range(30)
     ]
     done, failed = (sum(day[each] for day in days) for each in ("done", "failed"))
+    hour = NOW - timedelta(hours=47)
+    hours = [
+        statistics_row(f"{hour + timedelta(hours=at):%Y-%m-%d %H:00}", at * 5 % 7, queue=max(0, 40 - at))
+        for at in range(48)
+    ]
     rows = {
+        "hour": hours,
         "day": days,
         "worker": [statistics_row("cpu-0", done - 90, failed), statistics_row("cpu-1", 90)],
         "batch": [
@@ -680,4 +693,38 @@ def sample_wall() -> Any:
             wall_job(320, "interview-raw.mkv", [wall_quality("480p", lone, front=[(9, 0)])], 9.0),
             wall_job(321, "cam1.ts", [], 0.0, step="probe", eta=None, speed=None, speeds=[]),
         ],
+    }
+
+
+def sample_picture(kind: str, width: int, height: int) -> Any:
+    """A sun over the sea, as wide or as high as it may be; of a storyboard, as many as fit."""
+    high = min(height, width * 9 // 16)
+    wide = high * 16 // 9
+    count = width // wide if kind == "storyboard" else 1
+
+    def pixel(x: int, y: int, sun: float) -> tuple[int, int, int]:
+        near = math.hypot(x - sun * wide, y - high * 0.35) < high * 0.2
+        return (250, 210, 90) if near else (230, 120, 60) if y < high * 0.6 else (20, 60, 110)
+
+    def rgb(sun: float) -> str:
+        pixels = (pixel(x, y, sun) for y in range(high) for x in range(wide))
+        return base64.b64encode(bytes(value for each in pixels for value in each)).decode()
+
+    times = [72.0 * at for at in range(count)] if kind == "storyboard" else []
+    return {
+        "width": wide,
+        "height": high,
+        "times": times,
+        "rgb_b64": [rgb((at + 0.5) / count) for at in range(count)],
+    }
+
+
+def sample_bits() -> Any:
+    """Three qualities that need more bits in the middle."""
+    shape = [0.6 + 0.5 * math.sin(at / 100 * math.pi) + 0.3 * abs(math.sin(at / 5)) for at in range(100)]
+    means = {"1080p": 4_100_000, "720p": 2_000_000, "480p": 900_000}
+    rates = {name: [round(mean * each / 1.1) for each in shape] for name, mean in means.items()}
+    return {
+        "duration_s": 720.0,
+        "renditions": [{"name": name, "average_bps": means[name], "bps": bps} for name, bps in rates.items()],
     }

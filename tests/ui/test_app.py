@@ -415,13 +415,13 @@ async def test_statistics_are_read_again_when_they_are_shown(make_app: MakeApp, 
     async with make_app().run_test(size=(80, 45)) as pilot:
         app = await loaded(pilot)
         await pilot.press("5")
-        await until(pilot, lambda: "By worker" in shown(app), "the statistics are shown")
+        await until(pilot, lambda: "By day" in shown(app), "the statistics are shown")
         assert "Last 30 days" in shown(app)
         asked = len(fake.sent)
         await pilot.press("escape")
-        assert "By worker" not in shown(app)
+        assert "By day" not in shown(app)
         await pilot.press("5")
-        await until(pilot, lambda: stats_asked(fake.sent[asked:]) == ["day", "worker", "batch"])
+        await until(pilot, lambda: stats_asked(fake.sent[asked:]) == ["hour", "day", "worker", "batch"])
 
 
 async def test_why_there_are_no_statistics(

@@ -98,6 +98,18 @@ def test_job(size: tuple[int, int], make_app: MakeApp, snap_compare: Any) -> Non
     assert snap_compare(make_app(), terminal_size=size, run_before=_pressing("enter"))
 
 
+@pytest.mark.parametrize("theme", ["ink", "paper"])
+def test_a_job_that_is_done(theme: str, make_app: MakeApp, snap_compare: Any) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await _pressing("G", "k", "enter")(pilot)
+        known = pilot.app.context.feed.ladder_answers._known  # type: ignore[attr-defined]
+        await until(pilot, lambda: len([each for each in known.values() if each]) == 3, "all is read")
+        pilot.app.painter.now()  # type: ignore[attr-defined]
+        await pilot.pause()
+
+    assert snap_compare(make_app(theme=theme), terminal_size=(160, 50), run_before=before)
+
+
 DIVIDED = [
     ("80x24-dark", (80, 24), {}),
     ("80x24-ascii", (80, 24), {"glyphs": ASCII}),

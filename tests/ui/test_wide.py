@@ -8,7 +8,7 @@ from tqstudio.ui.app import StudioApp
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
-from .samples import many_jobs
+from .samples import job_row, many_jobs
 
 MOST_BLANK = 0.6
 

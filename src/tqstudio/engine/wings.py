@@ -24,6 +24,8 @@ from tqstudio.wings.buckets.part import Deliveries
 from tqstudio.wings.deletion import api as deletion_api
 from tqstudio.wings.deletion.part import Deletions
 from tqstudio.wings.files import making
+from tqstudio.wings.graphics import api as graphics_api
+from tqstudio.wings.graphics.pictures import Pictures
 from tqstudio.wings.redis.part import RedisPart
 from tqstudio.wings.remote import api as remote_api
 from tqstudio.wings.remote.received_ladders import ReceivedLadders
@@ -43,6 +45,7 @@ ROUTERS = (
     statistics_api.router,
     alerts_api.router,
     wall_api.router,
+    graphics_api.router,
 )
 """Their endpoints, which the schema of the API always has."""
 
@@ -81,6 +84,7 @@ def wings_of(s: Services) -> Wings:
             ),
             Dormant(s.db, uploaded, has_rows(tables.upload)),
             Dormant(s.db, transfers, lambda _: False),
+            Dormant(s.db, Pictures(s.ffmpeg, s.bounded_io), lambda _: False),
             Dormant(s.db, RedisPart(s), lambda _: bool(s.settings.redis_url)),
         ),
         check_bucket=deliveries.check,

@@ -390,6 +390,32 @@ class JobDetail(JobRow, StoredDetail):
     """Newest first, at most 200."""
 
 
+class PictureView(TypedDict):
+    """The poster of a video, or pictures of its storyboard that fit beside each other, of one size."""
+
+    width: int
+    height: int
+    rgb_b64: list[str]
+    """Base64 of each one's pixels, three bytes each, row by row."""
+    times: list[float]
+    """Seconds from the start of the video of each of a storyboard; empty for a poster."""
+
+
+class RenditionBits(TypedDict):
+    name: str
+    average_bps: int
+    bps: list[int]
+    """Bits per second in equal parts of its length, at most one a segment."""
+
+
+class BitsView(TypedDict):
+    """The bit rates of a published ladder along the video."""
+
+    duration_s: float
+    renditions: list[RenditionBits]
+    """Those of video, largest first; of sound alone, of audio."""
+
+
 class WorkerView(TypedDict):
     id: int
     name: str
@@ -664,7 +690,7 @@ class StatisticsRow(TypedDict):
     """Sums of the attempts that ended in a time. Media and bytes are those of jobs that are done."""
 
     key: str
-    """The day, batch or worker; empty for jobs without a batch, and for the total."""
+    """The hour, day, batch or worker; empty for jobs without a batch, and for the total."""
     batch: BatchSummary | None
     """None for other rows than batches, and where its jobs are gone."""
     done: int
@@ -686,15 +712,17 @@ class StatisticsRow(TypedDict):
     """Median of |predicted − actual| ÷ actual, in whole percents; None without predictions."""
     eta_error_p90: float | None
     """What nine of ten predictions did not exceed."""
+    queue: int | None
+    """Jobs that were open at the end of an hour or day, by the events that are kept; else None."""
 
 
 class StatisticsView(TypedDict):
     since: str
     until: str
-    by: Literal["day", "batch", "worker"]
+    by: Literal["hour", "day", "batch", "worker"]
     total: StatisticsRow
     rows: list[StatisticsRow]
-    """One row per day, oldest first, or per batch or worker, at most 100, latest first."""
+    """One row per hour or day, oldest first, or per batch or worker, at most 100, latest first."""
 
 
 class JobPage(TypedDict):

@@ -72,7 +72,7 @@ def load() -> Call[answers.LoadView]:
 
 
 def statistics(by: str = "day", since: str | None = None) -> Call[answers.StatisticsView]:
-    """Sums by day, batch or worker since an ISO 8601 time, by default of 30 days."""
+    """Sums by hour, day, batch or worker since an ISO 8601 time, by default of 30 days, of hours 48."""
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
 
 
@@ -132,6 +132,16 @@ def job_log(job_id: int, attempt: int | None = None, lines: int | None = None) -
     """The log of an attempt, the newest by default: {"path", "text"} (its last lines, or 256 kB)."""
     params = {key: value for key, value in (("attempt", attempt), ("lines", lines)) if value is not None}
     return Call("GET", f"/v1/jobs/{job_id}/log", params)
+
+
+def job_picture(job_id: int, kind: str, width: int, height: int) -> Call[answers.PictureView]:
+    """The `poster` or `storyboard` of a job's video, at most so large."""
+    return Call("GET", f"/v1/jobs/{job_id}/picture", {"kind": kind, "width": width, "height": height})
+
+
+def job_bits(job_id: int) -> Call[answers.BitsView]:
+    """The bit rates of the qualities of a job's ladder along the video."""
+    return Call("GET", f"/v1/jobs/{job_id}/bits")
 
 
 def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[answers.ActionResult]]]:

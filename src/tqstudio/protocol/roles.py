@@ -49,6 +49,8 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/jobs": Role.VIEW,
         "GET /v1/jobs/{job}": Role.VIEW,
         "GET /v1/jobs/{job}/log": Role.VIEW,
+        "GET /v1/jobs/{job}/picture": Role.VIEW,
+        "GET /v1/jobs/{job}/bits": Role.VIEW,
         "GET /v1/batches/{batch}": Role.VIEW,
         "GET /v1/videos": Role.VIEW,
         "GET /v1/videos/{video}": Role.VIEW,

@@ -32,6 +32,8 @@ class Glyphs:
     track: str
     heights: str
     """Blocks of growing height, the first one empty."""
+    fills: str
+    """Growing parts of a cell in a column of several cells, the first one empty."""
     kept: str
     thumb: str
     bullet: str
@@ -66,6 +68,7 @@ _SIGNS = {
     "full": ("█", "#"),
     "track": ("─", "-"),
     "heights": (" ▁▂▃▄▅▆▇█", "_123456789"),
+    "fills": (" ▁▂▃▄▅▆▇█", " .:#"),
     "kept": ("▒", "%"),
     "thumb": ("▐", "|"),
     "bullet": ("·", "-"),

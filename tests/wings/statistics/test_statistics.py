@@ -16,7 +16,7 @@ from engine.test_completion import bench_of, complete, ladder
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
-from tqstudio.wings.statistics.api import local_days
+from tqstudio.wings.statistics.api import local_days, local_hours
 
 HOUR = 3_600 * 1_000_000
 
@@ -40,10 +40,48 @@ def test_days_are_those_of_the_local_time_zone(zone: ZoneInfo, month: int) -> No
     assert all(earlier[2] == later[1] for earlier, later in pairwise(days))
     for day, begin, after in days:
         for at in (begin, after - 1):
-            assert datetime.fromtimestamp(at / 1_000_000, zone).date() == day
+            assert datetime.fromtimestamp(at / 1_000_000, zone).date().isoformat() == day
     lengths = {(after - begin) // HOUR for _, begin, after in days[1:-1]}
     changes = zone.key == "Europe/Berlin" and month in (3, 10)
     assert lengths == ({23, 24} if month == 3 else {24, 25}) if changes else 24 in lengths
+
+
+@pytest.mark.parametrize("month", [3, 4, 9, 10])
+def test_hours_are_those_of_the_local_clock(zone: ZoneInfo, month: int) -> None:
+    start = int(datetime(2026, month, 20, 7, 10, tzinfo=UTC).timestamp()) * 1_000_000
+    end = start + 14 * 24 * HOUR
+    hours = list(local_hours(start, end))
+    assert (hours[0][1], hours[-1][2]) == (start, end)
+    assert all(earlier[2] == later[1] for earlier, later in pairwise(hours))
+    assert {after - begin for _, begin, after in hours[1:-1]} == {HOUR}
+    for name, begin, after in hours:
+        for at in (begin, after - 1):
+            assert f"{datetime.fromtimestamp(at // 1_000_000, zone):%Y-%m-%d %H:00}" == name
+
+
+def test_hours_have_the_length_of_the_queue(desk: Desk) -> None:
+    before = desk.live.send(calls.statistics("hour"))
+    desk.job()
+    running, _ = desk.running()
+    view = desk.live.send(calls.statistics("hour"))
+    assert view["by"] == "hour"
+    assert len(view["rows"]) == 48
+    assert view["rows"][-1]["key"] in (f"{datetime.now():%Y-%m-%d %H:00}", before["rows"][-1]["key"])
+    counts = desk.live.send(calls.status())["jobs"]
+    length = sum(counts[status] for status in ("pending", "paused", "in_progress"))
+    assert view["rows"][-1]["queue"] == length >= 2
+    assert view["rows"][0]["queue"] == 0, "this supervisor is younger than two days"
+    days = desk.live.send(calls.statistics("day"))
+    assert (days["rows"][-1]["queue"], days["rows"][0]["queue"]) == (length, 0)
+    assert all(row["queue"] is None for row in desk.live.send(calls.statistics("worker"))["rows"])
+    assert running.name
+
+
+def test_too_many_hours_are_refused(desk: Desk) -> None:
+    with pytest.raises(TqError) as caught:
+        desk.live.send(calls.statistics("hour", (datetime.now(UTC) - timedelta(days=15)).isoformat()))
+    assert caught.value.code is ErrorCode.BAD_REQUEST
+    assert "14 days" in caught.value.hint
 
 
 def test_what_ended_is_added_up(desk: Desk) -> None:

@@ -92,6 +92,7 @@ ACTIONS: tuple[Action, ...] = (
         views=("queue", "history", "text", "log"),
     ),
     _job("next_attempt", ("tab",), "attempt", "select an earlier attempt, for its log", views=("job",)),
+    _job("pictures", ("v",), "pictures", "show or hide the pictures of the video", views=("job",)),
     _queue("pane", ("tab",), "pane", "switch the pane: qualities, facts, hidden"),
     _list(
         "open", ("enter",), "details", "show all details of the selected line", 15, views=("queue", "history")
@@ -145,7 +146,7 @@ ACTIONS: tuple[Action, ...] = (
         40,
         views=tuple(view for view in SCROLLED if view != "log"),
     ),
-    _everywhere("back", ("w",), "back", "go back to the queue", palette=False, views=("wall",)),
+    _everywhere("close_wall", ("w",), "back", "go back to the queue", palette=False, views=("wall",)),
     _everywhere(
         "back", ("escape",), "back", "go back: close, clear filter, clear marks, queue", 45, palette=False
     ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_pages import JobPages
+from tqstudio.ui.data.ladder_answers import LadderAnswers
 from tqstudio.ui.data.marks import CONTROL_ASKED
 from tqstudio.ui.data.model import ConnectionState, Link, Model
 
@@ -69,6 +70,7 @@ class Feed:
     ) -> None:
         self.model = model
         self.job_pages = JobPages(model.jobs, self.send, model.now)
+        self.ladder_answers = LadderAnswers(self.send, changed)
         self._client_factory = client_factory
         self._client: ApiClient | None = None
         self._changed = changed

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tqstudio.home import Home
 
-Key = Literal["theme", "view", "sort", "pane", "reports"]
+Key = Literal["theme", "view", "sort", "pane", "reports", "pictures"]
 
 
 class Remembered:

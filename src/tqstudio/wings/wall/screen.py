@@ -181,5 +181,8 @@ class WallScreen(StudioScreen):
         busy = sum(worker["job"] is not None for worker in self.context.model.workers.values())
         return "", f"{len(view['jobs'])} running, {fmt.counted(busy, 'worker')} busy"
 
+    async def do_close_wall(self, _: str) -> None:
+        await self.shell.do_back("")
+
     async def do_back(self, _: str) -> None:
         await self.shell.do_back("")

@@ -140,6 +140,31 @@ def tiles(folder: Path) -> Tiles | None:
     return Tiles(columns, rows, width, height, round(every_ms * columns * rows), largest)
 
 
+class Tile(NamedTuple):
+    """A picture of a storyboard: since when it is shown, and its place on a sprite in pixels."""
+
+    at_s: float
+    sprite: str
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+def shown(folder: Path) -> list[Tile]:
+    """The pictures of the storyboard in a folder, all of one size, in their order.
+
+    Raises OSError if it cannot be read, ValueError if it names none or of more than one size.
+    """
+    cues = webvtt.parse(durable.read(folder / WEBVTT_NAME).decode("utf-8", "replace"))
+    places = [(cue, found) for cue in cues if (found := _CUE.fullmatch(cue.text))]
+    tiles = [Tile(cue.begin / 1000, at[1], *map(int, at.groups()[1:])) for cue, at in places]
+    sizes = {tile[4:] for tile in tiles}
+    if len(sizes) != 1 or 0 in sizes.pop():
+        raise ValueError(f"{WEBVTT_NAME} names no pictures of one size")
+    return tiles
+
+
 def lay_out(segments: Path, check: RenditionCheck, store_root: Path) -> Storyboard:
     """Choose the pictures of a verified rendition: one every 10 s, of short videos more, of long ones fewer.
 

@@ -11,9 +11,10 @@ from sqlalchemy import Float, RowMapping, Select, and_, bindparam, cast, func, i
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.tables import attempt, const, job, statistic, video
+from tqstudio.engine.store.db.tables import attempt, const, event, job, statistic, video
 from tqstudio.engine.store.dialects.expressions import indexed_by, json_value
-from tqstudio.lifecycle import JobStatus
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import OPEN, JobStatus
 
 _ROW = statistic.c
 _ENDED = (
@@ -181,6 +182,20 @@ def grouped(db: Connection, by: Group, since: int, until: int, *, limit: int) ->
     for row in db.execute(_BY[by], {"since": since, "until": until, "limit": limit}).mappings():
         found.setdefault(row["key"], []).append(_figures(row))
     return {key: total(parts) for key, parts in found.items()}
+
+
+_OPEN = [const(status) for status in OPEN]
+_WAS, _IS = event.c.source.in_(_OPEN), event.c.target.in_(_OPEN)
+_CAME = _IS & (event.c.source.is_(None) | ~_WAS | (event.c.trigger == const(EventKind.UNDELETED)))
+_WENT = _WAS & event.c.target.is_not(None) & (~_IS | (event.c.trigger == const(EventKind.DELETED)))
+_CHANGE = select(func.count().filter(_CAME) - func.count().filter(_WENT)).where(
+    event.c.at >= bindparam("since"), event.c.at < bindparam("until")
+)
+
+
+def queue_change(db: Connection, since: int, until: int) -> int:
+    """Counts the jobs that came into the queue between two times, less those that left it."""
+    return int(db.execute(_CHANGE, {"since": since, "until": until}).scalar_one())
 
 
 def _figures(row: RowMapping) -> Figures:

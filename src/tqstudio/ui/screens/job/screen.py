@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.strip import Strip
@@ -16,20 +17,26 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
-from tqstudio.ui.screens.job import sections
+from tqstudio.ui.screens.job import graphics, sections
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words.format import copied
 from tqstudio.words.sentences import is_playable
+from tqstudio.words.symbols import ASCII
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import EventView, JobDetail, JobRow
+    from tqstudio.protocol.answers import EventView, JobDetail, JobRow, PictureView
+    from tqstudio.protocol.calls import Call
 
 Part = Callable[[Document, "JobDetail", int], list[Strip]]
 
 REREAD_S = 2.0
 """Interval of rereading a running job; its progress comes with the event stream."""
 TWO_COLUMNS = 110
+PICTURE_LINES = 30
+"""Lines of a document that has room for pictures."""
+STRIP_PIXELS = 10
+T = TypeVar("T")
 
 
 class JobScreen(JobActions):
@@ -99,8 +106,13 @@ class JobScreen(JobActions):
         if detail is None:
             return [[self._waiting]]
         attempts = partial(sections.attempts, chosen=self.selected_attempt())
-        left: tuple[Part, ...] = (sections.state, sections.qualities, sections.steps, attempts)
-        right = (sections.facts, sections.generation, sections.events)
+        film = partial(graphics.film, found=self._film(detail))
+        bits = partial(graphics.bits, found=self._of_ladder(detail, calls.job_bits(self.job)))
+        left: tuple[Part, ...] = (
+            *(sections.state, film, sections.qualities, graphics.speed, sections.steps),
+            attempts,
+        )
+        right = (sections.facts, sections.generation, bits, sections.events)
 
         def bound(*of: Part) -> list[Section]:
             return [partial(part, self.document, detail) for part in of]
@@ -108,6 +120,40 @@ class JobScreen(JobActions):
         if two:
             return [bound(*left, sections.command), bound(*right)]
         return [bound(*left, *right, sections.command)]
+
+    def _film(self, detail: JobDetail) -> list[PictureView | None]:
+        """The poster and the film strip, where they are wanted and there is room for them."""
+        if not (self._shows_pictures and self._has_room):
+            return []
+        width, height = self.document.size.width // 2 - 4, self.document.size.height
+        heights = {"poster": min(45, height // 3 * 2), "storyboard": STRIP_PIXELS}
+        wanted = [calls.job_picture(self.job, kind, min(80, width), most) for kind, most in heights.items()]
+        return [self._of_ladder(detail, each) for each in wanted]
+
+    def _of_ladder(self, detail: JobDetail, call: Call[T]) -> T | None:
+        generation = detail["video_view"]["generation"]
+        start = self.shell.start if self.context.model.up else None
+        return generation and self.context.feed.ladder_answers.get(call, generation["number"], start)
+
+    @property
+    def _has_room(self) -> bool:
+        return self.document.size.width >= TWO_COLUMNS and self.document.size.height >= PICTURE_LINES
+
+    @property
+    def _shows_pictures(self) -> bool:
+        """Whether the terminal has the colours for them, and the user wants them; not over SSH unasked."""
+        colours = not self.app.no_color and self.app.console.color_system in ("256", "truecolor")
+        default = "off" if os.environ.get("SSH_CONNECTION") else "on"
+        wanted = (self.context.remembered.get("pictures") or default) == "on"
+        return colours and wanted and self.context.glyphs is not ASCII
+
+    async def do_pictures(self, _: str) -> None:
+        self.context.remembered.set("pictures", "off" if self._shows_pictures else "on")
+        if not self._shows_pictures and self.context.remembered.get("pictures") == "on":
+            self.toast("this terminal has too few colours for pictures")
+        elif self._shows_pictures and not self._has_room:
+            self.toast("there is no room for pictures: make the window larger")
+        self.paint()
 
     def _waiting(self, width: int) -> list[Strip]:
         text = self._problem or "reading…"
