@@ -77,7 +77,7 @@ ARROW = UNICODE.arrow
 """Stands before what to do next."""
 
 _NARROWEST = 8
-"""Cells that a column has at least."""
+"""Cells that a column has at least; more for a longer head."""
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
 """Unicode categories without a width: combining marks and joiners."""
 
@@ -226,11 +226,12 @@ def table(
         room = shutil.get_terminal_size().columns + 2
         if sum(widths[i] + 2 for i in shown) > room and columns is None:
             shown = [i for i in shown if any(cells[i] for cells in lines)] or shown
-        flexible = [i for i in elastic if i in shown and widths[i] > _NARROWEST]
+        least = [max(_NARROWEST, width(head)) for head in heads]
+        flexible = [i for i in elastic if i in shown and widths[i] > least[i]]
         while sum(widths[i] + 2 for i in shown) > room and flexible:
             widest = max(flexible, key=widths.__getitem__)
             widths[widest] -= 1
-            flexible = [i for i in flexible if widths[i] > _NARROWEST]
+            flexible = [i for i in flexible if widths[i] > least[i]]
     rights = frozenset(right)
 
     def line(cells: Sequence[str]) -> str:

@@ -111,7 +111,7 @@ def list_jobs(
         HEADS,
         map(_line, rows),
         right=(0, 2, 4, 7),
-        elastic=(6,),
+        elastic=(3, 6),
         statuses=[row["status"] for row in rows],
         columns=columns or "id,state,done,qualities,left,worker,video",
     )

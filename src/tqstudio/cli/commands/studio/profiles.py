@@ -45,7 +45,7 @@ def list_profiles(
         printing.table(
             HEADS,
             [_line(profile) for profile in profiles],
-            elastic=(4,),
+            elastic=(1, 2, 4),
             statuses=["failed" if profile["error"] else "" for profile in profiles],
             columns=columns,
         )
