@@ -123,7 +123,7 @@ def test_a_wrong_value_in_the_environment_is_named(home: Home, monkeypatch: pyte
     monkeypatch.setenv("TQSTUDIO_STALL_S", "soon")
     error = refusal(home)
     assert "stall_s" in error.message
-    assert "'soon'" in error.message
+    assert '"soon"' in error.message
     assert "TQSTUDIO_STALL_S" in error.hint
 
 

@@ -20,11 +20,11 @@ _CLASSES = {
 
 
 def commands() -> str:
-    """Every command that is not hidden: synopsis, first sentence of its help, options."""
+    """Every command that is not hidden: synopsis, help, options."""
     parts = []
     for name, command in tree():
         synopsis = " ".join(["tqstudio", *name.split(), *arguments(command)])
-        about = " ".join((command.help or "").split("\n\n")[0].split())
+        about = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
         rows = [f"| {_signs(each)} | {_cell(each.help)} |" for each in options(command)]
         table = ["", "| option | |", "|---|---|", *rows] if rows else []
         parts.append("\n".join([f"### `{synopsis}`", "", about, *table]))

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,7 +315,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         where = f"{variable} in the environment"
         if variable not in map(str.upper, os.environ):
             where = f"{key} in {_place(home.config, key)}"
-        found = "a secret that is not shown" if key in SECRETS else repr(first.get("input"))
+        found = "a secret that is not shown" if key in SECRETS else toml_files.written(first.get("input"))
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the setting {key} is invalid: it is {found} and must be {_needed(first)}",
@@ -335,7 +334,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
 
 def _needed(error: ErrorDetails) -> str:
     kind = error["type"].partition("_")[0]
-    return _KINDS.get(kind) or error["msg"].removeprefix("Input should be ")
+    return _KINDS.get(kind) or error["msg"].removeprefix("Input should be ").replace("'", "")
 
 
 def _require_lease_margin(settings: Settings) -> None:
@@ -361,11 +360,11 @@ def _refuse_unknown(path: Path) -> None:
     known = set(Settings.model_fields)
     unknown = sorted(set(toml_files.read(path)) - known - set(_REMOVED))
     if unknown:
-        close = get_close_matches(unknown[0].lower(), known, n=1)
+        close = toml_files.near(unknown[0].lower(), known)
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"{_place(path, unknown[0])} has the unknown setting {unknown[0]}",
-            f"did you mean {close[0]}?" if close else f"the settings are: {', '.join(sorted(known))}",
+            close.strip() if close else f"the settings are: {', '.join(sorted(known))}",
         )
 
 

@@ -1,12 +1,16 @@
-"""Reads the TOML files of a home: settings, profiles, themes."""
+"""Reads the TOML files of a home: settings, profiles, themes; and words errors about wrong values."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tqstudio.paths import readable
 
 MAX_BYTES = 64_000
 MAX_LINE = 1_000
@@ -57,3 +61,22 @@ def read(path: Path) -> dict[str, Any]:
         return parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UnusableToml("it is not UTF-8 text") from None
+
+
+def written(value: object, most: int = 100) -> str:
+    """Write a value as in the file or request, such as `true` or `"x"`, with at most so many characters."""
+    text = readable(json.dumps(value, ensure_ascii=False, default=str))
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def near(wrong: str, known: Iterable[str]) -> str:
+    """The beginning of a hint, `did you mean retry? `, if a known name is close to a wrong one."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(wrong, list(known), 1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
+def one_of(wrong: str, known: Sequence[str]) -> str:
+    """The hint for a value that is none of those known."""
+    return f"{near(wrong, known)}use one of {', '.join(known)}"

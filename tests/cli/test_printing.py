@@ -37,12 +37,41 @@ def test_a_narrow_terminal_gets_a_table_that_fits(
     monkeypatch.setenv("COLUMNS", "80")
     assert lines() == whole
     monkeypatch.setenv("COLUMNS", "30")
-    narrow = lines()
-    assert narrow[0].split() == ["ID", "FOLDER", "OUTPUT"]
-    assert max(map(len, narrow)) <= 30
-    assert narrow[1].split()[1] == "/srv/upload/cam1"
+    assert lines() == [
+        "ID  FOLDER        OUTPUT",
+        "7   /srv/upload/  /srv/",
+        "    cam1          ladders/cam1",
+        "8   /srv/b        /srv/",
+        "                  ladders/b",
+    ]
     monkeypatch.setenv("COLUMNS", "22")
-    assert max(map(len, lines())) <= 22
+    narrow = lines()
+    assert max(map(len, narrow)) <= 22
+    assert "".join(line[4:12].strip() for line in narrow[1:4]) == "/srv/upload/cam1", "nothing is cut"
+
+
+def test_columns_are_chosen_by_name_and_stand_in_that_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("7", "", "a long name with words"), ("12", "", "b")]
+    heads = ("ID", "NOTE", "NAME")
+    printing.table(heads, rows, right=(0,), elastic=(2,), columns="name, id")
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME                    ID",
+        "a long name with words   7",
+        "b                       12",
+    ]
+    monkeypatch.setattr(printing, "terminal", lambda _=None: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    printing.table(heads, rows, right=(0,), elastic=(2,), columns="name,note,id")
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME        NOTE  ID",
+        "a long             7",
+        "name with",
+        "words",
+        "b                 12",
+    ]
 
 
 @pytest.mark.parametrize(

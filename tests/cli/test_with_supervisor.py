@@ -561,7 +561,7 @@ def test_retranscode_with_another_profile(up: Program, held: int) -> None:
 
     unknown = up("job", "retranscode", str(held), "--profile", "nonsense")
     assert unknown.code == 2
-    assert unknown.err.startswith("error: BAD_CONFIG: there is no profile 'nonsense'")
+    assert unknown.err.startswith("error: BAD_CONFIG: there is no profile nonsense\n")
     assert "fast, web" in unknown.err
     missing = up("job", "retranscode", str(held), "--profile", "fast", "--quality", "1080p")
     assert missing.code == 4
@@ -596,6 +596,17 @@ def held(up: Program, clips: Path, tmp_path: Path) -> Iterator[int]:
     yield job
     up("job", "cancel", str(job))
     up("job", "delete", str(job))
+
+
+def test_columns_of_lists_are_chosen(up: Program, held: int) -> None:
+    jobs = up("job", "list", "--columns", "video,id,priority,profile,owner").out.splitlines()
+    assert jobs[0].split() == ["VIDEO", "ID", "PRIORITY", "PROFILE", "OWNER"]
+    assert ["held.mp4", str(held), "0", "fast", "user"] in [line.split() for line in jobs[1:]]
+    workers = up("worker", "list", "--columns", "status,worker")
+    assert [line.split()[-1] for line in workers.out.splitlines()] == ["WORKER", "cpu-0"]
+    assert up("video", "list", "--columns", "video").out.splitlines()[0] == "VIDEO"
+    assert up("profile", "list", "--columns", "from").out.split()[:2] == ["FROM", "shipped"]
+    assert up("token", "list", "--columns", "role").code == up("alert", "list", "--columns", "due").code == 0
 
 
 def test_a_job_through_its_life(up: Program, held: int) -> None:

@@ -332,7 +332,7 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     wrong = {name: check for name, check in checks.items() if not check["ok"]}
     assert set(wrong) == {"profiles", "profile bad", "profile lost", "profile caf\\xe9"}
     assert f"{folder}/bad.toml: video.crf: 99" in wrong["profile bad"]["detail"]
-    assert "there is no profile 'nothing'" in wrong["profile lost"]["detail"]
+    assert "there is no profile nothing" in wrong["profile lost"]["detail"]
     assert "'gone' is not among them" in wrong["profiles"]["detail"]
     assert all(check["hint"] for check in wrong.values())
     assert here("doctor") == 1
@@ -353,7 +353,12 @@ def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("key", "value", "needed"),
-    [("LEASE_S", "x", "a number"), ("WORKERS", "1.5", "a whole number"), ("SCAN_S", "0", "greater than 0")],
+    [
+        ("LEASE_S", "x", "a number"),
+        ("WORKERS", "1.5", "a whole number"),
+        ("SCAN_S", "0", "greater than 0"),
+        ("LOG_LEVEL", "loud", "debug, info or warning"),
+    ],
 )
 def test_a_wrong_setting_is_reported_in_words(
     key: str,
@@ -366,7 +371,24 @@ def test_a_wrong_setting_is_reported_in_words(
     monkeypatch.setenv(f"TQSTUDIO_{key}", value)
     assert here("doctor") == 1
     output = capsys.readouterr().out
-    assert f"the setting {key.lower()} is invalid: it is '{value}' and must be {needed}\n" in output
+    assert f'the setting {key.lower()} is invalid: it is "{value}" and must be {needed}\n' in output
+
+
+@pytest.mark.parametrize("value", ["true", '["a"]', "{ a = 1 }", "1979-05-27", '"x"'])
+def test_a_wrong_value_is_shown_as_the_file_has_it(
+    value: str, here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not as Python writes it, in settings and profiles alike."""
+    folder = tmp_path / "home" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(f"[video]\nsegment_s = {value}\n")
+    assert here("profile", "check", "mine") == 2
+    shown = capsys.readouterr().err
+    (tmp_path / "home" / "config.toml").write_text(f"hours = {value}\n")
+    assert here("plan", "film.mp4") == 2
+    for line in (*shown.splitlines()[:1], *capsys.readouterr().err.splitlines()[:1]):
+        found = line.partition("it is ")[2].partition(" and must")[0] or line.rpartition("segment_s: ")[2]
+        assert found.strip('"') == value.replace("{ a = 1 }", '{"a": 1}').strip('"')
 
 
 @pytest.mark.fault(

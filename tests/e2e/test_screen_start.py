@@ -30,7 +30,7 @@ WRONG = {
         "line 2 has the unknown setting setle_s",
         "did you mean settle_s?",
     ),
-    "value": ("\n# Files\nsettle_s = 'soon'\n", "the setting settle_s is invalid: it is 'soon'", "line 3"),
+    "value": ("\n# Files\nsettle_s = 'soon'\n", 'the setting settle_s is invalid: it is "soon"', "line 3"),
     "syntax": ("settle_s = = 2\n", "it is not valid TOML", "at line 1, column 12"),
 }
 

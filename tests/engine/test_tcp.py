@@ -366,8 +366,8 @@ def test_events_say_whose_token_it_was(studio: Studio) -> None:
 @pytest.mark.parametrize(
     ("body", "names"),
     [
-        ({"name": "a/b", "role": "view"}, "name cannot be 'a/b'"),
-        ({"name": "x", "role": "owner"}, "role cannot be 'owner'"),
+        ({"name": "a/b", "role": "view"}, 'name cannot be "a/b"'),
+        ({"name": "x", "role": "owner"}, 'role cannot be "owner"'),
         ({"name": "x" * 5000, "role": "view"}, "name"),
         ({"name": "x", "role": "view", "expires_at": "tomorrow"}, "tomorrow"),
         ({"name": "x", "role": "view", "expires_at": "2020-01-01"}, "expired"),

@@ -211,9 +211,9 @@ def _written(text: str) -> Callable[[Path], object]:
         (_written("a = " + "[\n" * 10_000), "nested too deep"),
         (_written("a = " + "[" * 10_000), "more than 1000 characters"),
         (_written("[video]\ncrf = " + "9" * 900), "video.crf: 999"),
-        (_written("[video]\ncrf." + ".".join("a" * 400) + " = 1"), "video.crf: {'a': {"),
+        (_written("[video]\ncrf." + ".".join("a" * 400) + " = 1"), 'video.crf: {"a": {'),
         (_written('[video]\n"\\u001b[31m" = 1'), "video.\\x1b[31m: no such key"),
-        (_written('description = "' + "x" * 501 + '"'), "description: 'xxx"),
+        (_written('description = "' + "x" * 501 + '"'), 'description: "xxx'),
     ],
 )
 def test_whatever_lies_in_the_folder_is_one_broken_profile(

@@ -48,8 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     import typer
 
-    from tqstudio.cli.command_tree import root_command, usage_message
+    from tqstudio.cli.command_tree import root_command
     from tqstudio.cli.terminal import printing
+    from tqstudio.cli.terminal.wrong_usage import usage_message
     from tqstudio.errors import TqError
 
     try:

@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from tqstudio.cli.terminal import help_pages, options, wrong_usage
 from tqstudio.errors import ErrorCode, TqError
 
 # Name → "module:function" below `commands` or in a wing, or a group: (its help text, the same for its
@@ -56,7 +57,7 @@ COMMANDS: CommandTree = {
         },
     ),
     "video": (
-        "List videos, delete them with their ladders, bring them back, relocate and upload ladders.",
+        "List videos and ladders; delete, bring back, relocate and upload them.",
         {
             "list": "jobs.videos:list_videos",
             "delete": "jobs.videos:delete",
@@ -69,7 +70,7 @@ COMMANDS: CommandTree = {
     "stats": "wings.statistics.cli:stats",
     "wall": "studio.ui:wall",
     "folder": (
-        "Manage drop folders, whose videos are transcoded automatically.",
+        "Manage drop folders; their videos are transcoded automatically.",
         {
             "add": "studio.folders:add",
             "list": "studio.folders:list_folders",
@@ -78,7 +79,7 @@ COMMANDS: CommandTree = {
         },
     ),
     "worker": (
-        "List workers, enable and disable them, or run one for another machine's studio.",
+        "List, enable, disable and run workers; also for another machine's studio.",
         {
             "list": "studio.workers:list_workers",
             "enable": "studio.workers:enable",
@@ -88,7 +89,7 @@ COMMANDS: CommandTree = {
         },
     ),
     "profile": (
-        "List, show, check and create encoding profiles.",
+        "Show, check and create encoding profiles.",
         {
             "list": "studio.profiles:list_profiles",
             "show": "studio.profiles:show",
@@ -97,7 +98,7 @@ COMMANDS: CommandTree = {
         },
     ),
     "token": (
-        "Manage the tokens by which callers from the network are known.",
+        "Manage tokens of callers from the network.",
         {
             "create": "studio.tokens:create",
             "list": "studio.tokens:list_tokens",
@@ -113,13 +114,13 @@ COMMANDS: CommandTree = {
         },
     ),
     "alert": (
-        "List the alerts that were sent or wait, and test their channels.",
+        "List alerts, and test their channels.",
         {"list": "wings.alerts.cli:list_alerts", "test": "wings.alerts.cli:alert_test"},
     ),
     "verify": "jobs.verify:verify",
     "quality": "wings.quality.cli:quality",
     "database": (
-        "Move the queue between a file and PostgreSQL.",
+        "Move the queue to or from PostgreSQL.",
         {"copy": "studio.database:copy"},
     ),
     "backup": "studio.database:backup",
@@ -157,10 +158,38 @@ LOCAL = frozenset(
 DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 
 
-class _Group(TyperGroup):
+class _Page:
+    """The help of a command or group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        help_pages.write(self, ctx, formatter)
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        del limit
+        return help_pages.summary(self)
+
+
+class _Command(_Page, TyperCommand):
+    pass
+
+
+class _Group(_Page, TyperGroup):
     """Builds a command on first access."""
 
     tree: CommandTree
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find a command; `help job list` is `job list --help`, and `help` alone the page of the group."""
+        if args[0] == "help":
+            args = args[1:] if ctx.resilient_parsing else [*args[1:], "--help"]
+            if not args:
+                return None, None, []
+            if args == ["--help"]:
+                typer.echo(ctx.get_help())
+                ctx.exit()
+        if not ctx.resilient_parsing and args[0] not in self.tree:
+            raise wrong_usage.no_command(ctx, args[0], list(self.tree))
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in self.tree and self.commands[cmd_name] is None:
@@ -173,12 +202,17 @@ def _build(name: str, command: str | tuple[str, Mapping[str, str]]) -> Any:
         about, tree = command
         return _group(name, about, tree, _help_alone, add_completion=False)
     callback = function_of(command)
+    # The UI starts without them.
+    from tqstudio.cli.terminal import completion
+
     if command in LOCAL:
         callback = _refused_elsewhere(callback)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"ignore_unknown_options": True} if command in DASHED_ARGUMENTS else {}
-    app.command(name, context_settings=settings)(callback)
-    return typer.main.get_command(app)
+    app.command(name, cls=_Command, context_settings=settings)(callback)
+    built = typer.main.get_command(app)
+    completion.complete(built)
+    return built
 
 
 def function_of(command: str) -> Callable[..., int]:
@@ -209,7 +243,13 @@ def _group(
     name: str | None, about: str, tree: CommandTree, alone: Callable[..., Any], **more: Any
 ) -> TyperGroup:
     app = typer.Typer(
-        name=name, help=about, cls=_Group, rich_markup_mode=None, invoke_without_command=True, **more
+        name=name,
+        help=about,
+        cls=_Group,
+        context_settings=help_pages.SETTINGS if name == "tqstudio" else {},
+        rich_markup_mode=None,
+        invoke_without_command=True,
+        **more,
     )
     app.callback(help=about)(alone)
     group = cast(_Group, typer.main.get_command(app))
@@ -253,15 +293,7 @@ def _root(
     ),
 ) -> int:
     del version
-    if home:
-        # In the environment, so that the supervisor and its workers use the same home.
-        os.environ["TQSTUDIO_HOME"] = os.path.abspath(os.path.expanduser(home))
-    if connect:
-        os.environ["TQSTUDIO_CONNECT"] = connect
-    if token_file:
-        os.environ["TQSTUDIO_TOKEN_FILE"] = os.path.abspath(os.path.expanduser(token_file))
-    if ca:
-        os.environ["TQSTUDIO_CA"] = os.path.abspath(os.path.expanduser(ca))
+    options.use_studio(home, connect, token_file, ca)
     if ctx.invoked_subcommand is not None:
         return 0
     from tqstudio.cli.commands.studio.ui import open_screen
@@ -271,19 +303,5 @@ def _root(
 
 def root_command() -> TyperGroup:
     """Build the root command."""
-    about = (
-        "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
-        " Exit codes: 0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused,"
-        " 5 unusable database."
-    )
+    about = "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
     return _group("tqstudio", about, COMMANDS, _root, add_completion=True)
-
-
-def usage_message(error: typer.TyperException) -> TqError:
-    """Convert typer's message about wrong arguments into a `TqError`."""
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "tqstudio"
-    message = error.format_message().strip().rstrip(".")
-    # A file name that begins with a dash looks like an option.
-    dashed = "; a name that begins with a dash is written as ./-name" if hasattr(error, "option_name") else ""
-    return TqError(ErrorCode.BAD_REQUEST, message[:1].lower() + message[1:], f"see: {path} --help{dashed}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 import typer
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
+from tqstudio.toml_files import one_of
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Job numbers.", show_default=False)]
@@ -89,7 +91,10 @@ MaxCrashes = Annotated[
         help="Crashes in a row until a job fails; default: the setting.",
     ),
 ]
-Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Order of the files.")]
+Order = Annotated[
+    Literal["name", "size", "mtime"],
+    typer.Option("--order", metavar="name|size|mtime", help="Order of the files."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a profile key, such as video.crf=20."),
@@ -107,6 +112,39 @@ Hours = Annotated[
         "--hours", metavar="HOURS", help="When its jobs may run: 'mon-fri 22:00-06:00; sat,sun'; '' always."
     ),
 ]
+
+
+def columns(heads: Sequence[str]) -> Any:
+    """The option `--columns` of a table with these heads."""
+    known = [head.lower() for head in heads]
+
+    def check(ctx: typer.Context, value: str | None) -> str | None:
+        for name in () if value is None or ctx.resilient_parsing else listed([value]) or [""]:
+            if name not in known:
+                message = f"--columns cannot be {readable(name) or 'empty'}"
+                raise TqError(ErrorCode.BAD_REQUEST, message, one_of(name, known))
+        return value
+
+    def complete(incomplete: str) -> list[str]:
+        return after_commas(incomplete, known)
+
+    about = f"Only these columns, in this order, of: {', '.join(known)}."
+    return typer.Option("--columns", metavar="NAME,NAME", help=about, callback=check, autocompletion=complete)
+
+
+def after_commas(typed: str, known: Iterable[str]) -> list[str]:
+    """What completes the last part of `a,b,…`, each with what stands before it."""
+    before, comma, _ = typed.rpartition(",")
+    return [before + comma + value for value in known if value not in before.split(",")]
+
+
+def use_studio(home: str = "", connect: str = "", token_file: str = "", ca: str = "", **_: object) -> None:
+    """Use what the options before the command name."""
+    # In the environment, so that the supervisor and its workers use the same home.
+    names = {"TQSTUDIO_HOME": home, "TQSTUDIO_TOKEN_FILE": token_file, "TQSTUDIO_CA": ca}
+    os.environ.update({key: os.path.abspath(os.path.expanduser(path)) for key, path in names.items() if path})
+    if connect:
+        os.environ["TQSTUDIO_CONNECT"] = connect
 
 
 def until(text: str | None) -> str | None:

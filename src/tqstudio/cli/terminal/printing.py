@@ -13,6 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.cli.terminal import std_streams
@@ -75,6 +76,8 @@ _COLOURS: Mapping[str, str] = {
 ARROW = UNICODE.arrow
 """Stands before what to do next."""
 
+_NARROWEST = 8
+"""Cells that a column has at least; more for a longer head."""
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
 """Unicode categories without a width: combining marks and joiners."""
 
@@ -202,34 +205,54 @@ def table(
     right: Iterable[int] = (),
     elastic: Sequence[int] = (),
     statuses: Sequence[str] | None = None,
+    columns: str | None = None,
 ) -> None:
     """Print aligned columns.
 
     Args:
         right: right-aligned columns.
-        elastic: columns that are cut, in this order, if the terminal is too narrow. Empty columns are left
-            out first. Without a terminal nothing is cut.
+        elastic: columns whose cells continue in a next line if the terminal is too narrow. Empty columns are
+            left out first.
         statuses: one status per row, for its colour.
+        columns: heads in lower case, as `id,state`: only these, in this order.
     """
     lines = [list(row) for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
     shown = list(range(len(widths)))
+    if columns is not None:
+        names = [head.lower() for head in heads]
+        shown = [names.index(name.strip()) for name in columns.split(",") if name.strip()]
     if terminal():
-        columns = shutil.get_terminal_size().columns
-        if sum(widths) + 2 * (len(widths) - 1) > columns:
+        room = shutil.get_terminal_size().columns + 2
+        if sum(widths[i] + 2 for i in shown) > room and columns is None:
             shown = [i for i in shown if any(cells[i] for cells in lines)] or shown
-        for i in elastic:
-            spare = columns - sum(widths[each] for each in shown) - 2 * (len(shown) - 1)
-            widths[i] = max(min(8, widths[i]), widths[i] + min(0, spare))
+        least = [max(_NARROWEST, width(head)) for head in heads]
+        flexible = [i for i in elastic if i in shown and widths[i] > least[i]]
+        while sum(widths[i] + 2 for i in shown) > room and flexible:
+            widest = max(flexible, key=widths.__getitem__)
+            widths[widest] -= 1
+            flexible = [i for i in flexible if widths[i] > least[i]]
     rights = frozenset(right)
 
     def line(cells: Sequence[str]) -> str:
-        padded = [_fit(cells[i], widths[i], left=i not in rights) for i in shown]
-        return "  ".join(padded).rstrip()
+        parts = zip_longest(*(_wrapped(cells[i], widths[i]) for i in shown), fillvalue="")
+        fitted = [map(_fit, part, (widths[i] for i in shown), (i in rights for i in shown)) for part in parts]
+        return "\n".join("  ".join(each).rstrip() for each in fitted)
 
     out(bold(line(heads)))
     for number, cells in enumerate(lines):
         out(painted(line(cells), statuses[number]) if statuses else line(cells))
+
+
+def _wrapped(text: str, cells: int) -> list[str]:
+    """The text in lines of so many cells, which end at a space or a slash where there is one."""
+    lines = []
+    while width(text) > cells:
+        end = next(i for i in range(len(text), 0, -1) if width(text[:i]) <= cells or i == 1)
+        after = max(text.rfind(" ", 1, end), text.rfind("/", 1, end)) + 1
+        lines.append(text[: after or end].rstrip())
+        text = text[after or end :].lstrip()
+    return [*lines, text]
 
 
 def width(text: str) -> int:
@@ -242,13 +265,9 @@ def width(text: str) -> int:
     )
 
 
-def _fit(text: str, cells: int, *, left: bool) -> str:
-    if width(text) > cells:
-        while text and width(text) > cells - 1:
-            text = text[:-1]
-        text += UNICODE.ellipsis
+def _fit(text: str, cells: int, right: bool) -> str:
     padding = " " * (cells - width(text))
-    return text + padding if left else padding + text
+    return padding + text if right else text + padding
 
 
 def age(at: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from tqstudio import toml_files
 from tqstudio.errors import ErrorCode, TqError
 
 STATUS_OF: dict[ErrorCode, int] = {
@@ -94,7 +94,7 @@ def _bad_request(errors: Sequence[Any]) -> ErrorResponse:
     needs = f"it has to match {context['pattern']}" if "pattern" in context else needs
     if needs and isinstance(given := first.get("input"), str):
         # Shortened: it may be long.
-        text, hint = f"{where} cannot be {reprlib.repr(given)}", needs
+        text, hint = f"{where} cannot be {toml_files.written(given)}", needs
     return ErrorResponse(400, ErrorCode.BAD_REQUEST, text, hint)
 
 

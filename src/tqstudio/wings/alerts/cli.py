@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from tqstudio.cli.session.supervisor_session import client
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.protocol import calls
 
+HEADS = ("DUE", "CHANNEL", "KIND", "STATE", "TRIES", "ALERT")
+Columns = Annotated[str | None, options.columns(HEADS)]
 _TEST_S = 700.0
 """Longer than the supervisor waits for a channel."""
 
 
-def list_alerts(as_json: JsonFlag = False) -> int:
+def list_alerts(columns: Columns = None, as_json: JsonFlag = False) -> int:
     """List the newest alerts: sent, waiting with the error of the last try, or given up."""
     alerts = client().send(calls.alerts())["alerts"]
     if as_json:
         printing.out_json({"alerts": alerts})
         return 0
     printing.table(
-        ("DUE", "CHANNEL", "KIND", "STATE", "TRIES", "ALERT"),
+        HEADS,
         [
             (
                 printing.clock(alert["due_at"]),
@@ -30,12 +34,14 @@ def list_alerts(as_json: JsonFlag = False) -> int:
             )
             for alert in alerts
         ],
+        elastic=(5,),
+        columns=columns,
     )
     return 0
 
 
 def alert_test(as_json: JsonFlag = False) -> int:
-    """Send a test alert to every channel, and print how each received it."""
+    """Send a test alert to every channel; prints how each received it."""
     channels = client().send(calls.alert_test(), timeout_s=_TEST_S)["channels"]
     if as_json:
         printing.out_json({"channels": channels})

@@ -49,7 +49,7 @@ def run(
         ),
     ] = 1,
 ) -> int:
-    """Encode jobs of the studio of --connect on this machine, with a token of the role join or worker.
+    """Encode jobs of another machine's studio: that of --connect, with a token of the role join or worker.
 
     The source is copied from the studio, finished segments are sent to it. Ends with Ctrl-C, after which its
     job continues elsewhere.

@@ -30,7 +30,7 @@ def stats(
     by: Annotated[By, typer.Option("--by", metavar="day|batch|worker", help="What to add up by.")] = By.DAY,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show throughput, speed, bytes and processor time of the past, by day, batch or worker.
+    """Show what was done: throughput, speed, bytes and processor time by day, batch or worker.
 
     MEDIA, IN and OUT count jobs that are done, WORK and CPU all attempts. SPEED is MEDIA ÷ WORK. OFF is the
     median error of the estimates; in column 90%, nine of ten errors were smaller.

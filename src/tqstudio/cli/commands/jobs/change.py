@@ -10,6 +10,7 @@ from tqstudio.cli.session.supervisor_session import SupervisorSession, session_f
 from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
 
@@ -45,8 +46,8 @@ def _command(operation: str, about: str) -> Callable[..., int]:
 pause = _command("pause", "Pause jobs; a running one stops within 2 s, and its finished segments are kept.")
 resume = _command("resume", "Resume paused jobs.")
 cancel = _command("cancel", "Cancel jobs; finished segments are kept for a later retry.")
-retry = _command("retry", "Retry failed or cancelled jobs, with the full number of attempts.")
-restart = _command("restart", "Restart jobs from the beginning, running ones too.")
+retry = _command("retry", "Retry failed or cancelled jobs; each has the full number of attempts.")
+restart = _command("restart", "Restart jobs from the beginning; running ones too.")
 delete = _command(
     "delete", "Remove jobs from the list. Ladders stay; partial work of failed or cancelled jobs is removed."
 )
@@ -94,7 +95,7 @@ def priority(
     if not numbers:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{' '.join(arguments)!r} is not “ID... PRIORITY”",
+            f"{readable(' '.join(arguments))} is not “ID... PRIORITY”",
             "write it as: tqstudio job priority 7 100, or +1, or -1",
         )
     by_so_much = wanted[:1] in "+-"

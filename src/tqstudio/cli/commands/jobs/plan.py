@@ -33,7 +33,7 @@ def plan(
     settings: options.Settings = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Show what a file would become, how much space it takes at most and how long it takes.
+    """Show what a file would become: qualities, the space they take at most, and the time.
 
     Nothing is queued or encoded. The whole file is read once.
     """

@@ -58,7 +58,7 @@ def process(
     ] = True,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Encode files or folders, wait for them and print a summary.
+    """Encode files or folders and wait for them; then a summary is printed.
 
     Complete and unchanged ladders are skipped. Starts a supervisor if none is running, and stops it at the
     end unless it is needed by others. After an interruption, run it again to continue.

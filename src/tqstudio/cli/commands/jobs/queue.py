@@ -25,7 +25,7 @@ ENDED = ("done", "failed", "cancelled")
 
 
 def status(as_json: JsonFlag = False) -> int:
-    """Count the jobs by status, and show what blocks the queue."""
+    """Count the jobs by status; shows what blocks the queue, too."""
     view = client().send(calls.status())
     if as_json:
         total = sum(view["jobs"].values())
@@ -72,7 +72,7 @@ def retry(
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Retry every failed job, with the full number of attempts."""
+    """Retry every failed job; each has the full number of attempts."""
     answer: RetryAnswer = {"retried": 0, "refused": []}
     if _any("failed"):
         answer = session().client.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
@@ -172,7 +172,7 @@ def process(
     workers: Workers = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Process the queue until no job is pending or running.
+    """Process the queue and wait: until no job is pending or running.
 
     Starts a supervisor if none is running, and stops it at the end unless it is needed by others.
     """

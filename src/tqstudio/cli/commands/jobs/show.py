@@ -6,13 +6,13 @@ import json
 import sys
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tqstudio import units
 from tqstudio.cli.session.supervisor_session import client
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JobIds, JsonFlag, listed
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 PAGE = 200
 FOLLOW_S = 0.5
+Sort = Annotated[
+    Literal["order", "newest", "oldest"],
+    typer.Option("--sort", metavar="order|newest|oldest", help="Sort order."),
+]
+HEADS = (
+    *("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
+    *("PRIORITY", "PROFILE", "KIND", "OWNER", "CODE", "ADDED", "ENDED"),
+)
 _KNOWN_CHARACTERS = 2_000
 """So much of a log is found again in its end, which may have moved on."""
 
@@ -51,7 +59,8 @@ def list_jobs(
         int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="new|changed|retranscode", help="Only jobs of this kind.")
+        Literal["new", "changed", "retranscode"] | None,
+        typer.Option("--kind", metavar="new|changed|retranscode", help="Only jobs of this kind."),
     ] = None,
     owner: Annotated[
         str | None,
@@ -60,16 +69,16 @@ def list_jobs(
     warning: Annotated[
         str | None, typer.Option("--warning", metavar="any|CODE", help="Only jobs with any or this warning.")
     ] = None,
-    sort: Annotated[str, typer.Option("--sort", metavar="order|newest|oldest", help="Sort order.")] = "order",
+    sort: Sort = "order",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of jobs.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
+    columns: Annotated[str | None, options.columns(HEADS)] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """List jobs, running ones first."""
     at = client()
     rows: list[JobRow] = []
-    after: str | None = None
-    total: int | None = None
+    after, total = None, None
     while len(rows) < limit:
         page = at.send(
             calls.jobs(
@@ -99,11 +108,12 @@ def list_jobs(
         printing.out("no matching jobs" if narrowed else "the queue is empty")
         return 0
     printing.table(
-        ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
-        [_line(row) for row in rows],
-        right=(0, 2, 4),
-        elastic=(6,),
+        HEADS,
+        map(_line, rows),
+        right=(0, 2, 4, 7),
+        elastic=(3, 6),
         statuses=[row["status"] for row in rows],
+        columns=columns or "id,state,done,qualities,left,worker,video",
     )
     if after is not None:
         shown = f"the first {len(rows)} jobs" if total is None else f"{len(rows)} of {total} jobs"
@@ -126,6 +136,8 @@ def _line(row: JobRow) -> tuple[str, ...]:
         fmt.clock_duration(row["eta_s"]),
         row["worker"] or "",
         f"{row['name']}  {remark}".rstrip(),
+        *(str(row["priority"]), row["profile"], row["kind"], row["owner"], error["code"] if error else ""),
+        *(printing.clock(row["created_at"]), printing.clock(row["completed_at"])),
     )
 
 
@@ -312,7 +324,7 @@ def _resumed_from(attempt: AttemptView) -> str:
 
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:
-    """Print the ffmpeg commands of a job, one per line, ready for a shell."""
+    """Print the ffmpeg commands of a job; one per line, ready for a shell."""
     from tqstudio import shell_quoting
 
     detail = client().send(calls.job(job_id))

@@ -11,7 +11,7 @@ import typer
 
 from tqstudio import shell_quoting
 from tqstudio.cli.session.supervisor_session import SupervisorSession, client, session_for
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, decode, display, encode, is_bucket, normal, readable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import VideoView
 
 PAGE = 200
+HEADS = ("ID", "STATE", "JOB", "VIDEO", "PLAYLIST")
 NEWEST = 2**53
 """Above the number of any video."""
 _LOOK_S = 2.0
@@ -36,9 +37,10 @@ Video = Annotated[
 
 def list_videos(
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of videos.")] = 50,
+    columns: Annotated[str | None, options.columns(HEADS)] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """List videos with their playlists, newest first."""
+    """List videos and playlists, newest first."""
     at = client()
     found: list[VideoView] = []
     before: int | None = NEWEST
@@ -55,7 +57,7 @@ def list_videos(
     # The paths of another machine are not here.
     missing = set() if remote.is_chosen() else _without_ladder(found)
     lines = [_line(video, missing) for video in found]
-    printing.table(("ID", "STATE", "JOB", "VIDEO", "PLAYLIST"), lines, right=(0, 2), elastic=(3, 4))
+    printing.table(HEADS, lines, right=(0, 2), elastic=(3, 4), columns=columns)
     for output in dict.fromkeys(video["output_root_b64"] for video in found if video["id"] in missing):
         path = os.fsdecode(decode(output))
         command = shell_quoting.line(shell_quoting.transportable(word) for word in (*_RELOCATE, path))
@@ -116,7 +118,7 @@ def delete(
 
 
 def undelete(video: Video, as_json: JsonFlag = False) -> int:
-    """Bring a deleted video back with its ladder and jobs, while its files are there."""
+    """Bring a deleted video back: its ladder and jobs too, while its files are there."""
     at = _session(video)
     view = at.client.send(calls.undelete_video(_video(at, video)["id"]))
     return printing.answer(view, f"video {view['id']} is back", as_json)
@@ -127,7 +129,7 @@ def relocate(
     new: Annotated[str, typer.Argument(metavar="NEW", help="Where it is now.")],
     as_json: JsonFlag = False,
 ) -> int:
-    """Say where ladders are now, after their output folder was moved."""
+    """Say where ladders were moved: their output folder as it was, and as it is."""
     at = client()
     paths = (encode(normal(os.fsencode(absolute(path)))) for path in (old, new))
     answer = at.send(calls.relocate_videos(*paths))
@@ -144,7 +146,7 @@ def relocate(
 
 
 def upload(video: Video, as_json: JsonFlag = False) -> int:
-    """Upload a ladder to its bucket again, for example when `verify s3://...` reports missing files."""
+    """Upload a ladder to its bucket again; for example when `verify s3://...` reports missing files."""
     at = _session(video)
     view = at.client.send(calls.upload_video(_video(at, video)["id"]))
     where = readable(view["delivery"]["url"]) if view["delivery"] else "its bucket"

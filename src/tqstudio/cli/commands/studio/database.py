@@ -33,7 +33,7 @@ def backup(
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Copy the database to a new file, and check the copy.
+    """Copy the database to a new file; the copy is checked.
 
     Works with and without a supervisor. To restore a copy see docs/backup.md.
     """
@@ -58,7 +58,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO", help="A new file, or an empty database.")],
     as_json: JsonFlag = False,
 ) -> int:
-    """Copy a whole database, between a file of SQLite and PostgreSQL, in either direction.
+    """Copy a whole database: between a file of SQLite and PostgreSQL, in either direction.
 
     The supervisors of both must be stopped. Afterwards set `database` in config.toml to the copy.
     """

@@ -42,7 +42,7 @@ def doctor(
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Check the installation for missing, damaged and orphaned parts.
+    """Check the installation: missing, damaged and orphaned parts.
 
     Checks the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """

@@ -29,7 +29,7 @@ def drill(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the sandbox for inspection.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Kill a sandboxed studio at random while it works, and report losses.
+    """Kill a sandboxed studio at random; what was lost is reported.
 
     Workers, ffmpeg and the supervisor are killed, stopped and restarted at random times; your own home is not
     touched. Exits with 1 if anything was lost.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView
     from tqstudio.protocol.client import Client
 
+HEADS = ("ID", "PROFILE", "WATCH", "SETTLING", "RESTARTS", "TODAY", "FOLDER", "OUTPUT")
+Columns = Annotated[str | None, options.columns(HEADS)]
 FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the drop folder.")]
 Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="Include sub-folders.")]
 Patterns = Annotated[
@@ -31,7 +33,7 @@ Exclude = Annotated[
     typer.Option("--exclude", metavar="GLOB", help="Leave out such files and sub-folders; repeatable."),
 ]
 AfterDone = Annotated[
-    str | None,
+    Literal["keep", "move", "delete"] | None,
     typer.Option(
         "--after-done",
         metavar="keep|move|delete",
@@ -42,7 +44,7 @@ DoneDir = Annotated[
     str | None, typer.Option("--done-dir", metavar="DIR", help="Existing folder that sources are moved to.")
 ]
 Duplicates = Annotated[
-    str | None,
+    Literal["encode", "skip", "link"] | None,
     typer.Option(
         "--duplicates",
         metavar="encode|skip|link",
@@ -58,7 +60,7 @@ Template = Annotated[
     ),
 ]
 Audio = Annotated[
-    str | None,
+    Literal["encode", "skip"] | None,
     typer.Option(
         "--audio", metavar="encode|skip", help="What becomes of sound without video; default: skip."
     ),
@@ -74,7 +76,7 @@ FolderPriority = Annotated[
     ),
 ]
 Watch = Annotated[
-    str | None,
+    Literal["auto", "inotify", "polling"] | None,
     typer.Option(
         "--watch", metavar="auto|inotify|polling", help="How changes are detected; polling for NFS and SMB."
     ),
@@ -137,7 +139,7 @@ def add(
     return printing.answer(folder, f"{watched}, output: {readable(folder['output_root'])}", as_json)
 
 
-def list_folders(as_json: options.JsonFlag = False) -> int:
+def list_folders(columns: Columns = None, as_json: options.JsonFlag = False) -> int:
     """List the drop folders."""
     folders = client().send(calls.folders())["folders"]
     if as_json:
@@ -147,7 +149,7 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         printing.out("no drop folders; add one with: tqstudio folder add PATH")
         return 0
     printing.table(
-        ("ID", "PROFILE", "WATCH", "SETTLING", "RESTARTS", "TODAY", "FOLDER", "OUTPUT"),
+        HEADS,
         [
             (
                 str(folder["id"]),
@@ -163,6 +165,7 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         ],
         right=(0, 3, 4),
         elastic=(7, 6),
+        columns=columns,
     )
     for folder in folders:
         printing.out(f"folder {folder['id']}: {', '.join(folder_rules(folder))}")

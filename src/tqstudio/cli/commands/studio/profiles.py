@@ -10,7 +10,7 @@ import typer
 
 from tqstudio import path_checks
 from tqstudio.cli.session.supervisor_session import client
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from tqstudio.home import Home
     from tqstudio.protocol.answers import ProfileView
 
+HEADS = ("PROFILE", "QUALITIES", "ENCODED", "FROM", "DESCRIPTION")
+Columns = Annotated[str | None, options.columns(HEADS)]
 Named = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile's name, or a file.")]
 _SUFFIX = ".toml"
 
 
-def list_profiles(as_json: JsonFlag = False) -> int:
-    """List the profiles, shipped ones and those in the home, with their errors."""
+def list_profiles(
+    columns: Annotated[str | None, options.columns(HEADS)] = None, as_json: JsonFlag = False
+) -> int:
+    """List the profiles: shipped ones and those in the home, with their errors."""
     try:
         profiles = client().send(calls.profiles())["profiles"]
     except TqError as error:
@@ -39,10 +43,11 @@ def list_profiles(as_json: JsonFlag = False) -> int:
         printing.out_json({"profiles": profiles})
     else:
         printing.table(
-            ("PROFILE", "QUALITIES", "ENCODED", "FROM", "DESCRIPTION"),
+            HEADS,
             [_line(profile) for profile in profiles],
-            elastic=(4,),
+            elastic=(1, 2, 4),
             statuses=["failed" if profile["error"] else "" for profile in profiles],
+            columns=columns,
         )
     broken = [profile["error"] for profile in profiles if profile["error"]]
     for why in broken:
@@ -51,7 +56,7 @@ def list_profiles(as_json: JsonFlag = False) -> int:
 
 
 def show(name: Named, as_json: JsonFlag = False) -> int:
-    """Print all settings of a profile, with those it inherits, as a file that can be edited."""
+    """Print all settings of a profile: inherited ones too, as a file that can be edited."""
     from tqstudio.engine.media.plan.profile_catalogue import as_toml
 
     profile = _load(name)
@@ -59,7 +64,7 @@ def show(name: Named, as_json: JsonFlag = False) -> int:
 
 
 def check(name: Named, as_json: JsonFlag = False) -> int:
-    """Check a profile, or a file that is to become one; names the wrong key and what it allows."""
+    """Check a profile, or a file of one; names the wrong key and what it allows."""
     from tqstudio.engine.media.plan.profiles import names
 
     profile = _load(name)
@@ -75,7 +80,7 @@ def new(
     ] = "web",
     as_json: JsonFlag = False,
 ) -> int:
-    """Create a profile in the home, with every key and what it allows as comments."""
+    """Create a profile in the home: every key, and what it allows as comments."""
     from tqstudio.engine.media.plan.profile_catalogue import template
     from tqstudio.engine.media.plan.profiles import SHIPPED_DIR
 

@@ -55,7 +55,7 @@ def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print the unit; install nothing.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Install the supervisor as a systemd service, enable and start it.
+    """Install the supervisor as a systemd service; it is enabled and started.
 
     It starts at boot, is restarted after a crash or a hang, and has the settings of its home: options and
     variables of this command line are not part of it. With --worker it is one for the studio of --connect.
@@ -147,7 +147,7 @@ def status(system: System = False, worker: OfWorkers = False, as_json: JsonFlag 
 
 
 def uninstall(system: System = False, worker: OfWorkers = False, as_json: JsonFlag = False) -> int:
-    """Stop and disable the service and remove its unit. Queue, settings and videos stay."""
+    """Stop, disable and remove the service. Queue, settings and videos stay."""
     _require_root(system)
     name = WORKER if worker else NAME
     path = _unit_path(system, name)

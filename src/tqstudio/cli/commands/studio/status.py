@@ -28,7 +28,7 @@ def status(
     plain: Annotated[bool, typer.Option("--plain", help="One `key value` per line, for scripts.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second.")] = False,
 ) -> int:
-    """Show the supervisor, the queue, the workers and the disks."""
+    """Show supervisor, queue, workers and disks."""
     at = client()
     view = at.send(calls.status())
     while True:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
 from tqstudio.cli.session.supervisor_session import client, session
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
-from tqstudio.protocol.roles import GRANTABLE
 from tqstudio.words import format as fmt
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", show_default=False)]
-_ROLES = "|".join(GRANTABLE)
+HEADS = ("TOKEN", "ROLE", "JOINED BY", "PREFIX", "CREATED", "EXPIRES")
+Columns = Annotated[str | None, options.columns(HEADS)]
+_Role = Literal["view", "operate", "admin", "worker", "join"]
+_ROLES = "|".join(get_args(_Role))
 
 
 def create(
     name: Name,
-    role: Annotated[str, typer.Option("--role", metavar=_ROLES, help="What it allows.", show_default=False)],
+    role: Annotated[_Role, typer.Option("--role", metavar=_ROLES, help="What it allows.")],
     expires: Annotated[
         str | None,
         typer.Option("--expires", metavar="DAYS|DATE", help="When it expires, such as 90 or 2027-01-31."),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--kind", metavar="cpu|gpu", help="Of the worker, with --role worker.")
+        Literal["cpu", "gpu"],
+        typer.Option("--kind", metavar="cpu|gpu", help="Of the worker, with --role worker."),
     ] = "cpu",
     workers: Annotated[
         int | None,
@@ -55,14 +58,16 @@ def _expiry(text: str | None) -> str | None:
         raise TqError(ErrorCode.BAD_REQUEST, f"{text} days are too many", "leave --expires out") from None
 
 
-def list_tokens(as_json: JsonFlag = False) -> int:
+def list_tokens(
+    columns: Annotated[str | None, options.columns(HEADS)] = None, as_json: JsonFlag = False
+) -> int:
     """List the tokens, without their secrets."""
     tokens = client().send(calls.tokens())["tokens"]
     if as_json:
         printing.out_json({"tokens": tokens})
         return 0
     printing.table(
-        ("TOKEN", "ROLE", "JOINED BY", "PREFIX", "CREATED", "EXPIRES"),
+        HEADS,
         [
             (
                 token["name"],
@@ -74,6 +79,7 @@ def list_tokens(as_json: JsonFlag = False) -> int:
             )
             for token in tokens
         ],
+        columns=columns,
     )
     return 0
 

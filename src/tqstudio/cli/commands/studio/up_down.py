@@ -62,7 +62,7 @@ def up(
     until_idle: Annotated[bool, typer.Option("--until-idle", hidden=True)] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Start the supervisor, in the foreground or in the background.
+    """Start the supervisor; in the foreground, or with --detach in the background.
 
     If one is already running, nothing is started, and options without effect are reported.
     """
@@ -206,7 +206,7 @@ def log_level(
     level: Annotated[LogLevel, typer.Argument(metavar=_LEVELS, show_default=False)],
     as_json: JsonFlag = False,
 ) -> int:
-    """Change the log level of the running supervisor until it stops; the setting is log_level."""
+    """Change the log level of the supervisor; it holds until that stops. The setting is log_level."""
     answer = client().send(calls.log_level(level))
     text = f"the supervisor logs {answer['level']} (before: {answer['before']})"
     return printing.answer(answer, text, as_json)

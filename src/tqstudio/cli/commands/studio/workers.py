@@ -8,7 +8,7 @@ import typer
 
 from tqstudio import units
 from tqstudio.cli.session.supervisor_session import SupervisorSession, client, session_for
-from tqstudio.cli.terminal import printing
+from tqstudio.cli.terminal import options, printing
 from tqstudio.cli.terminal.options import JsonFlag
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
     from tqstudio.engine.store.db.connection import Connection
 
+HEADS = ("WORKER", "KIND", "STATUS", "JOB", "STEP", "SPEED", "CPU", "MEMORY", "BEAT", "ENCODER", "NOTE")
+Columns = Annotated[str | None, options.columns(HEADS)]
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Worker names, such as cpu-0.", show_default=False)
 ]
 
 
-def list_workers(as_json: JsonFlag = False) -> int:
+def list_workers(
+    columns: Annotated[str | None, options.columns(HEADS)] = None, as_json: JsonFlag = False
+) -> int:
     """List the workers."""
     workers = client().send(calls.workers())["workers"]
     if as_json:
         printing.out_json({"workers": workers})
         return 0
     printing.table(
-        ("WORKER", "KIND", "STATUS", "JOB", "STEP", "SPEED", "CPU", "MEMORY", "BEAT", "ENCODER", "NOTE"),
+        HEADS,
         [
             (
                 worker["name"],
@@ -52,6 +56,7 @@ def list_workers(as_json: JsonFlag = False) -> int:
         right=(3, 5, 6, 7, 8),
         elastic=(10,),
         statuses=[worker["status"] for worker in workers],
+        columns=columns,
     )
     return 0
 
@@ -79,7 +84,7 @@ def _command(verb: str, about: str) -> Callable[..., int]:
 
 enable = _command("enable", "Enable workers.")
 disable = _command("disable", "Disable workers; a running job is finished first.")
-drain = _command("drain", "Let workers finish their job and take no more.")
+drain = _command("drain", "Let workers finish their job; they take no more.")
 
 
 def _session(names: Sequence[str]) -> SupervisorSession:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
@@ -17,6 +16,7 @@ from tqstudio.engine.media.plan.profile_keys import RungSpec as RungSpec
 from tqstudio.engine.media.plan.video_codecs import CODECS, DEFAULT_PRESET
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display, readable
+from tqstudio.toml_files import near, written
 
 SHIPPED_DIR = Path(__file__).resolve().parents[3] / "profiles"
 
@@ -190,7 +190,7 @@ def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> 
             # A user's `web.toml` with extends = "web" extends the shipped one.
             file = shipped.get(wanted)
             if file is None or file in seen:
-                found = f"{wanted!r} extends itself"
+                found = f"{readable(wanted)} extends itself"
                 raise _bad(all_files[wanted], "extends", found, "the name of another profile")
         if file is None:
             raise _unknown(wanted, choice(), extended_by)
@@ -225,9 +225,9 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
     for given, text in changes.items():
         matching = [key for key in KEYS if given in (key, key.rpartition(".")[2])]
         if len(matching) != 1:
-            text = f"a profile has no key {given!r}" if not matching else f"{given!r} is ambiguous"
+            text = f"a profile has no key {given}" if not matching else f"{given} is ambiguous"
             keys = ", ".join(matching or sorted(KEYS))
-            raise TqError(ErrorCode.BAD_CONFIG, text, f"the keys are: {keys}")
+            raise TqError(ErrorCode.BAD_CONFIG, readable(text), f"{near(given, KEYS)}the keys are: {keys}")
         key = matching[0]
         field, allowed, read = KEYS[key]
         try:
@@ -237,7 +237,8 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         try:
             fields[field] = read(value)
         except ValueError as error:
-            raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
+            wrong = f"{key} cannot be {readable(text)}"
+            raise TqError(ErrorCode.BAD_CONFIG, wrong, f"allowed: {allowed}") from error
     asked = ", ".join(f"{key}={text}" for key, text in changes.items())
     changed = replace(profile, **_changed({"codec": profile.codec}, fields))
     return _checked(changed, readable(f"profile {profile.name} with {asked}"))
@@ -257,7 +258,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
         ) from error
     extends = document.pop("extends", None)
     if extends is not None and not isinstance(extends, str):
-        raise _bad(file, "extends", _shown(extends), "the name of another profile")
+        raise _bad(file, "extends", written(extends), "the name of another profile")
     settings: dict[str, Any] = {}
     for key, value in _flatten(document):
         if key not in KEYS:
@@ -266,7 +267,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
         try:
             settings[field] = read(value)
         except ValueError as error:
-            raise _bad(file, key, _shown(value), allowed) from error
+            raise _bad(file, key, written(value), allowed) from error
     return settings, extends
 
 
@@ -352,8 +353,8 @@ def _unknown(name: str, choice: list[str], extended_by: Path | None) -> TqError:
     by = f", which {_path(extended_by)} extends" if extended_by else ""
     return TqError(
         ErrorCode.BAD_CONFIG,
-        f"there is no profile {name!r}{by}",
-        "choose one of: " + ", ".join(display(os.fsencode(each)) for each in choice),
+        f"there is no profile {readable(name)}{by}",
+        f"{near(name, choice)}choose one of: " + ", ".join(display(os.fsencode(each)) for each in choice),
     )
 
 
@@ -364,8 +365,3 @@ def _bad(file: Path, key: str, found: str, allowed: str) -> TqError:
 
 def _path(file: Path) -> str:
     return display(os.fsencode(file))
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
-_shown = _SHORT.repr
