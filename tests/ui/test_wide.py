@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.screens.job.screen import JobScreen
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
@@ -38,6 +39,19 @@ async def test_at_most_six_of_ten_cells_are_blank(
             await app.screen._read_live()  # type: ignore[attr-defined]
         await pilot.press(*keys)
         await until(pilot, lambda: any(shows in line for line in screen_text(app)), shows)
+        app.painter.now()
+        await pilot.pause()
+        assert blank(app) <= MOST_BLANK, "\n".join(screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(160, 50), (240, 70)], ids=["160x50", "240x70"])
+async def test_the_page_of_a_done_job(size: tuple[int, int], make_app: MakeApp) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await loaded(pilot)
+        app.push_screen(JobScreen(app.context, 317))
+        await until(pilot, lambda: any("▀" in line for line in screen_text(app)), "the picture")
+        await until(pilot, lambda: any("Bits" in line for line in screen_text(app)), "the bits")
         app.painter.now()
         await pilot.pause()
         assert blank(app) <= MOST_BLANK, "\n".join(screen_text(app))

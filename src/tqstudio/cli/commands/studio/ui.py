@@ -57,7 +57,7 @@ def open_screen() -> int:
 
 
 def keys(as_json: JsonFlag = False) -> int:
-    """Print the keys of the terminal UI, with those of keys.toml in the home, and what is wrong there."""
+    """Print the keys of the terminal UI: with those of keys.toml in the home, and what is wrong there."""
     from tqstudio.ui.actions.keys_file import read_keys
     from tqstudio.ui.actions.registry import ACTIONS, key_sign
 
@@ -122,8 +122,9 @@ def show(
 
 
 def wall() -> int:
-    """Show the running jobs as bands: each segment in the colour of the machine that made it.
+    """Show who encodes what, on a read-only screen.
 
-    For a screen in the corner: read-only. It starts no supervisor, and waits for one.
+    Running jobs are bands, each segment in the colour of the machine that made it. It starts no supervisor, and
+    waits for one.
     """
     return show(current_home(), watch="wall")
