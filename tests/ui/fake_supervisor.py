@@ -100,6 +100,7 @@ class FakeSupervisor:
         self.workers: list[Any] = sample_workers()
         self.folders: list[Any] = sample_folders()
         self.wall: Any = sample_wall()
+        self.log_line = "frame="
         self.profiles: list[Any] = [profile(name) for name in ("fast", "web")]
         self.gates: list[Any] = []
         self.decisions: dict[str, Any] = {}
@@ -225,7 +226,7 @@ class FakeSupervisor:
             case "GET", ["jobs", number]:
                 return self._detail(int(number))
             case "GET", ["jobs", number, "log"]:
-                return self._log(int(number), call.params.get("attempt"))
+                return self._log(int(number), call.params.get("attempt"), call.params.get("lines"))
             case "GET", ["jobs", number, ("picture" | "bits") as what]:
                 return self._of_ladder(int(number), what, dict(call.params))
             case "POST", ["jobs", "actions"]:
@@ -300,12 +301,12 @@ class FakeSupervisor:
             raise fail(ErrorCode.NOT_FOUND, f"the ladder of job {number} is not published yet")
         return sample_picture(**params) if what == "picture" else sample_bits()
 
-    def _log(self, number: int, attempt: int | None) -> Any:
+    def _log(self, number: int, attempt: int | None, lines: int | None) -> Any:
         attempts = self._detail(number)["attempts_log"]
         chosen = [each["number"] for each in attempts if attempt in (None, each["number"])]
         if not chosen:
             raise fail(ErrorCode.NOT_FOUND, f"job {number} has not started yet")
-        text = "\n".join(f"frame={line}" for line in range(200))
+        text = "\n".join(f"{self.log_line}{line}" for line in range(200)[-(lines or 200) :])
         return {"path": f"/logs/attempt-{chosen[-1]}.log", "attempt": chosen[-1], "text": text}
 
     def _events(

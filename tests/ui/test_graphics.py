@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from textual.pilot import Pilot
 
 from tqstudio.protocol.calls import Call
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.data.speeds import MOST_VALUES, Course, Speeds
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.widgets.document import Document
 from tqstudio.ui.widgets.plots import axis, curve
@@ -21,7 +19,7 @@ from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
-from .samples import NOW, job_live, rendition, sample_statistics, statistics_row
+from .samples import rendition, sample_statistics, statistics_row
 
 DONE = ("G", "k", "enter")
 """Keys that open the page of a job that is done."""
@@ -173,57 +171,17 @@ async def test_vmaf_where_it_was_measured(make_app: MakeApp, fake: FakeSuperviso
 
 
 async def test_the_speed_of_a_running_job(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    clock = [NOW]
-    async with make_app(now=lambda: clock[0]).run_test(size=(80, 40)) as pilot:
+    fake.wall["jobs"][0]["speeds"] = [1.0 + at / 10 for at in range(30)]
+    async with make_app().run_test(size=(80, 40)) as pilot:
         app = await _opened(pilot, "g", "enter")
-
-        def taken() -> int:
-            course = app.context.model.speeds.of.get(319)
-            return len(course.values) if course else 0
-
-        assert " Speed " not in _text(app), "nothing is known of it yet"
-        for second in range(30):
-            clock[0] = NOW + timedelta(seconds=second)
-            fake.push("progress", {"jobs": [job_live(fake.job(319), speed=1.0 + second / 10)]})
-            await until(pilot, lambda: taken() == second + 1, "it is taken")  # noqa: B023
-        app.painter.now()
+        await until(pilot, lambda: " Speed " in _text(app), "the speed is read")
         lines = _text(app).splitlines()
         at = next(at for at, line in enumerate(lines) if line.startswith(" Speed"))
         assert lines[at].endswith("multiple of real time")
         assert lines[at + 1].split()[:2] == ["now", "4.0×"]
-        assert lines[at + 2].split()[0] == "3.9×"
-        assert lines[at + 4].split() == ["12:00:00", "12:02:00"]
-        drawn = lines[at + 3][19:]
-        assert 10 < len(drawn) < 20, "a quarter of the two minutes"
-
-
-def test_a_course_keeps_the_whole_job() -> None:
-    course = Course(100.0)
-    for second in range(1000):
-        course.add(100.0 + second, float(second))
-    assert course.began == 100.0
-    assert course.step_s == 16
-    assert len(course.values) == 1000 // 16 + 1 <= MOST_VALUES
-    for at, value in enumerate(course.values[:-1]):
-        assert value is not None
-        assert at * 16 <= value < (at + 1) * 16
-    assert course.values[-1] == 999
-
-
-def test_a_course_has_a_gap_where_nothing_was_reported() -> None:
-    course = Course(0.0)
-    for second in (0, 3, 30, 31):
-        course.add(float(second), 2.0)
-    assert course.values == [2.0, 2.0, 2.0, 2.0, *[None] * 26, 2.0, 2.0]
-    course.add(10.0, 5.0)  # the wall clock was set back
-    assert course.values[10:] == [5.0]
-
-
-def test_courses_of_the_latest_jobs_are_kept() -> None:
-    speeds = Speeds()
-    for number in range(100):
-        speeds.take([{"id": number, "speed": 1.0}], 0.0)  # type: ignore[typeddict-item]
-    assert list(speeds.of) == [*range(36, 100)]
+        assert lines[at + 2].split()[0] == "2.1×"
+        blocks = lines[at + 3][19:].rstrip()
+        assert len(blocks) == 60, "it spans the whole job"
 
 
 @pytest.mark.parametrize(

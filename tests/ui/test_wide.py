@@ -12,6 +12,9 @@ from .fake_supervisor import FakeSupervisor
 from .samples import job_row, many_jobs
 
 MOST_BLANK = 0.6
+LOG_LINE = (
+    "[video-720p] frame= 1200 fps= 52 q=23.0 size=N/A time=00:00:50.00 bitrate=N/A speed=2.17x elapsed="
+)
 
 
 def screen_text(app: StudioApp) -> list[str]:
@@ -30,6 +33,7 @@ def blank(app: StudioApp) -> float:
 async def test_at_most_six_of_ten_cells_are_blank(
     size: tuple[int, int], keys: tuple[str, ...], shows: str, make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
+    fake.log_line = LOG_LINE
     running = [job_row(number, f"film-{number}.mp4", "in_progress") for number in range(200, 240)]
     fake.jobs = [*fake.jobs, *running, *many_jobs(120)]
     app = make_app()
@@ -45,7 +49,8 @@ async def test_at_most_six_of_ten_cells_are_blank(
 
 
 @pytest.mark.parametrize("size", [(160, 50), (240, 70)], ids=["160x50", "240x70"])
-async def test_the_page_of_a_done_job(size: tuple[int, int], make_app: MakeApp) -> None:
+async def test_the_page_of_a_done_job(size: tuple[int, int], make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.log_line = LOG_LINE
     app = make_app()
     async with app.run_test(size=size) as pilot:
         await loaded(pilot)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.marks import Marks
-from tqstudio.ui.data.speeds import Speeds
 
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
@@ -52,7 +51,6 @@ class Model:
         self.status: answers.StatusView | None = None
         self.jobs = JobWindow()
         self.marks = Marks()
-        self.speeds = Speeds()
         self.acted_on_last: int | None = None
         """The job that an action of the user changed last; of several the first."""
         self.deleted: list[dict[int, str]] = []
@@ -100,7 +98,6 @@ class Model:
 
     def take_progress(self, updates: Sequence[answers.JobLive]) -> None:
         self.marks.take_progress(updates)
-        self.speeds.take(updates, self.now().timestamp())
         detail = self.detail
         for update in updates:
             self.jobs.patch(update["id"], update)

@@ -124,7 +124,7 @@ def show(
 def wall() -> int:
     """Show who encodes what, on a read-only screen.
 
-    Running jobs are bands, each segment in the colour of the machine that made it. It starts no supervisor, and
-    waits for one.
+    Running jobs are bands, each segment in the colour of the machine that made it. It starts no supervisor,
+    and waits for one.
     """
     return show(current_home(), watch="wall")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
-from tqstudio.ui.data.speeds import MOST_VALUES
+from tqstudio.ui.look.line import fit
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.plots import axis, curve, pictures
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import BitsView, JobDetail, PictureView
+    from tqstudio.protocol.answers import BitsView, JobDetail, PictureView, WallView
     from tqstudio.ui.widgets.document import Document
 
 _VMAF = re.compile(r"\bVMAF ([\d.]+) \(")
 """In the remark of a quality whose VMAF was measured."""
+
+_FEWEST_SPEEDS = 3
 
 
 def film(doc: Document, _: JobDetail, width: int, *, found: list[PictureView | None]) -> list[Strip]:
@@ -27,18 +28,25 @@ def film(doc: Document, _: JobDetail, width: int, *, found: list[PictureView | N
     return [line for lines in drawn for line in (*lines, doc.blank(width))]
 
 
-def speed(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    """The course of the speed since this UI has followed the job."""
-    course = doc.context.model.speeds.of.get(job["id"])
-    if course is None or len(course.values) < 3:
+def speed(doc: Document, job: JobDetail, width: int, *, found: WallView | None) -> list[Strip]:
+    """The course of the speed of a running job, since its first attempt."""
+    course = next((each["speeds"] for each in found["jobs"] if each["id"] == job["id"]), []) if found else []
+    if len(course) < _FEWEST_SPEEDS:
         return []
-    now = course.values[-1] if job["status"] == "in_progress" else None
-    began = datetime.fromtimestamp(course.began, doc.context.model.now().tzinfo)
-    ends = (began, began + timedelta(seconds=MOST_VALUES * course.step_s))
-    values = course.values + [None] * (MOST_VALUES - len(course.values))
-    lines = curve(doc, values, ("now" if now else "", fmt.speed(now)), width, 3, fmt.speed)
-    times = axis(doc, width, *(f"{at:%H:%M:%S}" for at in ends))
-    return [doc.heading("Speed", width, "multiple of real time"), *lines, times, doc.blank(width)]
+    lines = curve(doc, course, ("now", fmt.speed(job["speed"])), width, 3, fmt.speed)
+    return [doc.heading("Speed", width, "multiple of real time"), *lines, doc.blank(width)]
+
+
+def log(doc: Document, _: JobDetail, width: int, *, lines: list[str]) -> list[Strip]:
+    """The end of the log, where there is room beside the other sections."""
+    if not lines:
+        return []
+    drawn = [doc.heading("Log", width, "l shows all")]
+    for each in lines:
+        line = doc.start(width).gap(2)
+        text = fit(fmt.plain(each), line.room - 2, doc.context.glyphs.ellipsis)
+        drawn.append(line.add(text, doc.context.palette.dim).strip())
+    return [*drawn, doc.blank(width)]
 
 
 def bits(doc: Document, job: JobDetail, width: int, *, found: BitsView | None) -> list[Strip]:

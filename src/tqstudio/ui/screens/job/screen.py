@@ -19,13 +19,14 @@ from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job import graphics, sections
 from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.job.log_lines import tail
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words.format import copied
 from tqstudio.words.sentences import is_playable
 from tqstudio.words.symbols import ASCII
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import EventView, JobDetail, JobRow, PictureView
+    from tqstudio.protocol.answers import EventView, JobDetail, JobRow, PictureView, WallView
     from tqstudio.protocol.calls import Call
 
 Part = Callable[[Document, "JobDetail", int], list[Strip]]
@@ -49,6 +50,8 @@ class JobScreen(JobActions):
         self.job = job
         self._chosen: int | None = None
         self._problem = ""
+        self._wall: WallView | None = None
+        self._log_tail: list[str] = []
 
     def body(self) -> ComposeResult:
         self.document = Document(self.context, self._columns, two_from=TWO_COLUMNS)
@@ -88,9 +91,23 @@ class JobScreen(JobActions):
             detail = await self.context.feed.send(calls.job(self.job))
             self.context.model.take_detail(detail)
             self._problem = ""
+            await self._reread_rest(detail)
         except TqError as error:
             self._problem = in_one_line(error.code, error.message, error.hint)
         self.paint()
+
+    async def _reread_rest(self, detail: JobDetail) -> None:
+        """Read the course of the speed, and where there is room the end of the log."""
+        self._wall = None
+        if detail["status"] == "in_progress":
+            wall: WallView = await self.context.feed.send(calls.wall(self.job))
+            self._wall = wall
+        has_log = any(attempt["log"] for attempt in detail["attempts_log"])
+        self._log_tail = []
+        if has_log and self._has_room:
+            lines = self.document.size.height // 2
+            log = await self.context.feed.send(calls.job_log(self.job, lines=lines))
+            self._log_tail = tail(log["text"], self.context.glyphs.ellipsis)
 
     async def _reread_running(self) -> None:
         if self.is_current and (self.detail is None or self.detail["status"] == "in_progress"):
@@ -107,9 +124,11 @@ class JobScreen(JobActions):
             return [[self._waiting]]
         attempts = partial(sections.attempts, chosen=self.selected_attempt())
         film = partial(graphics.film, found=self._film(detail))
+        speed = partial(graphics.speed, found=self._wall)
+        log = partial(graphics.log, lines=self._log_tail)
         bits = partial(graphics.bits, found=self._of_ladder(detail, calls.job_bits(self.job)))
         left: tuple[Part, ...] = (
-            *(sections.state, film, sections.qualities, graphics.speed, sections.steps),
+            *(sections.state, film, sections.qualities, speed, sections.steps),
             attempts,
         )
         right = (sections.facts, sections.generation, bits, sections.events)
@@ -118,7 +137,7 @@ class JobScreen(JobActions):
             return [partial(part, self.document, detail) for part in of]
 
         if two:
-            return [bound(*left, sections.command), bound(*right)]
+            return [bound(*left, sections.command), bound(*right, log)]
         return [bound(*left, *right, sections.command)]
 
     def _film(self, detail: JobDetail) -> list[PictureView | None]:
