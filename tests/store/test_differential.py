@@ -28,6 +28,7 @@ from tqstudio.engine.store.jobs import (
     outcomes,
     progress,
     transitions,
+    undo,
     volume_waits,
 )
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
@@ -52,6 +53,7 @@ from tqstudio.engine.store.machine import gates, quarantine, speeds, statistics,
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
+    UNDOABLE,
     AutorestartRule,
     Control,
     DeliveryState,
@@ -61,6 +63,7 @@ from tqstudio.lifecycle import (
     Operation,
     RenditionStatus,
     Step,
+    Undoable,
 )
 from tqstudio.paths import display
 from tqstudio.protocol.requests import SourceIdentity
@@ -306,6 +309,33 @@ def operate(queue: Queue, rng: Random) -> Any:
     if operation is Operation.UNDELETE:
         job = queue.db.execute("SELECT max(id) FROM job WHERE deleted_at IS NOT NULL").scalar() or job
     return operations.operate(queue.db, job, operation, now=queue.now, actor="été")
+
+
+@often(6)
+def undo_action(queue: Queue, rng: Random) -> Any:
+    """Does something that can be undone, or undoes some of it."""
+    db, actor = queue.db, rng.choice(["ada", "été"])
+    how: Any = {"now": queue.now, "actor": actor}
+    if rng.random() < 0.5:
+        ids = [any_id(queue, rng, "job") for _ in range(4)]
+        before, operation = undo.states(db, ids), rng.choice(sorted(UNDOABLE - {Operation.PRIORITY}))
+        for job in ids:
+            operations.operate(db, job, operation, **how)
+        steps = undo.changed(db, before)
+        undo.record(db, Undoable(operation), steps, **how, bulk=rng.choice(["", "", "é"]))
+        return sorted(before.items()), steps
+    if rng.random() < 0.3:
+        folder = known(queue, rng, "folder")
+        removed = rng.random() < 0.2 and folders.remove(db, folder, **how)
+        return removed or folders.change(db, folder, {"priority": rng.randint(-5, 5)}, **how)
+    undo.prune(db, before=queue.now - 3000 * SECOND)
+    action = undo.newest(db, actor=actor, since=queue.now - 2000 * SECOND)
+    if action is None or action.operation is Undoable.VIDEO_DELETED:
+        return action
+    steps, left = undo.take(db, action.id, limit=3)
+    if action.operation.startswith("folder"):
+        return [folders.put_back(db, step.subject, step.former, now=queue.now) for step in steps], left
+    return undo.put_back(db, action.operation, steps, **how), left, undo.steps(db, action.id, limit=1)
 
 
 @often(3)

@@ -254,6 +254,8 @@ def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Pat
 def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
     address = migrated(program, tmp_path)
     with engine_of(address).begin() as connection:
+        connection.exec_driver_sql("DROP TABLE undo_step")
+        connection.exec_driver_sql("DROP TABLE undo")
         connection.exec_driver_sql("ALTER TABLE generation DROP COLUMN files")
         connection.exec_driver_sql("ALTER TABLE video DROP COLUMN crfs")
         connection.exec_driver_sql("ALTER TABLE video DROP COLUMN viewable")

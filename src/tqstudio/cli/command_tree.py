@@ -65,6 +65,7 @@ COMMANDS: CommandTree = {
             "upload": "jobs.videos:upload",
         },
     ),
+    "undo": "jobs.change:undo",
     "events": "studio.events:events",
     "stats": "wings.statistics.cli:stats",
     "folder": (

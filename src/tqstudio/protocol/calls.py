@@ -129,6 +129,11 @@ def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[
     return Call("POST", "/v1/jobs/actions", body=body)
 
 
+def undo(key: str, action: int | None = None) -> Call[answers.UndoAnswer]:
+    """Undo the caller's newest action, or the next part of one; repeated with its key, nothing more is."""
+    return Call("POST", "/v1/undo", body={"undo": action, "idempotency_key": key})
+
+
 def add(paths_b64: Sequence[str], **more: Any) -> Call[answers.AddAnswer]:
     """Enqueue files; `more` are the other fields of `AddRequest`."""
     body = {"paths_b64": list(paths_b64)} | {k: v for k, v in more.items() if v is not None}

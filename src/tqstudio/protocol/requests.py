@@ -173,6 +173,12 @@ class ActionRequest(Message):
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
+class UndoRequest(Message):
+    undo: int | None = None
+    """The action to continue with, as the answer named it; default: the newest one of the caller."""
+    idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
+
+
 def _excludes(value: str) -> str:
     if not value.strip("/ ") or value.startswith("!"):
         raise PydanticCustomError("no_glob", "not the glob of a name; exceptions go into a .tqignore file")

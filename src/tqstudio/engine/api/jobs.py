@@ -39,7 +39,7 @@ from tqstudio.lifecycle import (
 from tqstudio.paths import readable_lines
 from tqstudio.protocol import answers
 from tqstudio.protocol.calls import is_warning
-from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
+from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry, UndoRequest
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -125,6 +125,15 @@ async def act(
         )
     profile = services.admission.profile(request.profile)
     return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
+
+
+@router.post("/undo")
+async def undo(services: TheServices, actor: TheActor, request: UndoRequest) -> answers.UndoAnswer:
+    """Undo the caller's newest action of a day: jobs that were not changed since get their former state.
+
+    Many jobs change in several requests: while `remaining` is not 0, send the answer's `undo` with a new key.
+    """
+    return await services.undo.undo(request, actor=actor)
 
 
 def _read_detail(

@@ -17,13 +17,23 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs import jobs, operations, undo
 from tqstudio.engine.store.jobs.operations import Applied
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
+from tqstudio.lifecycle import (
+    UNDOABLE,
+    Control,
+    Decision,
+    JobKind,
+    JobStatus,
+    Operation,
+    Undoable,
+    decide,
+    job_word,
+)
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ActionResult, ErrorView
 from tqstudio.protocol.requests import ActionRequest
@@ -81,7 +91,12 @@ class Operations:
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.stored_answer(db, key)) is not None:
             return json.loads(answer), True
+        undoable = request.operation in UNDOABLE
+        before = undo.states(db, request.ids) if undoable else {}
         results = [self._one(db, job, request, actor, profile) for job in request.ids]
+        if undoable:
+            steps = undo.changed(db, before)
+            undo.record(db, Undoable(request.operation), steps, actor=actor, now=now_us())
         if key is not None:
             supervisors.store_answer(db, key, json.dumps(results), now=now_us())
         return results, False

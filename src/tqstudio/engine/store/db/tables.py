@@ -654,6 +654,37 @@ class Idempotency(SQLModel, table=True):
     at: int | None = _time(optional=False)
 
 
+class Undo(SQLModel, table=True):
+    """An action that can be undone; each actor has a few."""
+
+    __table_args__ = (Index("ix_undo_actor", "actor", "id"), AUTOINCREMENT)
+    id: int | None = _id()
+    actor: str = _text()
+    operation: str = _text()
+    """A `lifecycle.Undoable`."""
+    bulk: str = _text(default="")
+    """Key that the slices of one action share; empty for an action of one request."""
+    at: int | None = _time(optional=False)
+
+
+class UndoStep(SQLModel, table=True):
+    """The former state of one job, video or drop folder that an action changed."""
+
+    __tablename__ = "undo_step"
+    __table_args__ = (Index("ix_undo_step_version", "subject", "version"),)
+    undo_id: int = Field(
+        sa_column=Column(_INTEGER, ForeignKey("undo.id", ondelete="CASCADE"), primary_key=True)
+    )
+    subject: int = Field(sa_column=Column(_INTEGER, primary_key=True))
+    """Id of the job, video or drop folder."""
+    version: int = _int()
+    """Number of the last event by which a person changed the job, after the action; 0 without a job."""
+    before: int = _int()
+    """The same before it."""
+    former: str = _text()
+    """JSON of what is put back."""
+
+
 class Token(SQLModel, table=True):
     """A bearer token of the API. Only a hash of its secret is stored."""
 
@@ -764,6 +795,8 @@ statistic = _tables["statistic"]
 standby = _tables["standby"]
 supervisor = _tables["supervisor"]
 token = _tables["token"]
+undo = _tables["undo"]
+undo_step = _tables["undo_step"]
 upload = _tables["upload"]
 video = _tables["video"]
 worker = _tables["worker"]
