@@ -123,6 +123,6 @@ def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: T
     until(lambda: len(done_to(studio, jobs)) == 20, "the marked ones are changed")
     terminal.press("aDy")
     terminal.lacks("clip-000.mp4")
-    terminal.shows("U restores them")
-    terminal.press("U")
+    terminal.shows("z restores them")
+    terminal.press("z")
     terminal.shows("21 jobs", "clip-0")

@@ -21,12 +21,14 @@ from tqstudio.lifecycle import (
     PAUSED_WITHOUT_REASON,
     QUEUE_ORDER,
     TERMINAL,
+    UNDOABLE,
     Control,
     Decision,
     Effect,
     JobStatus,
     Operation,
     Trigger,
+    Undoable,
     claim_word,
     decide,
     job_word,
@@ -103,6 +105,8 @@ class FakeSupervisor:
         self.down = False
         self.pages: asyncio.Semaphore | None = None
         """How many more pages of jobs are answered, where a test counts them out."""
+        self.undoable: list[tuple[Undoable, dict[int, Any]]] = []
+        """What was done, newest last, with the former states by job, video or drop folder."""
         self._streams: list[asyncio.Queue[StreamEvent | None]] = []
         self._counts: dict[str, int] | None = None
         self._changes = 0
@@ -221,7 +225,14 @@ class FakeSupervisor:
                 return self._log(int(number), call.params.get("attempt"))
             case "POST", ["jobs", "actions"]:
                 request = _parsed(requests.ActionRequest, body)
-                return {"results": [self._act(number, request) for number in request.ids]}
+                before = {number: self._former(number) for number in request.ids}
+                results = [self._act(number, request) for number in request.ids]
+                if request.operation in UNDOABLE:
+                    self._record(request.operation, before)
+                return {"results": results}
+            case "POST", ["undo"]:
+                _parsed(requests.UndoRequest, body)
+                return self._undo_newest()
             case "GET", ["events"]:
                 return self._events(**call.params)
             case "GET", ["stats"]:
@@ -239,6 +250,7 @@ class FakeSupervisor:
             case "DELETE", ["folders", number]:
                 folder = self._folder(int(number))
                 self.folders.remove(folder)
+                self.undoable.append((Undoable.FOLDER_REMOVED, {folder["id"]: dict(folder)}))
                 self.happened("folder_removed", None, actor="user", detail=folder["path"])
                 return {"removed": folder["id"]}
             case "GET", ["profiles"]:
@@ -387,6 +399,8 @@ class FakeSupervisor:
         """All jobs of a video leave the list, or come back."""
         before, after = (self.jobs, self.deleted) if deletes else (self.deleted, self.jobs)
         rows = [row for row in before if row["video"] == number]
+        if deletes:
+            self.undoable.append((Undoable.VIDEO_DELETED, {number: dict(rows[0])}))
         for row in rows:
             before.remove(row)
             after.append(row)
@@ -414,6 +428,77 @@ class FakeSupervisor:
         if deletes and row["status"] in ("failed", "cancelled") and self.cleanup_partial:
             result["removed_segments"] = sum(each["segments_done"] for each in row["renditions"])
         return result
+
+    # Undo
+
+    def _version(self, number: int) -> int:
+        """The last event by which a person changed a job."""
+        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "deleted", "undeleted"}
+        kinds |= {f"{each.value}_asked" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
+        kinds.add("uncancel_failed")
+        of_persons = (
+            each for each in self._events_of(number) if each["worker"] is None and each["trigger"] in kinds
+        )
+        return max((each["seq"] for each in of_persons), default=0)
+
+    def _former(self, number: int) -> Any:
+        row = self._find(number)
+        return None if row is None else dict(row) | {"version": self._version(number)}
+
+    def _record(self, operation: Operation, before: dict[int, Any]) -> None:
+        changed = {
+            number: row | {"before": row["version"], "version": self._version(number)}
+            for number, row in before.items()
+            if row is not None and self._version(number) > row["version"]
+        }
+        if changed:
+            self.undoable.append((Undoable(operation), changed))
+
+    def _undo_newest(self) -> Any:
+        answer: dict[str, Any] = {"undo": None, "operation": None, "subject": "", "back": 0, "left": 0}
+        answer |= {"reason": "", "remaining": 0}
+        if not self.undoable:
+            return answer
+        operation, former = self.undoable.pop()
+        answer["operation"] = operation.value
+        for number, row in former.items():
+            if operation is Undoable.VIDEO_DELETED:
+                self._delete_video(number, False)
+                answer |= {"subject": row["name"], "back": 1}
+            elif operation.value in UNDOABLE:
+                answer["back" if self._put_back(operation, number, row) else "left"] += 1
+                answer["subject"] = f"job {number}, {row['name']}" if len(former) == 1 else ""
+            else:
+                self.folders = [row if each["id"] == number else each for each in self.folders]
+                self.folders += [] if row in self.folders else [row]
+                self.happened("folder_changed", None, actor="user", detail=row["path"])
+                answer |= {"subject": row["path"], "back": 1}
+        return answer
+
+    def _put_back(self, operation: Undoable, number: int, former: Any) -> bool:
+        if self._version(number) != former["version"]:
+            return False
+        row = self._find(number)
+        if operation is Undoable.CANCEL and row["control"] == "cancel":
+            row["control"] = former["control"]
+            row["word"] = job_word(JobStatus(row["status"]), Control(row["control"]))
+            asked = "resume" if row["control"] == "none" else row["control"]
+            self.happened(f"{asked}_asked", number, actor="user", source=row["status"])
+        elif operation is Undoable.CANCEL:
+            uncancel = {"paused": EventKind.UNCANCEL_PAUSED, "failed": EventKind.UNCANCEL_FAILED}
+            row["completed_at"] = former["completed_at"]
+            self._move(row, uncancel.get(former["status"], EventKind.UNCANCEL), actor="user")
+        else:
+            opposite = {"pause": "resume", "resume": "pause", "delete": "undelete"}.get(operation, operation)
+            again = {"operation": opposite, "ids": [number]}
+            if operation is Undoable.PRIORITY:
+                again["priority"] = former["priority"]
+            if not self._act(number, _parsed(requests.ActionRequest, again))["ok"]:
+                return False
+        for _, states in self.undoable:
+            if states.get(number, {}).get("version") == former["before"]:
+                states[number]["version"] = self._version(number)
+        return True
 
     def _open_job(self, video: int) -> int | None:
         is_open = ("pending", "in_progress", "paused")
@@ -527,9 +612,14 @@ class FakeSupervisor:
 
     def _change_folder(self, number: int, request: requests.FolderChange) -> Any:
         folder = self._folder(number)
+        before = dict(folder)
         changes = {key: value for key, value in request.model_dump().items() if value is not None}
         self._require_profile(changes.get("profile"))
         folder |= {key: value for key, value in changes.items() if key in folder}
+        operation = Undoable.FOLDER_ON if changes.get("enabled") else Undoable.FOLDER_OFF
+        self.undoable.append(
+            (operation if "enabled" in changes else Undoable.FOLDER_CHANGED, {number: before})
+        )
         detail = f"{folder['path']}: {', '.join(changes)}"
         self.happened("folder_changed", None, actor="user", detail=detail)
         return folder

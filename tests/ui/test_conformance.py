@@ -237,6 +237,27 @@ async def test_an_operation_on_many_jobs_reports_each(same: Compare) -> None:
     assert [ok for _, ok, *_ in results] == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("operation", ["pause", "resume", "cancel", "priority", "delete"])
+async def test_an_operation_is_undone(same: Compare, state: str, operation: str) -> None:
+    more = {"delta": 5} if operation == "priority" else {}
+
+    async def scenario(side: Side) -> Any:
+        job, other = await side.make(state), await side.make("pending", "other.mp4")
+        await side.act("priority", other, delta=3)
+        first = await side.state_of(job)
+        [result] = await side.act(operation, job, **more)
+        before = await side.last_seq()
+        answer = await side.send(calls.undo(f"undo {operation} {state} {type(side)} {job}"))
+        named = answer["subject"].partition(", ")[2]
+        again = await side.state_of(job)
+        undone = answer["operation"] == operation and named != "other.mp4"
+        return result["ok"], named, answer["back"], again == first, undone, again, await side.events(before)
+
+    _, _, back, is_as_before, *_ = await same(scenario)
+    assert (back, is_as_before) == (1, True)
+
+
 async def test_a_job_that_runs_again_competes_with_no_other_of_its_video(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         job = await side.make("done")

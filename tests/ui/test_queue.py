@@ -213,7 +213,7 @@ async def test_one_job_after_the_other_is_deleted_without_a_pause(
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "D")
-        await until(pilot, lambda: 322 in (app.context.model.deleted or [{}])[-1])
+        await until(pilot, lambda: 322 in app.context.model.just_deleted)
         await pilot.press("D")
         await until(pilot, lambda: [each["ids"] for each in fake.operations()] == [[322], [323]])
 

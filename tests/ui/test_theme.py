@@ -194,7 +194,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "workers": ("2", "G"),
     "folders": ("3",),
     "history": ("4", "k"),
-    "cancel": ("x",),
+    "restart": ("R",),
     "retranscode": ("G", "e"),
     "priority": ("equals_sign",),
     "add": ("n",),
@@ -202,7 +202,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "hours": ("3", "h"),
     "help": ("question_mark",),
     "palette": ("colon", *"pa"),
-    "toast": ("U",),
+    "toast": ("z",),
     "stale": (),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,8 +167,7 @@ class JobList(RowList):
     def settle(self) -> bool:
         before, by_user = self.cursor_key, self._was_moved
         moved = super().settle()
-        just_deleted: Container[Hashable] = next(reversed(self.context.model.deleted), {})
-        if moved and before is not None and not by_user and before not in just_deleted:
+        if moved and before is not None and not by_user and before not in self.context.model.just_deleted:
             self.replaced_at = monotonic()
         return moved
 

@@ -31,7 +31,7 @@ def many_question(operation: Operation, named: str) -> Confirm:
     if operation is Operation.RETRANSCODE:
         sentence = "Each becomes a new job. The current version stays playable meanwhile."
     elif operation is Operation.DELETE:
-        sentence = f"They leave the list; U restores them. {STAYS}"
+        sentence = f"They leave the list; z restores them. {STAYS}"
     return _confirm(f"{verb} {named}?", [sentence], keep="Change nothing", go=go)
 
 
@@ -41,7 +41,7 @@ def delete_question(targets: Sequence[Target], named: str, segments: int) -> Con
         f"Delete {named}?",
         [
             f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
-            f"U restores {it} to the list, without {its} segments. {STAYS}",
+            f"z restores {it} to the list, without {its} segments. {STAYS}",
         ],
         keep=f"Keep {it}",
         go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
@@ -53,7 +53,7 @@ def video_question(name: str) -> Confirm:
         f"Delete the video {name}?",
         [
             "Its ladder, its jobs and their unfinished work are removed; the source stays.",
-            "Z brings it back while its files are kept.",
+            "z brings it back while its files are kept.",
         ],
         keep="Keep it",
         go="Delete the video",
