@@ -34,7 +34,7 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     # None of them, then the largest one, which only one of the videos can have.
     terminal.press("a \r")
     terminal.shows("1 of 2 refused", f"{small} has no quality 180p")
-    newest = lambda: studio.client.send(calls.jobs(sort="newest"))["jobs"]  # noqa: E731
+    newest = lambda: studio.client.send(calls.jobs(sort="-number"))["jobs"]  # noqa: E731
     made = until(lambda: [row for row in newest() if row["id"] not in (large, small)], "a new job")
     assert [(row["name"], studio.job(row["id"])["requested"]) for row in made] == [("large.mp4", ["180p"])]
     studio.done(made[0]["id"])

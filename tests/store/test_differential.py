@@ -48,7 +48,7 @@ from tqstudio.engine.store.library.generations import PublishedFile, PublishedRo
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.engine.store.lists import matching, pages, records
-from tqstudio.engine.store.lists.orders import SORTS, PageQuery
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import gates, quarantine, speeds, statistics, supervisors, tokens, workers
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.events import EventKind
@@ -66,6 +66,7 @@ from tqstudio.lifecycle import (
     Undoable,
 )
 from tqstudio.paths import display
+from tqstudio.protocol.filters import SORTS, Filter, Term
 from tqstudio.protocol.requests import SourceIdentity
 from tqstudio.protocol.roles import GRANTABLE
 from tqstudio.wings.alerts import store as outbox
@@ -400,22 +401,28 @@ def change_job(queue: Queue, rng: Random) -> Any:
 
 @often(20)
 def list_pages(queue: Queue, rng: Random) -> Any:
-    filters: dict[str, Any] = {
-        "text": rng.choice([str.upper, str.lower])(rng.choice(WORDS)),
-        "batch": rng.choice(BATCHES),
-        "video": known(queue, rng, "video"),
-        "folder": known(queue, rng, "folder"),
-        "kind": rng.choice(list(JobKind)),
-        "owner": rng.choice(OWNERS),
-        "warning": rng.choice(["any", *WarningCode]),
+    words = {
+        "text": [rng.choice([str.upper, str.lower])(rng.choice(WORDS))],
+        "batch": [str(rng.choice(BATCHES))],
+        "folder": [str(known(queue, rng, "folder"))],
+        "kind": rng.sample(list(JobKind), 2),
+        "owner": [rng.choice(OWNERS)],
+        "profile": [rng.choice(["web", "tv"])],
+        "code": [rng.choice(["any", *ErrorCode])],
+        "quality": rng.sample(["1080p", "audio é", "720p"], 2),
+        "older": [rng.choice(["1s", "2d"])],
+        "larger": [rng.choice(["0.001k", "1G"])],
+        "longer": [rng.choice(["0.001s", "1h"])],
+        "warning": [rng.choice(["any", *WarningCode])],
     }
-    names = rng.sample([*filters, "text", "text", "text"], rng.choice([0, 1, 1, 2]))
-    query = PageQuery(
-        statuses=tuple(rng.sample(list(JobStatus), rng.choice([0, 0, 0, 3]))),
-        sort=rng.choice(SORTS),
-        deleted=rng.random() < 0.2,
-        **{name: filters[name] for name in names},
-    )
+    names = rng.sample([*words, "text", "text", "text"], rng.choice([0, 1, 1, 2]))
+    states = [("deleted",)] if rng.random() < 0.2 else []
+    states += [tuple(rng.sample(list(JobStatus), 3))] if rng.random() < 0.25 else []
+    terms = [Term("state", each, rng.random() < 0.2) for each in states]
+    terms += [Term(name, tuple(words[name]), rng.random() < 0.3) for name in names]
+    sort = rng.choice(["", "-"]) + rng.choice(SORTS)
+    video = known(queue, rng, "video") if rng.random() < 0.1 else None
+    query = PageQuery(Filter(tuple(terms)), sort, video, queue.now)
     limit, around = rng.randint(1, 7), any_id(queue, rng, "job")
     with pytest.MonkeyPatch.context() as patch:
         # With 0 the indexes of the orders are scanned for every query.

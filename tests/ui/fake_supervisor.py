@@ -38,6 +38,7 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.protocol import requests
 from tqstudio.protocol.calls import Call, StreamEvent
+from tqstudio.protocol.filters import Filter, Term, parse, seconds, size, sort_of
 
 from .answer_schema import check_answer, check_message
 from .samples import (
@@ -55,10 +56,8 @@ from .samples import (
 
 M = TypeVar("M", bound=requests.Message)
 
-SORTS = ("order", "newest", "oldest")
 QUERIES: dict[str, set[str]] = {
-    "jobs": {"sort", "limit", "status", "text", "after", "before", "around", "batch", "video", "folder"}
-    | {"deleted"},
+    "jobs": {"filter", "sort", "limit", "after", "before", "around", "video"},
     "events": {"after", "before", "job", "limit", "since"},
     "log": {"attempt"},
     "stats": {"by"},
@@ -690,14 +689,9 @@ class FakeSupervisor:
     # Pages
 
     def _page(self, params: Mapping[str, Any]) -> Any:
-        rows, sort = self._listed(params), params.get("sort", "order")
-        if sort not in SORTS:
-            raise fail(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}")
-        if sort != "order":
-            rows = sorted(rows, key=lambda row: row["id"], reverse=sort == "newest")
-        wanted, limit = params.get("text", "").lower().split(), params.get("limit", 50)
-
-        rows = [row for row in rows if all(word in row["name"].lower() for word in wanted)]
+        asked, sort = parse(params.get("filter", "")), sort_of(params.get("sort", "order"))
+        rows, limit = self._listed(asked, sort), params.get("limit", 50)
+        rows = [row for row in rows if row["video"] == params.get("video", row["video"])]
         around = next((at for at, row in enumerate(rows) if row["id"] == params.get("around")), None)
         if around is not None:
             start, end = max(0, around - limit // 2), len(rows)
@@ -707,7 +701,7 @@ class FakeSupervisor:
         else:
             start, end = _cursor(params.get("after", "start"), rows), len(rows)
         end = min(end, start + limit)
-        counted = len(rows) <= 1_000 or not (wanted or "folder" in params or "batch" in params)
+        counted = len(rows) <= 1_000 or not asked.others
         return {
             "jobs": rows[start:end],
             "total": len(rows) if counted else None,
@@ -715,23 +709,58 @@ class FakeSupervisor:
             "after": str(end) if end < len(rows) else None,
         }
 
-    def _listed(self, params: Mapping[str, Any]) -> list[Any]:
-        """The jobs that the filters select, apart from the text."""
-        rows = self.deleted if params.get("deleted") == "true" else self.jobs
-        words = {job_word(status, Control.NONE): status.value for status in JobStatus}
-        named = [word for word in params.get("status", "").split(",") if word]
-        statuses = {words.get(word, word) for word in named}
-        if unknown := statuses - {status.value for status in JobStatus}:
-            raise fail(ErrorCode.BAD_REQUEST, f"unknown status {min(unknown)!r}")
-        if statuses:
-            rows = [row for row in rows if row["status"] in statuses]
-        for key in ("batch", "video"):
-            if key in params:
-                rows = [row for row in rows if row[key] == params[key]]
-        if "folder" in params:
-            root = next((each["path"] for each in self.folders if each["id"] == params["folder"]), "")
-            rows = [row for row in rows if row["path"].startswith(f"{root}/") and root]
-        return rows
+    def _listed(self, asked: Filter, sort: str) -> list[Any]:
+        """The jobs that a filter selects, in an order."""
+        rows = self.deleted if asked.deleted else self.jobs
+        folders = {term: self._roots(term) for term in asked.of("folder")}
+        rows = [
+            row
+            for row in rows
+            if row["status"] in asked.statuses
+            and all(_has(term, row, folders.get(term, ())) != term.negated for term in asked.others)
+        ]
+        places = {row["id"]: at for at, row in enumerate(rows)}
+        keys: dict[str, Any] = {
+            "order": lambda row: places[row["id"]],
+            "state": lambda row: (QUEUE_ORDER.index(row["status"]), row["id"]),
+            "name": lambda row: (row["name"].lower(), row["id"]),
+            "size": lambda row: (row["source"]["size"], row["id"]),
+            "length": lambda row: (row["source"]["duration_s"] or 0, row["id"]),
+            "priority": lambda row: (row["priority"], -row["id"]),
+            "ended": lambda row: (row["completed_at"] or "", row["id"]),
+        }
+        down = sort.startswith("-")
+        rows = sorted(rows, key=keys.get(sort.removeprefix("-"), lambda row: row["id"]), reverse=down)
+        return sorted(rows, key=lambda row: not row["completed_at"]) if sort.endswith("ended") else rows
+
+    def _roots(self, term: Term) -> list[str]:
+        paths = {str(each["id"]): each["path"] for each in self.folders}
+        roots = [
+            path
+            for number, path in paths.items()
+            if number in term.values or any(path.lower().endswith(f"/{v.lower()}") for v in term.values)
+        ]
+        if not roots:
+            raise fail(ErrorCode.BAD_REQUEST, f"there is no drop folder “{term.values[0]}”")
+        return roots
+
+
+def _has(term: Term, row: Any, roots: Sequence[str]) -> bool:
+    """Whether a job has one of the values of a term."""
+    match term.word:
+        case "text":
+            return any(value.lower() in row["name"].lower() for value in term.values)
+        case "folder":
+            return any(row["path"].startswith(f"{root}/") for root in roots)
+        case "code":
+            return bool(row["error"]) and bool({row["error"]["code"], "any"} & {*term.values})
+        case "warning":
+            return bool({each["code"] for each in row["warnings"]} & {*term.values})
+        case "larger":
+            return any(row["source"]["size"] > size(value) for value in term.values)
+        case "longer":
+            return any((row["source"]["duration_s"] or 0) > seconds(value) for value in term.values)
+    return row.get(term.word) in term.values
 
 
 def _no_job(number: int) -> TqError:

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from tqstudio import paths
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.dialogs.dialogs import Confirm, Problem
 from tqstudio.ui.screens.queue.screen import QueueScreen
@@ -367,10 +367,10 @@ async def test_the_answer_to_a_replaced_filter_is_discarded(make_app: MakeApp) -
         app = await loaded(pilot)
         window = app.context.model.jobs
         fake.pages = asyncio.Semaphore(0)
-        app.start(app.context.feed.job_pages.ask(Query(text="zebra")))
-        await until(pilot, lambda: window.query == Query(text="zebra"), "it searches")
-        app.start(app.context.feed.job_pages.ask(Query(sort="newest")))
-        await until(pilot, lambda: window.query == Query(sort="newest"), "another filter replaces it")
+        app.start(app.context.feed.job_pages.ask(query_of("zebra")))
+        await until(pilot, lambda: window.query == query_of("zebra"), "it searches")
+        app.start(app.context.feed.job_pages.ask(Query(sort="-number")))
+        await until(pilot, lambda: window.query == Query(sort="-number"), "another filter replaces it")
         for _ in range(3):
             assert window.rows
             fake.pages.release()
@@ -541,7 +541,7 @@ async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, fake: FakeSup
         assert "in cam1 · " in remark(app)
         await pilot.press("slash", "end", *" state:done", "enter")
         await until(pilot, lambda: "no job matches the filter" in "".join(text_of(app)))
-        assert app.context.model.jobs.query == Query(("done",), "", "order", 2)
+        assert app.context.model.jobs.query == query_of("folder:2 state:done")
         await pilot.press("escape")
         await until(pilot, lambda: len(app.context.model.jobs) == 14)
 

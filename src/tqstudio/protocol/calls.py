@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
-from tqstudio.errors import WarningCode
-
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
 
@@ -66,52 +64,30 @@ def statistics(by: str = "day", since: str | None = None) -> Call[answers.Statis
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
 
 
-def is_warning(beginning: str) -> bool:
-    """Whether the code of a warning begins so, or it is `any`; upper and lower case are the same."""
-    return beginning.lower() == "any" or any(code.startswith(beginning.upper()) for code in WarningCode)
-
-
 def jobs(
+    line: str = "",
     *,
-    statuses: Sequence[str] = (),
-    text: str = "",
     sort: str = "order",
     limit: int = 50,
     after: str | None = None,
     before: str | None = None,
     around: int | None = None,
-    batch: str | None = None,
     video: int | None = None,
-    deleted: bool = False,
-    folder: int | None = None,
-    kind: str | None = None,
-    owner: str | None = None,
-    warning: str | None = None,
 ) -> Call[answers.JobPage]:
-    """A page of jobs. `sort` is order (queue order), newest or oldest; `kind` new, changed or retranscode;
-    `warning` how the code of one begins, or any.
+    """A page of jobs that match a filter line, see `filters`; `sort` is one of `filters.SORTS`.
 
-    `text` is words that the name must contain. `after` and `before` take the cursors of another page;
-    `before="end"` is the last page.
+    `after` and `before` take the cursors of another page; `before="end"` is the last page.
     """
-    params: dict[str, Any] = {"sort": sort, "limit": limit}
-    optional = {
-        "status": ",".join(statuses),
-        "text": text,
+    params = {
+        "filter": line or None,
+        "sort": sort,
+        "limit": limit,
         "after": after,
         "before": before,
         "around": around,
-        "batch": batch,
         "video": video,
-        "folder": folder,
-        "kind": kind,
-        "owner": owner,
-        "warning": warning,
     }
-    params |= {key: value for key, value in optional.items() if value not in (None, "")}
-    if deleted:
-        params["deleted"] = "true"
-    return Call("GET", "/v1/jobs", params)
+    return Call("GET", "/v1/jobs", {key: value for key, value in params.items() if value is not None})
 
 
 def job(job_id: int) -> Call[answers.JobDetail]:

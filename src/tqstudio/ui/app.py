@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial, partialmethod
 from subprocess import Popen
@@ -21,11 +22,12 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
+from tqstudio.protocol.filters import sort_of
 from tqstudio.ui.actions.registry import ACTIONS
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
-from tqstudio.ui.data.query import SORTS, Query
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.event_reports import EventReports
 from tqstudio.ui.look.terminal_diff import TerminalDiff
@@ -89,8 +91,8 @@ class StudioApp(App[None]):
         remembered = Remembered(home)
         self.painter = Painter(self, home, theme, remembered)
         model = Model(now)
-        sort = remembered.get("sort")
-        model.jobs.query = Query(sort=sort if sort in SORTS else SORTS[0])
+        with suppress(TqError):
+            model.jobs.query = Query(sort=sort_of(remembered.get("sort") or "order"))
         model.notes = list(self.painter.problems)
         self._notice = notice
         self._started = started
@@ -328,7 +330,7 @@ class StudioApp(App[None]):
         self._show("queue")
         queue = self._views["queue"]
         assert isinstance(queue, QueueScreen)
-        await queue.ask(Query(sort=self.context.model.jobs.query.sort, folder=folder))
+        await queue.ask(query_of(f"folder:{folder}", self.context.model.jobs.query.sort))
 
     def _show(self, view: str) -> None:
         """Show a view and close the screens above the previous one."""

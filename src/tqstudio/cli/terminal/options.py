@@ -12,6 +12,10 @@ from tqstudio.paths import readable
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Job numbers.", show_default=False)]
+FilterLine = Annotated[
+    str,
+    typer.Option("--filter", metavar="FILTER", help="Only matching jobs: 'code:ENCODER_EXIT older:2d film'."),
+]
 OutputDir = Annotated[
     str | None,
     typer.Option(

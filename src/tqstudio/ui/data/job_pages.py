@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,7 +125,7 @@ class JobPages:
 
     async def _page(self, query: Query, **where: Any) -> JobPage:
         """Read the page at a place: `after` or `before` a cursor, `around` a job, else the first."""
-        page: JobPage = await self._send(calls.jobs(**asdict(query), limit=PAGE, **where))
+        page: JobPage = await self._send(calls.jobs(query.line(), sort=query.sort, limit=PAGE, **where))
         self.window.read_at = self._now()
         return page
 

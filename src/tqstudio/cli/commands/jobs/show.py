@@ -13,10 +13,11 @@ import typer
 from tqstudio import units
 from tqstudio.cli.session.supervisor_session import client
 from tqstudio.cli.terminal import printing
-from tqstudio.cli.terminal.options import JobIds, JsonFlag, listed
+from tqstudio.cli.terminal.options import FilterLine, JobIds, JsonFlag, listed
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.protocol.filters import SORTS, Term, parse, sort_of
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences
 from tqstudio.words.symbols import job_word
@@ -37,6 +38,7 @@ AttemptNumber = Annotated[
 
 
 def list_jobs(
+    line: FilterLine = "",
     status: Annotated[
         list[str] | None,
         typer.Option("--status", "-s", metavar="STATUS", help="Only these statuses, such as pending,failed."),
@@ -60,7 +62,9 @@ def list_jobs(
     warning: Annotated[
         str | None, typer.Option("--warning", metavar="any|CODE", help="Only jobs with any or this warning.")
     ] = None,
-    sort: Annotated[str, typer.Option("--sort", metavar="order|newest|oldest", help="Sort order.")] = "order",
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="name|-name", help=f"Sort by {', '.join(SORTS)}; - turns round.")
+    ] = "order",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of jobs.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
     as_json: JsonFlag = False,
@@ -70,21 +74,21 @@ def list_jobs(
     rows: list[JobRow] = []
     after: str | None = None
     total: int | None = None
+    shorthands = {
+        "state": listed(status),
+        "folder": [] if folder is None else [str(folder)],
+        "kind": listed([kind or ""]),
+        "owner": [owner] if owner else [],
+        "warning": listed([warning or ""]),
+        "batch": [batch] if batch else [],
+    }
+    terms = [Term(word, tuple(values)) for word, values in shorthands.items() if values]
+    terms += [Term("text", (word,)) for word in text.split()]
+    terms += [Term("state", ("deleted",))] if deleted else []
+    wanted = parse(" ".join([line, *(term.line() for term in terms)])).line()
     while len(rows) < limit:
         page = at.send(
-            calls.jobs(
-                statuses=listed(status),
-                text=text,
-                sort=sort,
-                limit=min(PAGE, limit - len(rows)),
-                after=after,
-                batch=batch,
-                deleted=deleted,
-                folder=folder,
-                kind=kind,
-                owner=owner,
-                warning=warning,
-            )
+            calls.jobs(wanted, sort=sort_of(sort), limit=min(PAGE, limit - len(rows)), after=after)
         )
         rows += page["jobs"]
         after, total = page["after"], page["total"]
@@ -95,8 +99,7 @@ def list_jobs(
         printing.out_json({"jobs": rows, "total": total})
         return 0
     if not rows:
-        narrowed = status or text or batch or deleted or kind or owner or warning or folder is not None
-        printing.out("no matching jobs" if narrowed else "the queue is empty")
+        printing.out("no matching jobs" if wanted else "the queue is empty")
         return 0
     printing.table(
         ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),

@@ -170,7 +170,11 @@ class Video(SQLModel, table=True):
         UniqueConstraint("source", "output_root"),
         UniqueConstraint("output_root", "slug"),
         # Only what list filters compare, sorted by id: a filter reads up to a million rows of it.
-        Index("ix_video_search", "id", "folder_id", "name_lower"),
+        Index("ix_video_search", "id", "folder_id", "name_lower", "size", "length_ms"),
+        # The orders of job lists by their videos.
+        Index("ix_video_by_name", "name_lower", "id"),
+        Index("ix_video_by_size", "size", "id"),
+        Index("ix_video_by_length", "length_ms", "id"),
         _index("ix_video_size", "size", "generation_id IS NOT NULL"),
         _index("ix_video_inode", "inode", "inode IS NOT NULL"),
         AUTOINCREMENT,
@@ -203,6 +207,8 @@ class Video(SQLModel, table=True):
     """JSON [`worker_answers.DecidedCrf`, …]: those that were found for `video.quality`, newest last."""
     viewable: str = _text(optional=True)
     """The quality that is published before the others of its ladder."""
+    length_ms: int = _big(default=0)
+    """Milliseconds of the source by its facts; 0 if unknown."""
 
 
 class Generation(SQLModel, table=True):
@@ -370,7 +376,7 @@ class Job(SQLModel, table=True):
         _index("ix_job_one_open", "video_id", f"status IN ({_in(OPEN)}) AND deleted_at IS NULL", unique=True),
         Index("ix_job_video", "video_id", "id"),
         # Only what list filters compare, sorted by id, like `ix_video_search`.
-        Index("ix_job_origin", "id", "kind", "owner"),
+        Index("ix_job_origin", "id", "kind", "owner", "profile", "error_code", "created_at"),
         _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
         _index("ix_job_warned", "id", f"warnings <> '{NO_WARNINGS}'"),
         *_orders("ix_job", "deleted_at IS NULL"),

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0021"
-down_revision = "0019"
+down_revision = "0020"
 
 # As in `tables`: PostgreSQL compares text by its bytes, and its integers have 64 bits.
 _TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
