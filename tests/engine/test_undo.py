@@ -244,10 +244,9 @@ def test_a_removed_folder_is_watched_again_with_its_videos(desk: Desk, tmp_path:
     with database(desk.live) as db:
         db.execute("UPDATE video SET folder_id = ? WHERE id = ?", (before["id"], desk.show(job)["video"]))
     desk.live.send(calls.remove_folder(before["id"]))
-    assert desk.live.send(calls.jobs(folder=before["id"]))["jobs"] == []
     assert words.sentence(undo(desk.live)) == f"{tmp_path} is watched again"
     assert rules(desk.live, before["id"])["path"] == str(tmp_path)
-    assert [row["id"] for row in desk.live.send(calls.jobs(folder=before["id"]))["jobs"]] == [job]
+    assert [row["id"] for row in desk.live.send(calls.jobs(f"folder:{before['id']}"))["jobs"]] == [job]
     desk.live.send(calls.remove_folder(before["id"]))
 
 
@@ -313,3 +312,45 @@ def test_each_person_undoes_what_that_person_did(studio: Studio, tmp_path: Path)
     assert (desk.show(mine)["status"], desk.show(theirs)["status"]) == ("paused", "pending")
     assert other.send(calls.undo("nothing left"))["operation"] is None
     assert undo(studio.live)["subject"].startswith(f"job {mine}, ")
+
+
+# Jobs that match a filter.
+
+
+def bulk(desk: Desk, operation: str, line: str, **more: Any) -> Any:
+    newest = desk.live.send(calls.jobs(sort="-number", limit=1))["jobs"][0]["id"]
+    given = {"newest": newest, "key": f"bulk {next(_keys)}"} | more
+    return desk.live.send(calls.act_on_matching(operation, line, **given))
+
+
+def test_what_matches_a_filter_is_changed_and_undone_together(desk: Desk) -> None:
+    ids = [desk.job(batch="bulk") for _ in range(4)]
+    desk.act("cancel", ids[3])
+    answer = bulk(desk, "pause", "batch:bulk", newest=ids[3])
+    assert (answer["done"], answer["skipped"], answer["after"]) == (3, {"cancelled": 1}, None)
+    assert "is cancelled; retry it first" in answer["reason"]
+    assert [desk.show(job)["status"] for job in ids] == ["paused"] * 3 + ["cancelled"]
+    assert words.sentence(undo(desk.live)) == "resumed 3 jobs again"
+
+
+def test_jobs_that_came_later_or_match_no_more_are_left(desk: Desk) -> None:
+    first, second, third, later = (desk.job(batch="some") for _ in range(4))
+    desk.act("pause", second)
+    answer = bulk(desk, "cancel", "batch:some state:pending", newest=third)
+    assert answer["done"] == 2
+    states = [desk.show(job)["status"] for job in (first, second, third, later)]
+    assert states == ["cancelled", "paused", "cancelled", "pending"]
+
+
+def test_a_slice_that_is_asked_for_again_is_applied_once(desk: Desk) -> None:
+    job = desk.job(batch="once", priority=0)
+    first = bulk(desk, "priority", "batch:once", delta=1, key="the same slice")
+    assert bulk(desk, "priority", "batch:once", delta=1, key="the same slice") == first
+    assert desk.show(job)["priority"] == 1
+
+
+def test_slices_follow_each_other(desk: Desk) -> None:
+    ids = [desk.job(batch="slices") for _ in range(2)]
+    answer = bulk(desk, "pause", "batch:slices", after=ids[0])
+    assert answer["done"] == 1
+    assert [desk.show(job)["status"] for job in ids] == ["pending", "paused"]

@@ -747,6 +747,17 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
+class BulkAnswer(TypedDict):
+    after: int | None
+    """Number of the last job of this slice; null if it is the last slice."""
+    done: int
+    skipped: dict[str, int]
+    """Jobs that refused the operation, by the words of their states."""
+    reason: str
+    """Why the first of them did."""
+    removed_segments: int
+
+
 class UndoAnswer(TypedDict):
     undo: int | None
     """The action, while parts of it remain."""

@@ -105,6 +105,14 @@ def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[
     return Call("POST", "/v1/jobs/actions", body=body)
 
 
+def act_on_matching(
+    operation: str, line: str, *, newest: int, key: str, after: int = 0, **more: Any
+) -> Call[answers.BulkAnswer]:
+    """Apply `operation` to the next jobs that match a filter line; `more`: other fields of `BulkRequest`."""
+    body = {"operation": operation, "filter": line, "newest": newest, "after": after, "idempotency_key": key}
+    return Call("POST", "/v1/jobs/bulk", body=body | {k: v for k, v in more.items() if v is not None})
+
+
 def undo(key: str, action: int | None = None) -> Call[answers.UndoAnswer]:
     """Undo the caller's newest action, or the next part of one; repeated with its key, nothing more is."""
     return Call("POST", "/v1/undo", body={"undo": action, "idempotency_key": key})

@@ -36,7 +36,14 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.paths import readable_lines
 from tqstudio.protocol import answers, filters
-from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry, UndoRequest
+from tqstudio.protocol.requests import (
+    ActionRequest,
+    BulkRequest,
+    QueueClear,
+    QueuePause,
+    QueueRetry,
+    UndoRequest,
+)
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -100,6 +107,16 @@ async def act(
         )
     profile = services.admission.profile(request.profile)
     return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
+
+
+@router.post("/jobs/bulk")
+async def act_on_matching(services: TheServices, actor: TheActor, request: BulkRequest) -> answers.BulkAnswer:
+    """Apply an operation to the next jobs that match a filter; with `after`, to those after them."""
+    if request.profile is not None:
+        raise TqError(ErrorCode.BAD_REQUEST, "jobs that match a filter keep their profiles", "leave it out")
+    line = filters.parse(request.filter)
+    query = PageQuery(await services.db.read(with_folders, line), "number", now=now_us())
+    return await services.operations.apply_to_matching(request, query, actor=actor)
 
 
 @router.post("/undo")

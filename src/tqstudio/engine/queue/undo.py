@@ -12,7 +12,7 @@ from tqstudio.engine.live.running_jobs import RunningJobs
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import undo
-from tqstudio.engine.store.jobs.undo import UndoAction, UndoStep
+from tqstudio.engine.store.jobs.undo import SLICE, UndoAction, UndoStep
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import supervisors
@@ -23,8 +23,6 @@ from tqstudio.protocol.answers import UndoAnswer
 from tqstudio.protocol.requests import UndoRequest
 
 UNDO_KEPT_US = 86_400 * MICROSECOND
-SLICE = 500
-"""Jobs that change in one transaction, and are answered together."""
 _OF_FOLDERS = (Undoable.FOLDER_ON, Undoable.FOLDER_OFF, Undoable.FOLDER_CHANGED, Undoable.FOLDER_REMOVED)
 
 

@@ -35,6 +35,8 @@ from tqstudio.lifecycle import (
 
 LEVELS = 10
 """Number of actions of an actor that are kept."""
+SLICE = 500
+"""Jobs that change in one transaction where many are to be changed."""
 _BY_PERSONS = (
     *(EventKind.PAUSE, EventKind.RESUME, EventKind.CANCEL, EventKind.RETRY, EventKind.RESTART),
     *(EventKind.PAUSE_ASKED, EventKind.CANCEL_ASKED, EventKind.RESTART_ASKED, EventKind.RESUME_ASKED),
