@@ -104,6 +104,8 @@ class FakeSupervisor:
         self.down = False
         self.pages: asyncio.Semaphore | None = None
         """How many more pages of jobs are answered, where a test counts them out."""
+        self.slice = 500
+        """Jobs that one request about a filter changes."""
         self.undoable: list[tuple[Undoable, dict[int, Any]]] = []
         """What was done, newest last, with the former states by job, video or drop folder."""
         self._streams: list[asyncio.Queue[StreamEvent | None]] = []
@@ -229,6 +231,8 @@ class FakeSupervisor:
                 if request.operation in UNDOABLE:
                     self._record(request.operation, before)
                 return {"results": results}
+            case "POST", ["jobs", "bulk"]:
+                return self._act_on_matching(_parsed(requests.BulkRequest, body))
             case "POST", ["undo"]:
                 _parsed(requests.UndoRequest, body)
                 return self._undo_newest()
@@ -276,6 +280,22 @@ class FakeSupervisor:
 
     # Jobs
 
+    def _act_on_matching(self, request: requests.BulkRequest) -> Any:
+        rows = self._listed(parse(request.filter), "number")
+        ids = [row["id"] for row in rows if request.after < row["id"] <= request.newest][: self.slice]
+        before = {number: self._former(number) for number in ids}
+        results = [self._act(number, request) for number in ids]
+        if request.operation in UNDOABLE:
+            self._record(request.operation, before)
+        refused = [result for result in results if not result["ok"]]
+        return {
+            "after": ids[-1] if len(ids) == self.slice else None,
+            "done": len(ids) - len(refused),
+            "skipped": {result["word"]: 1 for result in refused},
+            "reason": refused[0]["error"]["message"] if refused else "",
+            "removed_segments": 0,
+        }
+
     def _find(self, number: int) -> Any:
         return next((row for row in (*self.jobs, *self.deleted) if row["id"] == number), None)
 
@@ -316,7 +336,7 @@ class FakeSupervisor:
             "last_seq": last,
         }
 
-    def _act(self, number: int, request: requests.ActionRequest) -> Any:
+    def _act(self, number: int, request: requests.JobsRequest) -> Any:
         row, operation = self._find(number), request.operation
         if row is None:
             return _result(number, error=_no_job(number))
@@ -505,7 +525,7 @@ class FakeSupervisor:
             (row["id"] for row in self.jobs if row["video"] == video and row["status"] in is_open), None
         )
 
-    def _retranscode(self, row: Any, request: requests.ActionRequest) -> Any:
+    def _retranscode(self, row: Any, request: requests.JobsRequest) -> Any:
         other = self._open_job(row["video"])
         if other is not None:
             reason = f"cannot be encoded again now: job {other} has the same video"

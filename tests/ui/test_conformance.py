@@ -266,6 +266,18 @@ async def test_an_operation_is_undone(same: Compare, state: str, operation: str)
     assert (back, is_as_before) == (1, True)
 
 
+async def test_what_matches_a_filter_is_changed(same: Compare) -> None:
+    async def scenario(side: Side) -> Any:
+        made = [await side.make(state, f"bulk-{state}.mp4") for state in STATES]
+        given = {"newest": made[-2], "key": f"bulk {type(side)}", "priority": 7}
+        call = calls.act_on_matching("priority", "bulk state:pending,failed,running", **given)
+        answer = await side.send(call)
+        priorities = [(await side.state_of(job))["priority"] for job in made]
+        return answer | {"reason": bool(answer["reason"])}, priorities
+
+    await same(scenario)
+
+
 async def test_a_job_that_runs_again_competes_with_no_other_of_its_video(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         job = await side.make("done")

@@ -209,6 +209,9 @@ class StudioApp(App[None]):
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
         self._key_at = monotonic()
+        if name == "back" and (bulk := self.context.model.bulk) is not None:
+            bulk.set()
+            return
         for owner in (*self.painter.full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
             if method is not None:

@@ -97,6 +97,8 @@ ACTIONS: tuple[Action, ...] = (
     _list("acted_on", ("grave_accent",), "last job", "move to the job acted on last"),
     _list("mark", ("space",), "mark", "mark or unmark this job"),
     _list("mark_all", ("a",), "mark all", "mark every job that the filter shows"),
+    _list("range", ("v",), "range", "mark from this job to the one where v is pressed again"),
+    _list("alike", ("asterisk",), "alike", "mark what has this job's error code, drop folder or profile"),
     _list("unmark", ("u",), "unmark", "remove all marks", 14),
     _list(
         "copy",
@@ -153,6 +155,7 @@ KEY_SIGNS = {
     "minus": "-",
     "equals_sign": "=",
     "slash": "/",
+    "asterisk": "*",
     "grave_accent": "`",
     "exclamation_mark": "!",
     "left_square_bracket": "[",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class Model:
         self.marks = Marks()
         self.acted_on_last: int | None = None
         """The job that an action of the user changed last; of several the first."""
+        self.bulk: asyncio.Event | None = None
+        """Stops the action on many jobs that is running, after its present slice."""
         self.just_deleted = frozenset[int]()
         """The jobs that the user deleted last."""
         self.workers: dict[str, answers.WorkerView] = {}

@@ -190,6 +190,7 @@ class JobList(RowList):
         if window.version == self._version:
             return
         self._version = window.version
+        self._filter_line = window.query.line()
         digits = max((len(str(row["id"])) for row in window.rows[:: max(1, len(window) // 20)]), default=3)
         self.id_width = max(4, digits + 1)
         super().sync()
@@ -238,7 +239,7 @@ class JobList(RowList):
             *(width, self.id_width, self.name_cells, self.wide),
             selected=selected,
             focused=selected and (self.has_focus or not self.screen.is_current),
-            marked=job in self.marks,
+            marked=self.marks.has(job, self._filter_line),
             word=job_word(row, model.rows_age_s, stale=model.stale),
             eta=self._eta(row),
             thumb=self._thumb(at),

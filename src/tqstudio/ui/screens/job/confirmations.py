@@ -24,7 +24,8 @@ def has_work(target: Target) -> bool:
     return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
 
 
-def many_question(operation: Operation, named: str) -> Confirm:
+def many_question(operation: Operation, named: str, *, known: bool = True) -> Confirm:
+    """Asks about many jobs. Args: `known` is whether their finished segments are, so that none is lost."""
     name = operation.value.capitalize()
     verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
@@ -32,6 +33,10 @@ def many_question(operation: Operation, named: str) -> Confirm:
         sentence = "Each becomes a new job. The current version stays playable meanwhile."
     elif operation is Operation.DELETE:
         sentence = f"They leave the list; z restores them. {STAYS}"
+        if not known:
+            sentence += " Unfinished work of failed and cancelled ones is lost."
+    elif operation is Operation.RESTART and not known:
+        sentence = "Their finished segments are lost: everything is encoded again."
     return _confirm(f"{verb} {named}?", [sentence], keep="Change nothing", go=go)
 
 

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from tqstudio.errors import TqError
+from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.filters import SORTS, FilterError, Term
@@ -71,8 +72,14 @@ class QueueScreen(QueueActions):
         return self.list.job
 
     def targets(self) -> list[Target]:
+        window, matching = self.context.model.jobs, self.list.marks.matching
+        if matching is not None:
+            # Some of them: the supervisor decides about each.
+            some = [
+                Target.of(row) for row in window.rows if self.list.marks.has(row["id"], window.query.line())
+            ]
+            return some or [Target(0, "", JobStatus.PENDING, Control.NONE, 0)]
         if self.list.marks:
-            window = self.context.model.jobs
             for job in self.list.marks:
                 if row := window.row(job):
                     self.list.marks[job] = Target.of(row)
@@ -89,13 +96,16 @@ class QueueScreen(QueueActions):
     def footer_targets(self) -> Collection[Target]:
         if self.list.marks:
             # One job of each kind, so that thousands of marks do not slow the footer down.
-            return {(each.status, each.control): each for each in self.list.marks.values()}.values()
+            marked = self.targets() if self.list.marks.matching else self.list.marks.values()
+            return {(each.status, each.control): each for each in marked}.values()
         row = self.current()
         return [Target.of(row)] if row else ()
 
     def marked(self) -> str:
         if not self.list.marks:
             return ""
+        if self.list.marks.matching is not None:
+            return f"{self.list.marks.matching} marked"
         hidden = len(self.hidden())
         of_them = f", {fmt.number(hidden)} hidden" if hidden else ""
         return f"{fmt.number(len(self.list.marks))} marked{of_them}"
