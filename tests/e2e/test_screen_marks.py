@@ -74,15 +74,15 @@ def test_a_hidden_mark_is_known_to_hold_work(
         terminal.shows("no job matches", "1 marked, 1 hidden")
         studio.do("resume", job)
         studio.running(job, segments=2)
-        until(lambda: "finished segments stay" in _asked_to_cancel(job, terminal), "the segments are known")
+        until(lambda: "finished segments, and" in _asked_to_restart(job, terminal), "the segments are known")
         assert studio.job(job)["status"] == "in_progress"
-        assert "cancel_asked" not in [trigger for _, trigger in done_to(studio, [job])]
+        assert "restart_asked" not in [trigger for _, trigger in done_to(studio, [job])]
 
 
-def _asked_to_cancel(job: int, terminal: Terminal) -> str:
-    """What the screen asks before it cancels a job that the filter hides; the answer is no."""
-    question = f"Cancel job {job}, long.mp4 (hidden by the filter)?"
-    terminal.press("x")
+def _asked_to_restart(job: int, terminal: Terminal) -> str:
+    """What the screen asks before it restarts a job that the filter hides; the answer is no."""
+    question = f"Restart job {job}, long.mp4 (hidden by the filter)?"
+    terminal.press("R")
     shown = terminal.shows(question, "Keep it")
     terminal.press("\r")
     terminal.lacks(question)
