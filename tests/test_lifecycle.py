@@ -46,7 +46,9 @@ _ALLOWED = {
     "in_progress → cancelled: cancel",
     "failed → pending: retry, restart, autorestart",
     "failed → cancelled: cancel",
-    "cancelled → pending: retry, restart",
+    "cancelled → pending: retry, restart, uncancel",
+    "cancelled → paused: uncancel_paused",
+    "cancelled → failed: uncancel_failed",
 }
 
 

@@ -184,6 +184,9 @@ Trigger = Literal[
     EventKind.CANCEL,
     EventKind.RETRY,
     EventKind.RESTART,
+    EventKind.UNCANCEL,
+    EventKind.UNCANCEL_PAUSED,
+    EventKind.UNCANCEL_FAILED,
     EventKind.COMPLETE,
     EventKind.FAIL_RETRYABLE,
     EventKind.FAIL_FINAL,
@@ -225,6 +228,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     *_t(EventKind.CANCEL, (_P, _H, _F, _R), _C),
     *_t(EventKind.RETRY, (_F, _C), _P),
     *_t(EventKind.RESTART, (_R, _H, _F, _C), _P),
+    *_t(EventKind.UNCANCEL, (_C,), _P),
+    *_t(EventKind.UNCANCEL_PAUSED, (_C,), _H),
+    *_t(EventKind.UNCANCEL_FAILED, (_C,), _F),
     *_t(EventKind.COMPLETE, (_R,), _D),
     *_t(EventKind.FAIL_RETRYABLE, (_R,), _P),
     *_t(EventKind.FAIL_FINAL, (_R,), _F),
@@ -264,6 +270,25 @@ class Operation(StrEnum):
     PRIORITY = "priority"
     DELETE = "delete"
     UNDELETE = "undelete"
+
+
+class Undoable(StrEnum):
+    """A kind of action that can be undone: an `Operation` on jobs, or a change of a video or drop folder."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    PRIORITY = "priority"
+    DELETE = "delete"
+    VIDEO_DELETED = "video_deleted"
+    FOLDER_ON = "folder_on"
+    FOLDER_OFF = "folder_off"
+    FOLDER_CHANGED = "folder_changed"
+    FOLDER_REMOVED = "folder_removed"
+
+
+UNDOABLE = frozenset(Operation(each) for each in ("pause", "resume", "cancel", "priority", "delete"))
+"""A retry, a restart and a new job are not undone, and a job is deleted again by hand."""
 
 
 class Effect(StrEnum):

@@ -251,5 +251,5 @@ def test_limits_out_of_range_are_refused(
 
 
 def job_of(up: Program, name: str) -> Any:
-    jobs = Client(up.home.socket).send(calls.jobs(text=name))["jobs"]
+    jobs = Client(up.home.socket).send(calls.jobs(name))["jobs"]
     return next(job for job in jobs if job["name"] == name)

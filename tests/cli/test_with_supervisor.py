@@ -1100,3 +1100,21 @@ def test_the_demo_publishes_its_clips_and_stops(fresh: Program) -> None:
     assert again.code == 0
     assert "by an earlier demo" in again.err
     assert again.out.splitlines()[-3:] == done.out.splitlines()[-3:]
+
+
+def test_what_a_command_did_is_undone(fresh: Program, tmp_path: Path) -> None:
+    assert fresh("undo").out == "nothing left to undo\n"
+    paths = [tmp_path / f"clip-{number}.mp4" for number in range(2)]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    fresh("add", "--hold", *paths)
+    rows = json.loads(fresh("job", "list", "--json").out)["jobs"]
+    jobs = sorted(row["id"] for row in rows)
+    fresh("job", "cancel", *map(str, jobs))
+    fresh("job", "delete", str(jobs[0]))
+    answer = fresh("undo")
+    assert (answer.out, answer.code) == (f"job {jobs[0]}, clip-0.mp4 restored to the list\n", 0)
+    assert fresh("undo").out == "cancelling 2 jobs is undone\n"
+    assert [_status_of(fresh, job) for job in jobs] == ["paused", "paused"]
+    answer = fresh("undo", "--json")
+    assert (json.loads(answer.out)["operation"], answer.code) == (None, 0)

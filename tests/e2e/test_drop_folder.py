@@ -82,7 +82,7 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
     numbers = [detail["video_view"]["generation"]["number"] for detail in (first, second)]
     assert (numbers, second["kind"], second["owner"]) == ([1, 2], "changed", "folder")
     assert {change["what"] for change in second["changes"]} == {"modified", "content"}
-    of_origin = calls.jobs(kind="changed", owner="folder")
+    of_origin = calls.jobs("kind:changed owner:folder")
     assert [row["id"] for row in Client(drop.studio.home.socket).send(of_origin)["jobs"]] == [second["id"]]
     assert drop.studio.offer(path)[0]["decision"] == "cached"
 

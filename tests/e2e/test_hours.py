@@ -32,7 +32,7 @@ def test_a_job_whose_hours_end_waits_for_the_next(studio: Studio, clip: MakeClip
     closed = f"{(hour + 2) % 24:02d}:00-{(hour + 3) % 24:02d}:00"
     with studio.paced(2):
         shutil.copyfile(clip(seconds=12), drop / "long.mp4")
-        (row,) = until(lambda: studio.client.send(calls.jobs(folder=folder))["jobs"], "it is queued")
+        (row,) = until(lambda: studio.client.send(calls.jobs(f"folder:{folder}"))["jobs"], "it is queued")
         job = row["id"]
         encoders = studio.running(job)
         studio.client.send(calls.edit_folder(folder, hours=closed))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio.errors import TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from waiting import until
@@ -90,7 +91,7 @@ def story(one_for_all: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPath
 
 
 def _job_of(studio: Studio, name: str) -> int | None:
-    rows = studio.client.send(calls.jobs(text=name, sort="newest"))["jobs"]
+    rows = studio.client.send(calls.jobs(name, sort="-number"))["jobs"]
     return next((row["id"] for row in rows if row["name"] == name), None)
 
 
@@ -103,10 +104,11 @@ def _wait_done(studio: Studio, watch, name: str) -> None:
 def test_the_jobs_of_the_drop_folder_are_listed(story: Story, clip: MakeClip, copy) -> None:
     by_hand = story.studio.add(copy(clip(), "by-hand.mp4"))
     [folder] = story.studio.client.send(calls.folders())["folders"]
-    page = story.studio.client.send(calls.jobs(folder=folder["id"]))
+    page = story.studio.client.send(calls.jobs(f"folder:{folder['id']}"))
     assert sorted(row["name"].rpartition("/")[2] for row in page["jobs"]) == sorted(EXPECTED)
     assert by_hand not in [row["id"] for row in page["jobs"]]
-    assert not story.studio.client.send(calls.jobs(folder=folder["id"] + 1))["jobs"]
+    with pytest.raises(TqError, match="no drop folder"):
+        story.studio.client.send(calls.jobs(f"folder:{folder['id'] + 1}"))
 
 
 @pytest.mark.parametrize("name", EXPECTED)

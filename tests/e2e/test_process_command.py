@@ -142,7 +142,7 @@ def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     assert {video["status"] for video in report["videos"]} == {"pending"}
     assert batch.encodes == 0
     batch.studio.up()
-    rows = batch.studio.client.send(calls.jobs(text="m", limit=9))["jobs"]
+    rows = batch.studio.client.send(calls.jobs("m", limit=9))["jobs"]
     assert {row["priority"] for row in rows if row["path"].startswith(str(deep))} == {3}
     for row in rows:
         batch.studio.client.send(calls.act("cancel", [row["id"]]))

@@ -34,7 +34,7 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     # None of them, then the largest one, which only one of the videos can have.
     terminal.press("a \r")
     terminal.shows("1 of 2 refused", f"{small} has no quality 180p")
-    newest = lambda: studio.client.send(calls.jobs(sort="newest"))["jobs"]  # noqa: E731
+    newest = lambda: studio.client.send(calls.jobs(sort="-number"))["jobs"]  # noqa: E731
     made = until(lambda: [row for row in newest() if row["id"] not in (large, small)], "a new job")
     assert [(row["name"], studio.job(row["id"])["requested"]) for row in made] == [("large.mp4", ["180p"])]
     studio.done(made[0]["id"])
@@ -74,15 +74,15 @@ def test_a_hidden_mark_is_known_to_hold_work(
         terminal.shows("no job matches", "1 marked, 1 hidden")
         studio.do("resume", job)
         studio.running(job, segments=2)
-        until(lambda: "finished segments stay" in _asked_to_cancel(job, terminal), "the segments are known")
+        until(lambda: "finished segments, and" in _asked_to_restart(job, terminal), "the segments are known")
         assert studio.job(job)["status"] == "in_progress"
-        assert "cancel_asked" not in [trigger for _, trigger in done_to(studio, [job])]
+        assert "restart_asked" not in [trigger for _, trigger in done_to(studio, [job])]
 
 
-def _asked_to_cancel(job: int, terminal: Terminal) -> str:
-    """What the screen asks before it cancels a job that the filter hides; the answer is no."""
-    question = f"Cancel job {job}, long.mp4 (hidden by the filter)?"
-    terminal.press("x")
+def _asked_to_restart(job: int, terminal: Terminal) -> str:
+    """What the screen asks before it restarts a job that the filter hides; the answer is no."""
+    question = f"Restart job {job}, long.mp4 (hidden by the filter)?"
+    terminal.press("R")
     shown = terminal.shows(question, "Keep it")
     terminal.press("\r")
     terminal.lacks(question)
@@ -123,6 +123,6 @@ def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: T
     until(lambda: len(done_to(studio, jobs)) == 20, "the marked ones are changed")
     terminal.press("aDy")
     terminal.lacks("clip-000.mp4")
-    terminal.shows("U restores them")
-    terminal.press("U")
+    terminal.shows("z restores them")
+    terminal.press("z")
     terminal.shows("21 jobs", "clip-0")

@@ -312,7 +312,7 @@ def test_two_homes_with_one_output_leave_each_other_alone(
         calls.job(-1),
         calls.jobs(after="not a cursor"),
         calls.jobs(around=10**25),
-        calls.jobs(statuses=("nonsense",)),
+        calls.jobs("state:nonsense"),
         calls.jobs(sort="nonsense"),
         calls.jobs(limit=10**9),
         calls.act("explode", [1]),

@@ -85,7 +85,7 @@ class Desk:
 def desk(standing: LiveSupervisor, tmp_path: Path) -> Iterator[Desk]:
     """Whatever a test leaves open is cancelled after it: the next one finds an empty queue."""
     yield Desk(standing, tmp_path)
-    rows = standing.send(calls.jobs(statuses=["pending", "paused", "in_progress"], limit=500))["jobs"]
+    rows = standing.send(calls.jobs("state:pending,paused,running", limit=500))["jobs"]
     for row in rows:
         standing.send(calls.act("cancel", [row["id"]]))
     workers = standing.send(calls.workers())["workers"]

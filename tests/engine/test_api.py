@@ -81,8 +81,14 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("GET", "/v1/jobs?before=WzFd", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/jobs?limit=0", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/jobs?limit=501", None, 400, "BAD_REQUEST"),
-        ("GET", "/v1/jobs?sort=size", None, 400, "BAD_REQUEST"),
-        ("GET", "/v1/jobs?status=walking", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?sort=colour", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?filter=state:walking", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?filter=folder:nowhere", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?filter=folder:4711", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?filter=colour:red", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?filter=older:x", None, 400, "BAD_REQUEST"),
+        ("GET", f"/v1/jobs?filter={'x' * 501}", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?status=failed", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/jobs?around={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/events?after={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/events?since=yesterday", None, 400, "BAD_REQUEST"),
@@ -673,7 +679,7 @@ def test_metadata_that_could_not_be_answered_is_refused(desk: Desk, metadata: by
     body = b'{"paths_b64": ["' + path + b'"], "metadata": ' + metadata + b"}"
     error = error_of(desk.live.raw("POST", "/v1/videos", body), 400)
     assert error["message"].startswith(f"metadata: {expected}")
-    assert desk.live.send(client.jobs(statuses=["pending"]))["jobs"] == []
+    assert desk.live.send(client.jobs("state:pending"))["jobs"] == []
     worker = desk.live.worker("odd")
     body = b'{"instance": "instance", "pid": 1, "pid_started": 1, "capabilities": ' + metadata + b"}"
     headers = {"Authorization": f"Bearer {worker.token}"}
@@ -845,7 +851,7 @@ def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:
     job = desk.job(batch="deleted ones")
     desk.act("delete", job)
     assert desk.live.send(client.jobs(batch="deleted ones"))["jobs"] == []
-    [row] = desk.live.send(client.jobs(batch="deleted ones", deleted=True))["jobs"]
+    [row] = desk.live.send(client.jobs('state:deleted batch:"deleted ones"'))["jobs"]
     assert (row["id"], row["deleted_at"] is not None) == (job, True)
     [result] = desk.act("retranscode", job)
     assert "is deleted; undelete it first" in result["error"]["message"]

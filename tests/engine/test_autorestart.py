@@ -77,7 +77,7 @@ def test_files_of_a_folder_have_its_rule(desk: Desk, tmp_path: Path) -> None:
         (drop / "from-a-folder.mp4").write_bytes(b"video of a folder")
 
         def job() -> Any:
-            found = desk.live.send(calls.jobs(text="from-a-folder"))["jobs"]
+            found = desk.live.send(calls.jobs("from-a-folder"))["jobs"]
             return found[0]["id"] if found else None
 
         shown = rule(desk, until(job, "the file was taken"))

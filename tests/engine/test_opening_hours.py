@@ -177,7 +177,7 @@ def test_jobs_of_a_folder_wait_for_its_hours_and_others_start(watched: tuple[Des
 
 
 def _jobs_of(desk: Desk, folder: Any) -> list[int]:
-    rows = desk.live.send(calls.jobs(folder=folder["id"], limit=100))["jobs"]
+    rows = desk.live.send(calls.jobs(f"folder:{folder['id']}", limit=100))["jobs"]
     return [row["id"] for row in rows]
 
 

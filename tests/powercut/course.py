@@ -305,7 +305,7 @@ def _last_words(box: Sandbox) -> str:
 
 
 def _unfinished(box: Sandbox) -> list[int]:
-    page = box.send(calls.jobs(statuses=("pending", "in_progress", "paused"), limit=50))
+    page = box.send(calls.jobs("state:pending,running,paused", limit=50))
     return [job["id"] for job in page["jobs"]]
 
 

@@ -28,6 +28,7 @@ from tqstudio.engine.store.jobs import (
     outcomes,
     progress,
     transitions,
+    undo,
     volume_waits,
 )
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
@@ -47,11 +48,12 @@ from tqstudio.engine.store.library.generations import PublishedFile, PublishedRo
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.engine.store.lists import matching, pages, records
-from tqstudio.engine.store.lists.orders import SORTS, PageQuery
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import gates, quarantine, speeds, statistics, supervisors, tokens, workers
 from tqstudio.errors import ErrorCode, TqError, WarningCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
+    UNDOABLE,
     AutorestartRule,
     Control,
     DeliveryState,
@@ -61,8 +63,10 @@ from tqstudio.lifecycle import (
     Operation,
     RenditionStatus,
     Step,
+    Undoable,
 )
 from tqstudio.paths import display
+from tqstudio.protocol.filters import SORTS, Filter, Term
 from tqstudio.protocol.requests import SourceIdentity
 from tqstudio.protocol.roles import GRANTABLE
 from tqstudio.wings.alerts import store as outbox
@@ -308,6 +312,33 @@ def operate(queue: Queue, rng: Random) -> Any:
     return operations.operate(queue.db, job, operation, now=queue.now, actor="été")
 
 
+@often(6)
+def undo_action(queue: Queue, rng: Random) -> Any:
+    """Does something that can be undone, or undoes some of it."""
+    db, actor = queue.db, rng.choice(["ada", "été"])
+    how: Any = {"now": queue.now, "actor": actor}
+    if rng.random() < 0.5:
+        ids = [any_id(queue, rng, "job") for _ in range(4)]
+        before, operation = undo.states(db, ids), rng.choice(sorted(UNDOABLE - {Operation.PRIORITY}))
+        for job in ids:
+            operations.operate(db, job, operation, **how)
+        steps = undo.changed(db, before)
+        undo.record(db, Undoable(operation), steps, **how, bulk=rng.choice(["", "", "é"]))
+        return sorted(before.items()), steps
+    if rng.random() < 0.3:
+        folder = known(queue, rng, "folder")
+        removed = rng.random() < 0.2 and folders.remove(db, folder, **how)
+        return removed or folders.change(db, folder, {"priority": rng.randint(-5, 5)}, **how)
+    undo.prune(db, before=queue.now - 3000 * SECOND)
+    action = undo.newest(db, actor=actor, since=queue.now - 2000 * SECOND)
+    if action is None or action.operation is Undoable.VIDEO_DELETED:
+        return action
+    steps, left = undo.take(db, action.id, limit=3)
+    if action.operation.startswith("folder"):
+        return [folders.put_back(db, step.subject, step.former, now=queue.now) for step in steps], left
+    return undo.put_back(db, action.operation, steps, **how), left, undo.steps(db, action.id, limit=1)
+
+
 @often(3)
 def set_priority(queue: Queue, rng: Random) -> Any:
     value, delta = rng.choice(
@@ -370,22 +401,28 @@ def change_job(queue: Queue, rng: Random) -> Any:
 
 @often(20)
 def list_pages(queue: Queue, rng: Random) -> Any:
-    filters: dict[str, Any] = {
-        "text": rng.choice([str.upper, str.lower])(rng.choice(WORDS)),
-        "batch": rng.choice(BATCHES),
-        "video": known(queue, rng, "video"),
-        "folder": known(queue, rng, "folder"),
-        "kind": rng.choice(list(JobKind)),
-        "owner": rng.choice(OWNERS),
-        "warning": rng.choice(["any", *WarningCode]),
+    words = {
+        "text": [rng.choice([str.upper, str.lower])(rng.choice(WORDS))],
+        "batch": [str(rng.choice(BATCHES))],
+        "folder": [str(known(queue, rng, "folder"))],
+        "kind": rng.sample(list(JobKind), 2),
+        "owner": [rng.choice(OWNERS)],
+        "profile": [rng.choice(["web", "tv"])],
+        "code": [rng.choice(["any", *ErrorCode])],
+        "quality": rng.sample(["1080p", "audio é", "720p"], 2),
+        "older": [rng.choice(["1s", "2d"])],
+        "larger": [rng.choice(["0.001k", "1G"])],
+        "longer": [rng.choice(["0.001s", "1h"])],
+        "warning": [rng.choice(["any", *WarningCode])],
     }
-    names = rng.sample([*filters, "text", "text", "text"], rng.choice([0, 1, 1, 2]))
-    query = PageQuery(
-        statuses=tuple(rng.sample(list(JobStatus), rng.choice([0, 0, 0, 3]))),
-        sort=rng.choice(SORTS),
-        deleted=rng.random() < 0.2,
-        **{name: filters[name] for name in names},
-    )
+    names = rng.sample([*words, "text", "text", "text"], rng.choice([0, 1, 1, 2]))
+    states = [("deleted",)] if rng.random() < 0.2 else []
+    states += [tuple(rng.sample(list(JobStatus), 3))] if rng.random() < 0.25 else []
+    terms = [Term("state", each, rng.random() < 0.2) for each in states]
+    terms += [Term(name, tuple(words[name]), rng.random() < 0.3) for name in names]
+    sort = rng.choice(["", "-"]) + rng.choice(SORTS)
+    video = known(queue, rng, "video") if rng.random() < 0.1 else None
+    query = PageQuery(Filter(tuple(terms)), sort, video, queue.now)
     limit, around = rng.randint(1, 7), any_id(queue, rng, "job")
     with pytest.MonkeyPatch.context() as patch:
         # With 0 the indexes of the orders are scanned for every query.

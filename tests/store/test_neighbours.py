@@ -10,7 +10,16 @@ from sqlalchemy import select
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
+from tqstudio.engine.store.jobs import (
+    autorestart,
+    claims,
+    jobs,
+    operations,
+    outcomes,
+    progress,
+    transitions,
+    undo,
+)
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import crfs, folders, generations, publications, removals, videos
@@ -20,7 +29,15 @@ from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.engine.store.machine import gates, quarantine, speeds, supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step
+from tqstudio.lifecycle import (
+    AttemptOutcome,
+    AutorestartRule,
+    GateKind,
+    JobStatus,
+    Operation,
+    Step,
+    Undoable,
+)
 from tqstudio.protocol.requests import SourceIdentity
 
 from .conftest import NOW, Queue, token
@@ -29,6 +46,7 @@ TABLES = (
     *(tables.folder, tables.video, tables.generation, tables.published, tables.publication),
     *(tables.removal, tables.deletion, tables.speed, tables.job, tables.rendition, tables.attempt),
     *(tables.worker, tables.supervisor, tables.gate, tables.idempotency),
+    *(tables.undo, tables.undo_step),
 )
 
 FOLDER: dict[str, Any] = {
@@ -74,6 +92,7 @@ class Street:
                 self.publish(lease.video, number)
             self.db.execute("UPDATE job SET from_folder = 1 WHERE id = :id", {"id": lease.job})
             removals.plan(self.db, lease.job, SourceIdentity(size=1, mtime_ns=1, inode=1, ctime_ns=1))
+        self.paused = [self._paused(actor) for actor in ("ada", "bob")]
         for kind in (GateKind.USER, GateKind.DISK):
             gates.shut(self.db, kind, "for a test", now=queue.now, actor="test")
 
@@ -82,6 +101,16 @@ class Street:
         progress.set_renditions(self.db, lease.job, [RENDITION], at=NOW)
         publications.begin(self.db, publication(lease), now=self.queue.now)
         return lease
+
+    def _paused(self, actor: str) -> tuple[int, list[undo.UndoStep]]:
+        """A job that was paused twice by a person, and what the last time has changed."""
+        number, steps = self.queue.job(), list[undo.UndoStep]()
+        for operation in (Operation.PAUSE, Operation.RESUME, Operation.PAUSE):
+            before = undo.states(self.db, [number])
+            self.queue.do(number, operation)
+            steps = undo.changed(self.db, before)
+            undo.record(self.db, Undoable(operation), steps, actor=actor, now=self.queue.now)
+        return number, steps
 
     def _folder(self, number: int) -> int:
         row = folders.add(self.db, FOLDER | {"path": b"/in/%d" % number}, now=self.queue.now)
@@ -228,6 +257,11 @@ def job_and_attempt(street: Street) -> set[str]:
     return {*job(street), street.attempt(street.lease)}
 
 
+def _folder(street: Street) -> dict[str, Any]:
+    """A row as an undo has it."""
+    return folders._plain(street.db, street.folders[0]) or {}
+
+
 RULE = AutorestartRule(2, 5)
 
 WRITES: dict[str, tuple[Act, Changed]] = {
@@ -277,6 +311,27 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "a priority is set": (
         lambda s: operations.set_priority(s.db, s.waiting[0], value=7, delta=None, now=NOW, actor="test"),
         waiting,
+    ),
+    "an action can be undone": (
+        lambda s: undo.record(s.db, Undoable.DELETE, s.paused[1][1], actor="eve", now=NOW),
+        lambda s: {"undo 7", f"undo_step 7 {s.paused[1][0]}"},
+    ),
+    "an action is undone": (
+        lambda s: undo.take(s.db, 3, limit=9),
+        lambda s: {"undo 3", f"undo_step 3 {s.paused[0][0]}"},
+    ),
+    "a job is put back": (
+        lambda s: undo.put_back(s.db, Undoable.PAUSE, s.paused[0][1], now=NOW, actor="ada"),
+        lambda s: {f"job {s.paused[0][0]}", f"undo_step 2 {s.paused[0][0]}"},
+    ),
+    "a folder is put back": (
+        lambda s: folders.put_back(
+            s.db,
+            s.folders[0],
+            {"before": {**_folder(s), "priority": 3}, "after": _folder(s)},
+            now=NOW,
+        ),
+        lambda s: {f"folder {s.folders[0]}"},
     ),
     "a failure is held against a worker": (
         lambda s: quarantine.failed(

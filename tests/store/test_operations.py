@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from tqstudio.engine.store.db.connection import Address
-from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions, undo
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
@@ -33,6 +33,7 @@ from tqstudio.lifecycle import (
     Operation,
     Transition,
     Trigger,
+    Undoable,
     decide,
     sources_of,
 )
@@ -291,7 +292,21 @@ def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], 
         assert transitions.move(queue.db, job, EventKind.AUTORESTART, now=queue.now, actor="test")
         return job
 
+    def uncancelled(status: JobStatus) -> Callable[[], int]:
+        def act() -> int:
+            job = queue.in_status(status)
+            before = undo.states(queue.db, [job])
+            queue.do(job, Operation.CANCEL)
+            steps = undo.changed(queue.db, before)
+            undo.put_back(queue.db, Undoable.CANCEL, steps, now=queue.now, actor="test")
+            return job
+
+        return act
+
     return {
+        (EventKind.UNCANCEL, C): uncancelled(P),
+        (EventKind.UNCANCEL_PAUSED, C): uncancelled(H),
+        (EventKind.UNCANCEL_FAILED, C): uncancelled(F),
         (EventKind.CREATE, None): queue.job,
         (EventKind.CREATE_HELD, None): lambda: queue.job(hold=True),
         (EventKind.CLAIM, P): lambda: queue.claimed().job,

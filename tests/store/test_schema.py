@@ -28,10 +28,11 @@ from tqstudio.engine.store.db.tables import Job
 from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.lists.orders import SORTS, PageQuery
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import tokens, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
+from tqstudio.protocol.filters import SORTS, parse
 
 from .conftest import Queue, migrated, rolled_back
 from .test_operations import assert_counts_are_true
@@ -254,9 +255,15 @@ def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Pat
 def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
     address = migrated(program, tmp_path)
     with engine_of(address).begin() as connection:
+        connection.exec_driver_sql("DROP TABLE undo_step")
+        connection.exec_driver_sql("DROP TABLE undo")
         connection.exec_driver_sql("ALTER TABLE generation DROP COLUMN files")
         connection.exec_driver_sql("ALTER TABLE video DROP COLUMN crfs")
         connection.exec_driver_sql("ALTER TABLE video DROP COLUMN viewable")
+        for name in ("search", "by_name", "by_size", "by_length"):
+            connection.exec_driver_sql(f"DROP INDEX ix_video_{name}")
+        connection.exec_driver_sql("ALTER TABLE video DROP COLUMN length_ms")
+        connection.exec_driver_sql("CREATE INDEX ix_video_search ON video (id, folder_id, name_lower)")
         connection.exec_driver_sql("ALTER TABLE token DROP COLUMN max_workers")
         connection.exec_driver_sql("DROP INDEX ix_job_warned")
         connection.exec_driver_sql("DROP TABLE standby")
@@ -329,7 +336,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(
         assert db.read_now(pages.counts_by_status) == counts
         notes = db.read_now(lambda c: c.execute("SELECT id, column_of_a_test FROM job ORDER BY id").all())
         assert notes == [(job, "none") for job in made]
-        assert db.read_now(lambda c: pages.page(c, PageQuery(text="CLIP"), limit=10)).ids
+        assert db.read_now(lambda c: pages.page(c, PageQuery(parse("CLIP")), limit=10)).ids
         assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"
         assert db.write_now(lambda c: c.execute("PRAGMA foreign_key_check").all()) == []
     finally:

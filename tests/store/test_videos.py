@@ -19,6 +19,7 @@ from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
+from tqstudio.protocol.filters import parse
 from tqstudio.protocol.worker_answers import DecidedCrf
 
 from .conftest import Queue, rolled_back
@@ -168,7 +169,7 @@ def test_a_renamed_video_is_found_by_its_new_name(queue: Queue) -> None:
     job = queue.job(video=(video := queue.video("Summer.mp4")))
 
     def found(text: str) -> list[int]:
-        return pages.page(queue.db, PageQuery(text=text), limit=9).ids
+        return pages.page(queue.db, PageQuery(parse(text)), limit=9).ids
 
     assert (found("SUMMER"), found("été")) == ([job], [])
     before = videos.get(queue.db, video)

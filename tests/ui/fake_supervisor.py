@@ -21,12 +21,14 @@ from tqstudio.lifecycle import (
     PAUSED_WITHOUT_REASON,
     QUEUE_ORDER,
     TERMINAL,
+    UNDOABLE,
     Control,
     Decision,
     Effect,
     JobStatus,
     Operation,
     Trigger,
+    Undoable,
     claim_word,
     decide,
     job_word,
@@ -36,6 +38,7 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.protocol import requests
 from tqstudio.protocol.calls import Call, StreamEvent
+from tqstudio.protocol.filters import Filter, Term, parse, seconds, size, sort_of
 
 from .answer_schema import check_answer, check_message
 from .samples import (
@@ -57,10 +60,8 @@ from .samples import (
 
 M = TypeVar("M", bound=requests.Message)
 
-SORTS = ("order", "newest", "oldest")
 QUERIES: dict[str, set[str]] = {
-    "jobs": {"sort", "limit", "status", "text", "after", "before", "around", "batch", "video", "folder"}
-    | {"deleted"},
+    "jobs": {"filter", "sort", "limit", "after", "before", "around", "video"},
     "events": {"after", "before", "job", "limit", "since"},
     "log": {"attempt", "lines"},
     "wall": {"job"},
@@ -111,6 +112,10 @@ class FakeSupervisor:
         self.down = False
         self.pages: asyncio.Semaphore | None = None
         """How many more pages of jobs are answered, where a test counts them out."""
+        self.slice = 500
+        """Jobs that one request about a filter changes."""
+        self.undoable: list[tuple[Undoable, dict[int, Any]]] = []
+        """What was done, newest last, with the former states by job, video or drop folder."""
         self._streams: list[asyncio.Queue[StreamEvent | None]] = []
         self._counts: dict[str, int] | None = None
         self._changes = 0
@@ -231,7 +236,16 @@ class FakeSupervisor:
                 return self._of_ladder(int(number), what, dict(call.params))
             case "POST", ["jobs", "actions"]:
                 request = _parsed(requests.ActionRequest, body)
-                return {"results": [self._act(number, request) for number in request.ids]}
+                before = {number: self._former(number) for number in request.ids}
+                results = [self._act(number, request) for number in request.ids]
+                if request.operation in UNDOABLE:
+                    self._record(request.operation, before)
+                return {"results": results}
+            case "POST", ["jobs", "bulk"]:
+                return self._act_on_matching(_parsed(requests.BulkRequest, body))
+            case "POST", ["undo"]:
+                _parsed(requests.UndoRequest, body)
+                return self._undo_newest()
             case "GET", ["events"]:
                 return self._events(**call.params)
             case "GET", ["wall"]:
@@ -255,6 +269,7 @@ class FakeSupervisor:
             case "DELETE", ["folders", number]:
                 folder = self._folder(int(number))
                 self.folders.remove(folder)
+                self.undoable.append((Undoable.FOLDER_REMOVED, {folder["id"]: dict(folder)}))
                 self.happened("folder_removed", None, actor="user", detail=folder["path"])
                 return {"removed": folder["id"]}
             case "GET", ["profiles"]:
@@ -280,6 +295,22 @@ class FakeSupervisor:
         raise fail(ErrorCode.NOT_FOUND, f"there is no endpoint {call.path}")
 
     # Jobs
+
+    def _act_on_matching(self, request: requests.BulkRequest) -> Any:
+        rows = self._listed(parse(request.filter), "number")
+        ids = [row["id"] for row in rows if request.after < row["id"] <= request.newest][: self.slice]
+        before = {number: self._former(number) for number in ids}
+        results = [self._act(number, request) for number in ids]
+        if request.operation in UNDOABLE:
+            self._record(request.operation, before)
+        refused = [result for result in results if not result["ok"]]
+        return {
+            "after": ids[-1] if len(ids) == self.slice else None,
+            "done": len(ids) - len(refused),
+            "skipped": {result["word"]: 1 for result in refused},
+            "reason": refused[0]["error"]["message"] if refused else "",
+            "removed_segments": 0,
+        }
 
     def _find(self, number: int) -> Any:
         return next((row for row in (*self.jobs, *self.deleted) if row["id"] == number), None)
@@ -329,7 +360,7 @@ class FakeSupervisor:
             "last_seq": last,
         }
 
-    def _act(self, number: int, request: requests.ActionRequest) -> Any:
+    def _act(self, number: int, request: requests.JobsRequest) -> Any:
         row, operation = self._find(number), request.operation
         if row is None:
             return _result(number, error=_no_job(number))
@@ -411,6 +442,8 @@ class FakeSupervisor:
         """All jobs of a video leave the list, or come back."""
         before, after = (self.jobs, self.deleted) if deletes else (self.deleted, self.jobs)
         rows = [row for row in before if row["video"] == number]
+        if deletes:
+            self.undoable.append((Undoable.VIDEO_DELETED, {number: dict(rows[0])}))
         for row in rows:
             before.remove(row)
             after.append(row)
@@ -439,13 +472,84 @@ class FakeSupervisor:
             result["removed_segments"] = sum(each["segments_done"] for each in row["renditions"])
         return result
 
+    # Undo
+
+    def _version(self, number: int) -> int:
+        """The last event by which a person changed a job."""
+        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "deleted", "undeleted"}
+        kinds |= {f"{each.value}_asked" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
+        kinds.add("uncancel_failed")
+        of_persons = (
+            each for each in self._events_of(number) if each["worker"] is None and each["trigger"] in kinds
+        )
+        return max((each["seq"] for each in of_persons), default=0)
+
+    def _former(self, number: int) -> Any:
+        row = self._find(number)
+        return None if row is None else dict(row) | {"version": self._version(number)}
+
+    def _record(self, operation: Operation, before: dict[int, Any]) -> None:
+        changed = {
+            number: row | {"before": row["version"], "version": self._version(number)}
+            for number, row in before.items()
+            if row is not None and self._version(number) > row["version"]
+        }
+        if changed:
+            self.undoable.append((Undoable(operation), changed))
+
+    def _undo_newest(self) -> Any:
+        answer: dict[str, Any] = {"undo": None, "operation": None, "subject": "", "back": 0, "left": 0}
+        answer |= {"reason": "", "remaining": 0}
+        if not self.undoable:
+            return answer
+        operation, former = self.undoable.pop()
+        answer["operation"] = operation.value
+        for number, row in former.items():
+            if operation is Undoable.VIDEO_DELETED:
+                self._delete_video(number, False)
+                answer |= {"subject": row["name"], "back": 1}
+            elif operation.value in UNDOABLE:
+                answer["back" if self._put_back(operation, number, row) else "left"] += 1
+                answer["subject"] = f"job {number}, {row['name']}" if len(former) == 1 else ""
+            else:
+                self.folders = [row if each["id"] == number else each for each in self.folders]
+                self.folders += [] if row in self.folders else [row]
+                self.happened("folder_changed", None, actor="user", detail=row["path"])
+                answer |= {"subject": row["path"], "back": 1}
+        return answer
+
+    def _put_back(self, operation: Undoable, number: int, former: Any) -> bool:
+        if self._version(number) != former["version"]:
+            return False
+        row = self._find(number)
+        if operation is Undoable.CANCEL and row["control"] == "cancel":
+            row["control"] = former["control"]
+            row["word"] = job_word(JobStatus(row["status"]), Control(row["control"]))
+            asked = "resume" if row["control"] == "none" else row["control"]
+            self.happened(f"{asked}_asked", number, actor="user", source=row["status"])
+        elif operation is Undoable.CANCEL:
+            uncancel = {"paused": EventKind.UNCANCEL_PAUSED, "failed": EventKind.UNCANCEL_FAILED}
+            row["completed_at"] = former["completed_at"]
+            self._move(row, uncancel.get(former["status"], EventKind.UNCANCEL), actor="user")
+        else:
+            opposite = {"pause": "resume", "resume": "pause", "delete": "undelete"}.get(operation, operation)
+            again = {"operation": opposite, "ids": [number]}
+            if operation is Undoable.PRIORITY:
+                again["priority"] = former["priority"]
+            if not self._act(number, _parsed(requests.ActionRequest, again))["ok"]:
+                return False
+        for _, states in self.undoable:
+            if states.get(number, {}).get("version") == former["before"]:
+                states[number]["version"] = self._version(number)
+        return True
+
     def _open_job(self, video: int) -> int | None:
         is_open = ("pending", "in_progress", "paused")
         return next(
             (row["id"] for row in self.jobs if row["video"] == video and row["status"] in is_open), None
         )
 
-    def _retranscode(self, row: Any, request: requests.ActionRequest) -> Any:
+    def _retranscode(self, row: Any, request: requests.JobsRequest) -> Any:
         other = self._open_job(row["video"])
         if other is not None:
             reason = f"cannot be encoded again now: job {other} has the same video"
@@ -551,9 +655,14 @@ class FakeSupervisor:
 
     def _change_folder(self, number: int, request: requests.FolderChange) -> Any:
         folder = self._folder(number)
+        before = dict(folder)
         changes = {key: value for key, value in request.model_dump().items() if value is not None}
         self._require_profile(changes.get("profile"))
         folder |= {key: value for key, value in changes.items() if key in folder}
+        operation = Undoable.FOLDER_ON if changes.get("enabled") else Undoable.FOLDER_OFF
+        self.undoable.append(
+            (operation if "enabled" in changes else Undoable.FOLDER_CHANGED, {number: before})
+        )
         detail = f"{folder['path']}: {', '.join(changes)}"
         self.happened("folder_changed", None, actor="user", detail=detail)
         return folder
@@ -624,14 +733,9 @@ class FakeSupervisor:
     # Pages
 
     def _page(self, params: Mapping[str, Any]) -> Any:
-        rows, sort = self._listed(params), params.get("sort", "order")
-        if sort not in SORTS:
-            raise fail(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}")
-        if sort != "order":
-            rows = sorted(rows, key=lambda row: row["id"], reverse=sort == "newest")
-        wanted, limit = params.get("text", "").lower().split(), params.get("limit", 50)
-
-        rows = [row for row in rows if all(word in row["name"].lower() for word in wanted)]
+        asked, sort = parse(params.get("filter", "")), sort_of(params.get("sort", "order"))
+        rows, limit = self._listed(asked, sort), params.get("limit", 50)
+        rows = [row for row in rows if row["video"] == params.get("video", row["video"])]
         around = next((at for at, row in enumerate(rows) if row["id"] == params.get("around")), None)
         if around is not None:
             start, end = max(0, around - limit // 2), len(rows)
@@ -641,7 +745,7 @@ class FakeSupervisor:
         else:
             start, end = _cursor(params.get("after", "start"), rows), len(rows)
         end = min(end, start + limit)
-        counted = len(rows) <= 1_000 or not (wanted or "folder" in params or "batch" in params)
+        counted = len(rows) <= 1_000 or not asked.others
         return {
             "jobs": rows[start:end],
             "total": len(rows) if counted else None,
@@ -649,23 +753,58 @@ class FakeSupervisor:
             "after": str(end) if end < len(rows) else None,
         }
 
-    def _listed(self, params: Mapping[str, Any]) -> list[Any]:
-        """The jobs that the filters select, apart from the text."""
-        rows = self.deleted if params.get("deleted") == "true" else self.jobs
-        words = {job_word(status, Control.NONE): status.value for status in JobStatus}
-        named = [word for word in params.get("status", "").split(",") if word]
-        statuses = {words.get(word, word) for word in named}
-        if unknown := statuses - {status.value for status in JobStatus}:
-            raise fail(ErrorCode.BAD_REQUEST, f"unknown status {min(unknown)!r}")
-        if statuses:
-            rows = [row for row in rows if row["status"] in statuses]
-        for key in ("batch", "video"):
-            if key in params:
-                rows = [row for row in rows if row[key] == params[key]]
-        if "folder" in params:
-            root = next((each["path"] for each in self.folders if each["id"] == params["folder"]), "")
-            rows = [row for row in rows if row["path"].startswith(f"{root}/") and root]
-        return rows
+    def _listed(self, asked: Filter, sort: str) -> list[Any]:
+        """The jobs that a filter selects, in an order."""
+        rows = self.deleted if asked.deleted else self.jobs
+        folders = {term: self._roots(term) for term in asked.of("folder")}
+        rows = [
+            row
+            for row in rows
+            if row["status"] in asked.statuses
+            and all(_has(term, row, folders.get(term, ())) != term.negated for term in asked.others)
+        ]
+        places = {row["id"]: at for at, row in enumerate(rows)}
+        keys: dict[str, Any] = {
+            "order": lambda row: places[row["id"]],
+            "state": lambda row: (QUEUE_ORDER.index(row["status"]), row["id"]),
+            "name": lambda row: (row["name"].lower(), row["id"]),
+            "size": lambda row: (row["source"]["size"], row["id"]),
+            "length": lambda row: (row["source"]["duration_s"] or 0, row["id"]),
+            "priority": lambda row: (row["priority"], -row["id"]),
+            "ended": lambda row: (row["completed_at"] or "", row["id"]),
+        }
+        down = sort.startswith("-")
+        rows = sorted(rows, key=keys.get(sort.removeprefix("-"), lambda row: row["id"]), reverse=down)
+        return sorted(rows, key=lambda row: not row["completed_at"]) if sort.endswith("ended") else rows
+
+    def _roots(self, term: Term) -> list[str]:
+        paths = {str(each["id"]): each["path"] for each in self.folders}
+        roots = [
+            path
+            for number, path in paths.items()
+            if number in term.values or any(path.lower().endswith(f"/{v.lower()}") for v in term.values)
+        ]
+        if not roots:
+            raise fail(ErrorCode.BAD_REQUEST, f"there is no drop folder “{term.values[0]}”")
+        return roots
+
+
+def _has(term: Term, row: Any, roots: Sequence[str]) -> bool:
+    """Whether a job has one of the values of a term."""
+    match term.word:
+        case "text":
+            return any(value.lower() in row["name"].lower() for value in term.values)
+        case "folder":
+            return any(row["path"].startswith(f"{root}/") for root in roots)
+        case "code":
+            return bool(row["error"]) and bool({row["error"]["code"], "any"} & {*term.values})
+        case "warning":
+            return bool({each["code"] for each in row["warnings"]} & {*term.values})
+        case "larger":
+            return any(row["source"]["size"] > size(value) for value in term.values)
+        case "longer":
+            return any((row["source"]["duration_s"] or 0) > seconds(value) for value in term.values)
+    return row.get(term.word) in term.values
 
 
 def _no_job(number: int) -> TqError:

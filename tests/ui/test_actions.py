@@ -37,11 +37,12 @@ KEYS = {
         "4",
         "tab",
         "t",
+        "z",
         "q",
     ],
     "lists": ["j", "k", "up", "down", "g", "G", "home", "end", "ctrl+u", "ctrl+d", "pageup", "pagedown"],
     "marks": ["space", "a", "u", "s", "f", "F", "enter", "y"],
-    "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "X", "Z", "l", "c", "i"],
+    "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "X", "l", "c", "i"],
     "queue": ["P", "W", "n"],
 }
 """The keys that the screens promise."""
@@ -118,32 +119,39 @@ async def test_the_footer_is_about_the_marked_jobs(make_app: MakeApp) -> None:
         assert "e retranscode" in footer(app)
 
 
-async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
-    make_app: MakeApp, fake: FakeSupervisor
+@pytest.mark.parametrize("view", ["1", "2", "3", "4", "5", "enter", "l"])
+async def test_what_was_done_is_undone_step_by_step_from_any_screen(
+    view: str, make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    def undeleted() -> list[list[int]]:
-        return [each["ids"] for each in fake.operations() if each["operation"] == "undelete"]
-
-    def deleted() -> list[dict[int, str]]:
-        return app.context.model.deleted
-
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "D")
-        await until(pilot, lambda: deleted() == [{314: "intro.mp4"}])
+        await until(pilot, lambda: "delete: 1 job; z restores it" in messages(app))
         await pilot.press("g", "j", "j", "j", "space", "space", "D")
-        await until(pilot, lambda: len(deleted()) == 2)
-        assert sorted(deleted()[1]) == [322, 323]
-        await pilot.press("enter")
-        await until(pilot, lambda: app.context.model.detail is not None)
-        await pilot.press("U")
-        await until(pilot, lambda: "are restored; U restores job 314, intro.mp4" in messages(app))
-        await pilot.press("escape", "U")
-        await until(pilot, lambda: "job 314, intro.mp4 is restored" in messages(app))
-        assert undeleted() == [[322, 323], [314]]
-        await pilot.press("U")
-        await until(pilot, lambda: "no deletion left to undo" in messages(app))
-        assert len(undeleted()) == 2
+        await until(pilot, lambda: len(fake.deleted) == 3)
+        await pilot.press(view)
+        await until(pilot, lambda: view == "1" or app.screen.VIEW != "queue")
+        await pilot.press("z")
+        await until(pilot, lambda: "2 jobs restored to the list" in messages(app))
+        assert [row["id"] for row in fake.deleted] == [314]
+        await pilot.press("z")
+        await until(pilot, lambda: "job 314, intro.mp4 restored to the list" in messages(app))
+        assert not fake.deleted
+        await pilot.press("z")
+        await until(pilot, lambda: "nothing left to undo" in messages(app))
+
+
+async def test_a_job_that_was_changed_since_is_left(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "space", "space", "p")
+        await until(pilot, lambda: len(fake.undoable) == 1)
+        [touched, alone] = fake.undoable[0][1]
+        fake.happened("priority", touched, actor="user")
+        await pilot.press("z")
+        what = "resumed 1 job again; 1 left: it was changed since"
+        await until(pilot, lambda: what in messages(app))
+        assert (fake.job(touched)["status"], fake.job(alone)["status"]) == ("paused", "pending")
 
 
 async def test_a_video_is_deleted_after_a_question_and_brought_back(
@@ -154,8 +162,6 @@ async def test_a_video_is_deleted_after_a_question_and_brought_back(
 
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("Z")
-        await until(pilot, lambda: "no video was deleted here" in messages(app))
         await pilot.press("G", "X")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("escape")
@@ -163,27 +169,27 @@ async def test_a_video_is_deleted_after_a_question_and_brought_back(
         await pilot.press("X")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "video intro.mp4 deleted; Z brings it back" in messages(app))
+        await until(pilot, lambda: "video intro.mp4 deleted; z brings it back" in messages(app))
         await until(pilot, lambda: all(row["id"] != 314 for row in app.context.model.jobs.rows))
-        await pilot.press("Z")
+        await pilot.press("z")
         await until(pilot, lambda: "video intro.mp4 is back" in messages(app))
         await until(pilot, lambda: any(row["id"] == 314 for row in app.context.model.jobs.rows))
-        assert [method for method in sent() if method != "GET"] == ["DELETE", "POST"]
+        assert [method for method in sent() if method != "GET"] == ["DELETE"]
 
 
-async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
+async def test_an_undo_that_could_not_be_sent_can_be_tried_again(
     make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "D")
-        await until(pilot, lambda: app.context.model.deleted)
+        await until(pilot, lambda: fake.deleted)
         fake.down = True
-        await pilot.press("U")
+        await pilot.press("z")
         await until(pilot, lambda: "NO_SUPERVISOR" in messages(app))
         fake.down = False
-        await pilot.press("U")
-        await until(pilot, lambda: "intro.mp4 is restored" in messages(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "intro.mp4 restored to the list" in messages(app))
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
@@ -255,24 +261,40 @@ async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, fake: Fa
         assert "REFUSED: " in messages(app)
 
 
-async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, fake: FakeSupervisor) -> None:
+async def test_a_restart_asks_and_keeps_by_default(make_app: MakeApp, fake: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("x")
+        await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert isinstance(app.focused, Button)
-        assert str(app.focused.label) == "Keep it running"
+        assert str(app.focused.label) == "Keep it as it is"
         text = " ".join(str(label.content) for label in app.screen.query("Label"))
-        assert "what is in flight" in text
-        assert "225 finished segments stay for a later retry" in text
+        assert "Lost: 225 finished segments" in text
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         assert not fake.operations()
-        await pilot.press("x")
+        await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await until(pilot, lambda: fake.operations())
-        assert fake.operations() == [{"operation": "cancel", "ids": [319]}]
+        assert fake.operations() == [{"operation": "restart", "ids": [319]}]
+
+
+async def test_what_can_be_undone_does_not_ask(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: "cancel: 1 job; z undoes it" in messages(app))
+        assert fake.job(319)["control"] == "cancel"
+        await pilot.press("z")
+        await until(pilot, lambda: "is undone" in messages(app))
+        assert fake.job(319)["control"] == "none"
+        await pilot.press("3", "D")
+        await until(pilot, lambda: "is not watched any more; its jobs stay; z undoes it" in messages(app))
+        count = len(fake.folders)
+        await pilot.press("z")
+        await until(pilot, lambda: "is watched again" in messages(app))
+        assert len(fake.folders) == count + 1
 
 
 async def go_to(app: StudioApp, pilot: Any, job: int) -> None:
@@ -301,17 +323,17 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, fake: Fa
         assert str(app.focused.label) == "Keep it"
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
-        await pilot.press("U")
-        await until(pilot, lambda: "no deletion left to undo" in messages(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "nothing left to undo" in messages(app))
         assert not fake.operations()
         await ask_to_delete(app, pilot, 315)
         await pilot.press("y")
         await until(pilot, lambda: fake.operations())
         assert fake.operations() == [{"operation": "delete", "ids": [315]}]
-        notice = "delete: 1 job; U restores it without its segments"
+        notice = "delete: 1 job; z restores it without its segments"
         await until(pilot, lambda: notice in messages(app), "it is reported what undoing does not bring back")
-        await pilot.press("U")
-        await until(pilot, lambda: fake.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
+        await pilot.press("z")
+        await until(pilot, lambda: not fake.deleted)
 
 
 @pytest.mark.parametrize("job", [315, 316], ids=["kept by the settings", "nothing finished"])
@@ -322,7 +344,7 @@ async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, fake: FakeS
         await go_to(app, pilot, job)
         await pilot.press("D")
         await until(pilot, lambda: fake.operations() == [{"operation": "delete", "ids": [job]}])
-        await until(pilot, lambda: "delete: 1 job; U restores it" in messages(app))
+        await until(pilot, lambda: "delete: 1 job; z restores it" in messages(app))
 
 
 async def test_deleting_many_says_what_stays_and_undoing_it_asks_nothing(make_app: MakeApp) -> None:
@@ -337,23 +359,23 @@ async def test_deleting_many_says_what_stays_and_undoing_it_asks_nothing(make_ap
         await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
         text = " ".join(str(label.content) for label in app.screen.query("Label"))
         assert "Delete 30 jobs (30 hidden by the filter)?" in text
-        assert "U restores them. Ladders and sources stay." in text
+        assert "z restores them. Ladders and sources stay." in text
         assert str(app.screen.query_one("#go", Button).label) == "Delete"
         await pilot.press("y")
-        await until(pilot, lambda: app.context.model.deleted)
-        await pilot.press("U")
-        await until(
-            pilot, lambda: [each["operation"] for each in fake.operations()] == ["delete", "undelete"]
-        )
+        await until(pilot, lambda: len(fake.deleted) == 30)
+        await pilot.press("z")
+        await until(pilot, lambda: not fake.deleted)
 
 
-async def test_cancelling_before_the_first_segment_promises_none(
-    make_app: MakeApp, fake: FakeSupervisor
-) -> None:
-    for each in fake.jobs[0]["renditions"]:
+async def test_cancelling_many_before_the_first_segment_promises_none(make_app: MakeApp) -> None:
+    running = sample_jobs()[0] | {"id": 999, "video": 999}
+    for each in running["renditions"]:
         each["segments_done"] = 0
-    async with make_app().run_test(size=(80, 24)) as pilot:
+    fake = FakeSupervisor([running, *many_jobs(30)])
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: len(app.context.model.marks) == 31)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         text = " ".join(str(label.content) for label in app.screen.query("Label"))

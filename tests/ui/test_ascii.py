@@ -12,7 +12,7 @@ from tqstudio.words.symbols import ASCII
 from .conftest import MakeApp, loaded, until
 
 
-@pytest.mark.parametrize("keys", ["x", "question_mark", "n", "j j j equals_sign", "G e", "ctrl+p"])
+@pytest.mark.parametrize("keys", ["R", "question_mark", "n", "j j j equals_sign", "G e", "ctrl+p"])
 async def test_dialogs(keys: str, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     async with make_app(glyphs=ASCII).run_test(size=(80, 24)) as pilot:

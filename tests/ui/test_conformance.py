@@ -14,6 +14,7 @@ from harness import LiveSupervisor
 from tqstudio.lifecycle import Operation
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
+from tqstudio.protocol.filters import SORTS
 from waiting import until
 
 from .sides import FIRST, PLAYER, Fake, Real, Side, differences
@@ -79,7 +80,7 @@ async def test_an_operation(same: Compare, state: str, operation: Operation) -> 
             new and await side.state_of(new),
             await side.events(before),
             side.named((await side.send(calls.jobs()))["jobs"]),
-            side.named((await side.send(calls.jobs(deleted=True, limit=500)))["jobs"]),
+            side.named((await side.send(calls.jobs("state:deleted", limit=500)))["jobs"]),
         ]
         if (await side.state_of(job))["status"] == "in_progress":
             side.obey(job)
@@ -115,20 +116,25 @@ async def several(side: Side) -> list[int]:
     return made
 
 
-async def page_of(side: Side, **query: Any) -> Any:
-    return await side.send(calls.jobs(**query))
+async def page_of(side: Side, line: str = "", **query: Any) -> Any:
+    return await side.send(calls.jobs(line, **query))
 
 
 PAGES: dict[str, dict[str, Any]] = {
     "all": {},
-    "newest": {"sort": "newest"},
-    "oldest": {"sort": "oldest"},
-    "a status": {"statuses": ["paused"]},
-    "a word of a screen": {"statuses": ["running", "done"]},
-    "a text": {"text": "ED 1"},
-    "a text that is nowhere": {"text": "nowhere"},
-    "a text and a status": {"text": "ed", "statuses": ["failed", "cancelled"], "sort": "newest"},
-    "a batch": {"batch": "nowhere"},
+    # Sources of this test are of other sizes on either side.
+    **{f"by {sign}{sort}": {"sort": sign + sort} for sort in SORTS if sort != "size" for sign in ("", "-")},
+    "a status": {"line": "state:paused"},
+    "a word of a screen": {"line": "state:running,done"},
+    "all but a status": {"line": "!state:done"},
+    "a text": {"line": "ED 1"},
+    "not a text": {"line": "!ed"},
+    "a text that is nowhere": {"line": "nowhere"},
+    "a text and a status": {"line": "ed state:failed,cancelled", "sort": "-number"},
+    "a batch": {"line": "batch:nowhere"},
+    "errors": {"line": "code:any"},
+    "no errors": {"line": "!code:any"},
+    "a size": {"line": "larger:1T"},
     "the end": {"before": "end", "limit": 3},
 }
 
@@ -146,8 +152,8 @@ async def test_lists(same: Compare) -> None:
     await same(scenario)
 
 
-@pytest.mark.parametrize("sort", ["order", "newest"])
-@pytest.mark.parametrize("more", [{}, {"text": "paus"}], ids=["all", "a text"])
+@pytest.mark.parametrize("sort", ["order", "-number", "name"])
+@pytest.mark.parametrize("more", [{}, {"line": "paus"}], ids=["all", "a text"])
 async def test_pages_forwards_and_backwards(same: Compare, sort: str, more: dict[str, Any]) -> None:
     async def scenario(side: Side) -> Any:
         await several(side)
@@ -181,18 +187,20 @@ async def test_jobs_of_a_batch_and_of_a_video(same: Compare) -> None:
         detail = await side.send(calls.job(job))
         return [
             side.named((await side.send(calls.jobs(**chosen)))["jobs"])
-            for chosen in ({"batch": "tonight"}, {"video": detail["video"]})
+            for chosen in ({"line": "batch:tonight"}, {"video": detail["video"]})
         ]
 
     assert await same(scenario) == [["one.mp4"], ["one.mp4"]]
 
 
 WRONG = {
-    "an order": calls.jobs(sort="size"),
-    "a status": calls.jobs(statuses=["sleeping"]),
+    "an order": calls.jobs(sort="colour"),
+    "a status": calls.jobs("state:sleeping"),
     "a large page": calls.jobs(limit=501),
     "an empty page": calls.jobs(limit=0),
-    "a long text": calls.jobs(text="x" * 201),
+    "a long filter": calls.jobs("x" * 501),
+    "an unknown word": calls.jobs("colour:red"),
+    "no folder": calls.jobs("folder:nowhere"),
     "a cursor": calls.jobs(after="nowhere"),
     "a parameter": Call("GET", "/v1/jobs", {"colour": "red"}),
     "a job": calls.job(9_999_999),
@@ -235,6 +243,39 @@ async def test_an_operation_on_many_jobs_reports_each(same: Compare) -> None:
 
     results = await same(scenario)
     assert [ok for _, ok, *_ in results] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("operation", ["pause", "resume", "cancel", "priority", "delete"])
+async def test_an_operation_is_undone(same: Compare, state: str, operation: str) -> None:
+    more = {"delta": 5} if operation == "priority" else {}
+
+    async def scenario(side: Side) -> Any:
+        job, other = await side.make(state), await side.make("pending", "other.mp4")
+        await side.act("priority", other, delta=3)
+        first = await side.state_of(job)
+        [result] = await side.act(operation, job, **more)
+        before = await side.last_seq()
+        answer = await side.send(calls.undo(f"undo {operation} {state} {type(side)} {job}"))
+        named = answer["subject"].partition(", ")[2]
+        again = await side.state_of(job)
+        undone = answer["operation"] == operation and named != "other.mp4"
+        return result["ok"], named, answer["back"], again == first, undone, again, await side.events(before)
+
+    _, _, back, is_as_before, *_ = await same(scenario)
+    assert (back, is_as_before) == (1, True)
+
+
+async def test_what_matches_a_filter_is_changed(same: Compare) -> None:
+    async def scenario(side: Side) -> Any:
+        made = [await side.make(state, f"bulk-{state}.mp4") for state in STATES]
+        given = {"newest": made[-2], "key": f"bulk {type(side)}", "priority": 7}
+        call = calls.act_on_matching("priority", "bulk state:pending,failed,running", **given)
+        answer = await side.send(call)
+        priorities = [(await side.state_of(job))["priority"] for job in made]
+        return answer | {"reason": bool(answer["reason"])}, priorities
+
+    await same(scenario)
 
 
 async def test_a_job_that_runs_again_competes_with_no_other_of_its_video(same: Compare) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from tqstudio.ui.data.query import FilterError, Query, parse
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.look.line import Line, changed_spans, fit, fit_name, wrap
 from tqstudio.ui.look.theme import Colours, load_themes, shipped_folder
 from tqstudio.ui.widgets.bars import add_segments, bar_text
@@ -98,30 +98,15 @@ def test_control_characters_reach_no_terminal() -> None:
 
 
 def test_filter_lines() -> None:
-    assert parse("state:running,failed summer film", "newest") == Query(
-        ("in_progress", "failed"), "summer film", "newest"
-    )
-    assert parse("state:running,failed summer film").line() == "state:running,failed summer film"
-    assert parse("") == Query()
-    with pytest.raises(FilterError, match="'nope'"):
-        parse("state:nope")
-    assert parse("folder:12 x state:done") == Query(("done",), "x", folder=12)
-    assert parse("folder:12 x state:done").line() == "folder:12 state:done x"
-    assert parse("Kind:changed x owner:ana") == Query(text="x", kind="changed", owner="ana")
-    assert parse("kind:changed owner:ana").line() == "kind:changed owner:ana"
-    assert parse("owner:ana").narrowed
-    assert parse("warning:HDR x") == Query(text="x", warning="HDR")
-    assert parse("warning:any state:done").line() == "warning:any state:done"
-    assert parse("warning:") == Query()
-    assert not parse("warning:any").shows("done", "a.mp4")
-    assert not parse("owner:ana").shows("done", "a.mp4")
-    with pytest.raises(FilterError, match="unknown kind 'x'"):
-        parse("kind:x")
-    with pytest.raises(FilterError, match="no warning begins with 'audio_cot'"):
-        parse("warning:audio_cot")
-    for wrong in ("folder:", "folder:x", "folder:-1", "folder:99999999999"):
-        with pytest.raises(FilterError, match="not a folder number"):
-            parse(wrong)
+    assert query_of("", "-number") == Query(sort="-number")
+    line = "state:running,failed summer film"
+    assert query_of(line).line() == line
+    assert query_of("film state:failed").shows("failed", "A Film.mp4")
+    assert not query_of("film state:failed").shows("done", "A Film.mp4")
+    assert not query_of("!film state:failed").shows("failed", "A Film.mp4")
+    assert query_of("owner:ana").narrowed
+    assert not query_of("owner:ana").shows("done", "a.mp4"), "more data is needed"
+    assert [query_of(text).text for text in ("12", "!12", "12 13", "text:12,13")] == ["12", "", "", ""]
 
 
 def test_wrapping_loses_nothing() -> None:

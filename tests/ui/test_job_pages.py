@@ -11,7 +11,7 @@ import pytest
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ui.data.job_pages import JobPages
 from tqstudio.ui.data.job_window import JobWindow
-from tqstudio.ui.data.query import parse
+from tqstudio.ui.data.query import query_of
 
 EMPTY = {"jobs": [], "before": None, "after": None, "total": 0}
 
@@ -30,9 +30,9 @@ async def test_a_filter_typed_and_entered_survives_that_the_first_request_fails(
     window = JobWindow()
     before = window.query
     job_pages = JobPages(window, send, lambda: datetime.now(UTC))
-    typed = asyncio.create_task(job_pages.ask(parse("state:done")))
+    typed = asyncio.create_task(job_pages.ask(query_of("state:done")))
     await asyncio.sleep(0)
-    entered = asyncio.create_task(job_pages.ask(parse("state:done")))
+    entered = asyncio.create_task(job_pages.ask(query_of("state:done")))
     await asyncio.sleep(0)
     answers[0].set()
     with pytest.raises(TqError):
@@ -43,7 +43,7 @@ async def test_a_filter_typed_and_entered_survives_that_the_first_request_fails(
 
     answers[:] = [asyncio.Event(), asyncio.Event()]
     sent.clear()
-    failing = asyncio.create_task(job_pages.ask(parse("other")))
+    failing = asyncio.create_task(job_pages.ask(query_of("other")))
     answers[0].set()
     with pytest.raises(TqError):
         await failing

@@ -7,7 +7,7 @@ import pytest
 from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.marks import Marks
-from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.query import query_of
 from tqstudio.ui.data.target import Target
 
 from .samples import event, job_row, rendition
@@ -50,9 +50,9 @@ def test_only_what_the_filter_hides_is_hidden() -> None:
     page = {"jobs": rows[:1], "total": 3, "before": None, "after": "8"}
     window.show(page)  # type: ignore[arg-type]
     assert marks.hidden(window) == [], "on another page"
-    window.query = Query(("pending",), "")
+    window.query = query_of("state:pending")
     assert marks.hidden(window) == [9]
-    window.query = Query((), "mp4 elsewhere")
+    window.query = query_of("mp4 elsewhere")
     assert marks.hidden(window) == [9]
     window.show(page | {"after": None, "total": 1})  # type: ignore[arg-type]
     assert marks.hidden(window) == [8, 9], "this is all that the filter shows"

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from tqstudio import paths
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.dialogs.dialogs import Confirm, Problem
 from tqstudio.ui.screens.queue.screen import QueueScreen
@@ -213,7 +213,7 @@ async def test_one_job_after_the_other_is_deleted_without_a_pause(
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "D")
-        await until(pilot, lambda: 322 in (app.context.model.deleted or [{}])[-1])
+        await until(pilot, lambda: 322 in app.context.model.just_deleted)
         await pilot.press("D")
         await until(pilot, lambda: [each["ids"] for each in fake.operations()] == [[322], [323]])
 
@@ -367,10 +367,10 @@ async def test_the_answer_to_a_replaced_filter_is_discarded(make_app: MakeApp) -
         app = await loaded(pilot)
         window = app.context.model.jobs
         fake.pages = asyncio.Semaphore(0)
-        app.start(app.context.feed.job_pages.ask(Query(text="zebra")))
-        await until(pilot, lambda: window.query == Query(text="zebra"), "it searches")
-        app.start(app.context.feed.job_pages.ask(Query(sort="newest")))
-        await until(pilot, lambda: window.query == Query(sort="newest"), "another filter replaces it")
+        app.start(app.context.feed.job_pages.ask(query_of("zebra")))
+        await until(pilot, lambda: window.query == query_of("zebra"), "it searches")
+        app.start(app.context.feed.job_pages.ask(Query(sort="-number")))
+        await until(pilot, lambda: window.query == Query(sort="-number"), "another filter replaces it")
         for _ in range(3):
             assert window.rows
             fake.pages.release()
@@ -439,20 +439,91 @@ async def test_files_and_folders_are_added(make_app: MakeApp, fake: FakeSupervis
         await until(pilot, lambda: "holds no video – remove it" in problem_of(app))
 
 
-async def test_marking_more_jobs_than_can_be_marked_is_reported(
+def bulk_requests(fake: FakeSupervisor) -> list[dict[str, object]]:
+    return [dict(call.body or {}) for call in fake.sent if call.path == "/v1/jobs/bulk"]
+
+
+async def test_all_that_match_are_marked_and_changed_in_slices(
     make_app: MakeApp, fake: FakeSupervisor
 ) -> None:
-    fake.jobs = many_jobs(10_050)
+    fake.jobs = many_jobs(1_200)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        before = len(fake.sent)
+        await pilot.press("a")
+        await until(pilot, lambda: "all 1 200 jobs marked; u unmarks" in messages(app))
+        assert len([call for call in fake.sent[before:] if call.path == "/v1/jobs"]) == 1, "no page is read"
+        footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: "all 1 200 jobs marked" in footer.render_line(0).text)
+        newest = max(row["id"] for row in fake.jobs)
+        fake._new = newest + 1
+        later = fake._create("later.mp4")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
+        assert "Cancel all 1 200 jobs?" in " ".join(str(each.content) for each in app.screen.query("Label"))
+        await pilot.press("y")
+        await until(pilot, lambda: len(bulk_requests(fake)) == 3)
+        await until(pilot, lambda: "1 200 cancelled" in messages(app))
+        requests = bulk_requests(fake)
+        assert {request["newest"] for request in requests} == {newest}
+        assert len({request["idempotency_key"] for request in requests}) == 1
+        assert fake.job(later)["status"] == "pending"
+        assert sum(row["status"] == "cancelled" for row in fake.jobs) == 1_200
+
+
+async def test_escape_stops_after_a_slice(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.jobs, fake.slice = many_jobs(1_200), 10
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("a")
-        expected = "only the first 10 000 of 10 050 jobs are marked"
-        await until(pilot, lambda: expected in messages(app))
-        footer = app.screen.query_one(Footer)
-        await until(pilot, lambda: "10 000 marked" in footer.render_line(0).text)
-        await pilot.press("plus")
-        await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
-        assert not fake.operations()
+        await until(pilot, lambda: app.context.model.marks)
+        await pilot.press("p", "y")
+        await until(pilot, lambda: len(bulk_requests(fake)) >= 2)
+        assert "of 1 200 · esc stops after this slice" in messages(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "; stopped" in messages(app))
+        assert len(bulk_requests(fake)) < 100
+        assert app.context.model.bulk is None
+
+
+async def test_an_answer_that_was_lost_is_asked_for_again(
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tqstudio.ui.data.feed.AGAIN_S", [0.01] * 500)
+    fake.jobs = many_jobs(600)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: app.context.model.marks)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        fake.down = True
+        await pilot.press("y")
+        await until(pilot, lambda: "cancelling 0 of 600" in messages(app))
+        fake.down = False
+        await until(pilot, lambda: "600 cancelled" in messages(app))
+        assert "NO_SUPERVISOR" not in messages(app)
+
+
+async def test_a_range_is_marked_from_here_to_there(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        ids = [row["id"] for row in app.context.model.jobs.rows]
+        await pilot.press("j", "j", "j", "v", "k", "k", "v")
+        await until(pilot, lambda: sorted(app.context.model.marks) == sorted(ids[1:4]))
+
+
+async def test_what_shares_an_error_code_is_marked(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        failed = next(row for row in fake.jobs if row["status"] == "failed")
+        code = failed["error"]["code"]
+        alike = [row["id"] for row in fake.jobs if row["error"] and row["error"]["code"] == code]
+        while current(app) != failed["id"]:
+            await pilot.press("j")
+        await pilot.press("asterisk")
+        await until(pilot, lambda: sorted(app.context.model.marks) == sorted(alike))
+        assert app.context.model.jobs.query.line() == f"code:{code}"
 
 
 async def test_marks_are_dropped_when_no_one_knows_what_became_of_their_jobs(
@@ -541,7 +612,7 @@ async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, fake: FakeSup
         assert "in cam1 · " in remark(app)
         await pilot.press("slash", "end", *" state:done", "enter")
         await until(pilot, lambda: "no job matches the filter" in "".join(text_of(app)))
-        assert app.context.model.jobs.query == Query(("done",), "", "order", 2)
+        assert app.context.model.jobs.query == query_of("folder:2 state:done")
         await pilot.press("escape")
         await until(pilot, lambda: len(app.context.model.jobs) == 14)
 

@@ -222,7 +222,7 @@ def test_what_follows_a_sign_that_terminals_count_differently_is_in_its_column(
         assert "longer" not in shown or before != name, "nothing is left of what was there"
 
 
-@pytest.mark.parametrize("keys", ["", "x", "G e", "ctrl+p", "question_mark", "slash", "n"])
+@pytest.mark.parametrize("keys", ["", "R", "G e", "ctrl+p", "question_mark", "slash", "n"])
 async def test_no_colour_is_sent_where_none_is_wanted(
     keys: str, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,7 +234,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "workers": ("2", "G"),
     "folders": ("3",),
     "history": ("4", "k"),
-    "cancel": ("x",),
+    "restart": ("R",),
     "retranscode": ("G", "e"),
     "priority": ("equals_sign",),
     "add": ("n",),
@@ -242,7 +242,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "hours": ("3", "h"),
     "help": ("question_mark",),
     "palette": ("colon", *"pa"),
-    "toast": ("U",),
+    "toast": ("z",),
     "stale": (),
 }
 

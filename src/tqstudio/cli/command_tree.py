@@ -66,6 +66,7 @@ COMMANDS: CommandTree = {
             "upload": "jobs.videos:upload",
         },
     ),
+    "undo": "jobs.change:undo",
     "events": "studio.events:events",
     "stats": "wings.statistics.cli:stats",
     "wall": "studio.ui:wall",

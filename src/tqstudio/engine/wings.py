@@ -92,4 +92,5 @@ def wings_of(s: Services) -> Wings:
         require_valid=ReceivedLadders(s.home, s.db, s.workspace).require_valid,
         make_files=partial(making.make_files, s.ffmpeg),
         restore_deleted=deletions.restore_on_add,
+        undelete=lambda video, actor: deletions.undelete(video, actor=actor),
     )

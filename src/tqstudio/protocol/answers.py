@@ -775,6 +775,34 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
+class BulkAnswer(TypedDict):
+    after: int | None
+    """Number of the last job of this slice; null if it is the last slice."""
+    done: int
+    skipped: dict[str, int]
+    """Jobs that refused the operation, by the words of their states."""
+    reason: str
+    """Why the first of them did."""
+    removed_segments: int
+
+
+class UndoAnswer(TypedDict):
+    undo: int | None
+    """The action, while parts of it remain."""
+    operation: str | None
+    """What was undone, as `lifecycle.Undoable`; null if there is nothing to undo."""
+    subject: str
+    """The job, video or drop folder, if it is one alone."""
+    back: int
+    """How many have their former state."""
+    left: int
+    """How many have not."""
+    reason: str
+    """Why the first of those has not; empty if it was changed since."""
+    remaining: int
+    """How many are to be undone by the next request."""
+
+
 class RetryAnswer(TypedDict):
     retried: int
     refused: list[ActionResult]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
-from tqstudio.errors import WarningCode
-
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
 
@@ -76,52 +74,30 @@ def statistics(by: str = "day", since: str | None = None) -> Call[answers.Statis
     return Call("GET", "/v1/stats", {"by": by} if since is None else {"by": by, "since": since})
 
 
-def is_warning(beginning: str) -> bool:
-    """Whether the code of a warning begins so, or it is `any`; upper and lower case are the same."""
-    return beginning.lower() == "any" or any(code.startswith(beginning.upper()) for code in WarningCode)
-
-
 def jobs(
+    line: str = "",
     *,
-    statuses: Sequence[str] = (),
-    text: str = "",
     sort: str = "order",
     limit: int = 50,
     after: str | None = None,
     before: str | None = None,
     around: int | None = None,
-    batch: str | None = None,
     video: int | None = None,
-    deleted: bool = False,
-    folder: int | None = None,
-    kind: str | None = None,
-    owner: str | None = None,
-    warning: str | None = None,
 ) -> Call[answers.JobPage]:
-    """A page of jobs. `sort` is order (queue order), newest or oldest; `kind` new, changed or retranscode;
-    `warning` how the code of one begins, or any.
+    """A page of jobs that match a filter line, see `filters`; `sort` is one of `filters.SORTS`.
 
-    `text` is words that the name must contain. `after` and `before` take the cursors of another page;
-    `before="end"` is the last page.
+    `after` and `before` take the cursors of another page; `before="end"` is the last page.
     """
-    params: dict[str, Any] = {"sort": sort, "limit": limit}
-    optional = {
-        "status": ",".join(statuses),
-        "text": text,
+    params = {
+        "filter": line or None,
+        "sort": sort,
+        "limit": limit,
         "after": after,
         "before": before,
         "around": around,
-        "batch": batch,
         "video": video,
-        "folder": folder,
-        "kind": kind,
-        "owner": owner,
-        "warning": warning,
     }
-    params |= {key: value for key, value in optional.items() if value not in (None, "")}
-    if deleted:
-        params["deleted"] = "true"
-    return Call("GET", "/v1/jobs", params)
+    return Call("GET", "/v1/jobs", {key: value for key, value in params.items() if value is not None})
 
 
 def job(job_id: int) -> Call[answers.JobDetail]:
@@ -148,6 +124,19 @@ def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[
     """Apply `operation` to jobs, answering {"results": […]}; `more`: other fields of `ActionRequest`."""
     body = {"operation": operation, "ids": list(ids)} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/jobs/actions", body=body)
+
+
+def act_on_matching(
+    operation: str, line: str, *, newest: int, key: str, after: int = 0, **more: Any
+) -> Call[answers.BulkAnswer]:
+    """Apply `operation` to the next jobs that match a filter line; `more`: other fields of `BulkRequest`."""
+    body = {"operation": operation, "filter": line, "newest": newest, "after": after, "idempotency_key": key}
+    return Call("POST", "/v1/jobs/bulk", body=body | {k: v for k, v in more.items() if v is not None})
+
+
+def undo(key: str, action: int | None = None) -> Call[answers.UndoAnswer]:
+    """Undo the caller's newest action, or the next part of one; repeated with its key, nothing more is."""
+    return Call("POST", "/v1/undo", body={"undo": action, "idempotency_key": key})
 
 
 def add(paths_b64: Sequence[str], **more: Any) -> Call[answers.AddAnswer]:

@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from tqstudio import hours
 from tqstudio.lifecycle import Control, LogLevel, Operation, RenditionStatus, Step, WorkerKind
 from tqstudio.paths import decode, readable
+from tqstudio.protocol import filters
 from tqstudio.protocol.roles import Role
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
@@ -159,9 +160,10 @@ class RelocateRequest(Message):
     to_b64: PathB64
 
 
-class ActionRequest(Message):
+class JobsRequest(Message):
+    """An operation on jobs."""
+
     operation: Operation
-    ids: list[Whole] = Field(min_length=1, max_length=10_000)
     priority: int | None = Field(None, ge=-1000, le=1000)
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
@@ -170,6 +172,28 @@ class ActionRequest(Message):
     """For a retranscode; default: the job's own."""
     drop: list[ShortText] = Field(default_factory=list)
     """For a retranscode: renditions of the current ladder to leave out, `subtitles`, `storyboard`."""
+
+
+class ActionRequest(JobsRequest):
+    ids: list[Whole] = Field(min_length=1, max_length=10_000)
+    idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
+
+
+class BulkRequest(JobsRequest):
+    """An operation on the next of all jobs that match a filter."""
+
+    filter: Annotated[str, StringConstraints(max_length=filters.LONGEST)] = ""
+    newest: Count
+    """Number of the last job; those that are added meanwhile are left alone."""
+    after: Count = 0
+    """Number of the last job of the slice before, as its answer says."""
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    """The same for all slices, which are undone together; each is applied once."""
+
+
+class UndoRequest(Message):
+    undo: int | None = None
+    """The action to continue with, as the answer named it; default: the newest one of the caller."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 

@@ -66,6 +66,8 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/load": Role.VIEW,
         "POST /v1/jobs/actions": Role.OPERATE,
         "POST /v1/videos/{video}/upload": Role.OPERATE,
+        "POST /v1/jobs/bulk": Role.OPERATE,
+        "POST /v1/undo": Role.OPERATE,
         "POST /v1/queue/pause": Role.OPERATE,
         "POST /v1/queue/resume": Role.OPERATE,
         "POST /v1/queue/retry": Role.OPERATE,

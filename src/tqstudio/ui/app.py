@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial, partialmethod
 from subprocess import Popen
@@ -21,12 +22,13 @@ from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.home import Home
 from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
+from tqstudio.protocol.filters import sort_of
 from tqstudio.ui.actions.keys_file import keymap, read_keys
 from tqstudio.ui.actions.registry import ACTIONS, LOOKING
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
-from tqstudio.ui.data.query import SORTS, Query
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.data.remembered import Remembered
 from tqstudio.ui.event_reports import EventReports
 from tqstudio.ui.look.terminal_diff import TerminalDiff
@@ -93,8 +95,8 @@ class StudioApp(App[None]):
         self.use_theme, self.preview_theme = self.painter.use_theme, self.painter.preview
         self.theme_names = self.painter.names
         model = Model(now)
-        sort = remembered.get("sort")
-        model.jobs.query = Query(sort=sort if sort in SORTS else SORTS[0])
+        with suppress(TqError):
+            model.jobs.query = Query(sort=sort_of(remembered.get("sort") or "order"))
         keys = read_keys(home.keys)
         model.notes = [*self.painter.problems, *keys.problems]
         self.set_keymap(keymap(keys))
@@ -220,6 +222,9 @@ class StudioApp(App[None]):
             self.toast("this screen is read-only: tqstudio opens one with all keys")
             return
         self._key_at = monotonic()
+        if name == "back" and (bulk := self.context.model.bulk) is not None:
+            bulk.set()
+            return
         for owner in (*self.painter.full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
             if method is not None:
@@ -336,7 +341,7 @@ class StudioApp(App[None]):
         await self._show_queue().go_to(job, anywhere=anywhere)
 
     async def show_folder(self, folder: int) -> None:
-        await self._show_queue().ask(Query(sort=self.context.model.jobs.query.sort, folder=folder))
+        await self._show_queue().ask(query_of(f"folder:{folder}", self.context.model.jobs.query.sort))
 
     def _show_queue(self) -> QueueScreen:
         self._show("queue")

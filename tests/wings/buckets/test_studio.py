@@ -186,7 +186,7 @@ def test_a_killed_supervisor_continues(
     sent = [asked.key for asked in storage.asked if asked.method == "PUT" and "/v2/" in asked.key]
     storage.asked.clear()
     house.up()
-    again = house.client.send(calls.jobs(sort="newest"))["jobs"][0]["id"]
+    again = house.client.send(calls.jobs(sort="-number"))["jobs"][0]["id"]
     house.done(again)
     _delivered(house, again)
     until(lambda: not any("/v1/" in key for key in storage.names()), "the old one is removed")
@@ -465,7 +465,7 @@ def test_a_ladder_takes_the_address_of_a_deleted_one_after_that_is_removed(
     drop.mkdir()
     shutil.copyfile(source, drop / f"{name}.mp4")
     house("folder", "add", str(drop), "--output", f"s3://{BUCKET}", "--template", "vod/{slug}")
-    two = until(lambda: house.client.send(calls.jobs(sort="newest"))["jobs"], "it is queued")[0]["id"]
+    two = until(lambda: house.client.send(calls.jobs(sort="-number"))["jobs"], "it is queued")[0]["id"]
     house.done(two)
     waits = until(lambda: house.video_of(two)["delivery"]["problem"], "the upload waits")
     assert waits["code"] == "REFUSED"

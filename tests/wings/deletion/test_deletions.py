@@ -75,8 +75,8 @@ class Library(House):
             self.live.send(call)
         self.dies()
 
-    def listed(self, **query: Any) -> list[int]:
-        rows = self.live.send(calls.jobs(limit=500, **query))["jobs"]
+    def listed(self, line: str = "") -> list[int]:
+        rows = self.live.send(calls.jobs(line, limit=500))["jobs"]
         return [row["id"] for row in rows if Path(row["path"]).is_relative_to(self.drop)]
 
     def files(self, slug: str = "film") -> dict[str, bytes]:
@@ -121,7 +121,7 @@ def test_a_deleted_video_is_brought_back_byte_for_byte(library: Library) -> None
     assert "master.m3u8" in before
     deleted = library.delete(video)
     assert deleted["deleted_at"]
-    assert (library.files(), library.listed(), library.listed(deleted=True)) == ({}, [], [job])
+    assert (library.files(), library.listed(), library.listed("state:deleted")) == ({}, [], [job])
     assert len(library.aside()) == 1
     [refused] = library.live.send(calls.act("undelete", [job]))["results"]
     assert f"tqstudio video undelete {video}" in refused["error"]["message"]
@@ -322,7 +322,7 @@ def test_a_fresh_start_overwrites_no_ladder(own: Library) -> None:
     assert (answer["deleted"], answer["forgotten"]) == (1, 1)
     worker, claimed = own.claimed()
     assert claimed["job"] != job, "its drop folder queues the file again"
-    assert own.listed(deleted=True) == []
+    assert own.listed("state:deleted") == []
     own.publish(worker, claimed)
     assert own.files() == before
     assert own.files("film-2") != {}

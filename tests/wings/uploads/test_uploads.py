@@ -150,7 +150,7 @@ def site(standing_site: Site) -> Iterator[Site]:
     """A studio without uploads; what a test leaves behind is removed."""
     standing_site.incoming.mkdir(exist_ok=True)
     yield standing_site
-    for row in standing_site.live.send(calls.jobs(statuses=["pending", "paused"], limit=500))["jobs"]:
+    for row in standing_site.live.send(calls.jobs("state:pending,paused", limit=500))["jobs"]:
         standing_site.live.send(calls.act("cancel", [row["id"]]))
     for path in standing_site.parts():
         standing_site.tus("DELETE", f"/v1/uploads/{path.stem}")
@@ -392,7 +392,7 @@ def test_two_clients_on_one_upload(site: Site) -> None:
     assert answers.count(204) == 1, answers
     assert set(answers) <= {204, 409, 423}
     assert site.files() == {"film.mp4": content}
-    assert len(site.live.send(calls.jobs(statuses=["pending"]))["jobs"]) == 1
+    assert len(site.live.send(calls.jobs("state:pending"))["jobs"]) == 1
 
 
 # Names.

@@ -131,7 +131,7 @@ class Follower:
         if not self._read_events() and time.monotonic() < self._rows_at:
             return
         self._rows_at = time.monotonic() + ROWS_S
-        rows = self._at.send(calls.jobs(statuses=("in_progress",), limit=_PAGE))["jobs"]
+        rows = self._at.send(calls.jobs("state:running", limit=_PAGE))["jobs"]
         running = [row for row in rows if row["id"] in self._by_job]
         for row in running:
             video = self._by_job[row["id"]]

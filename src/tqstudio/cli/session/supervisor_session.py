@@ -64,7 +64,7 @@ class SupervisorSession:
     def __exit__(self, *_: object) -> None:
         needed_by: KeepAliveReason | None = None
         try:
-            own = self.own_home or all(map(self._is_own, every_job(self.client, ("in_progress", "pending"))))
+            own = self.own_home or all(map(self._is_own, every_job(self.client, "state:running,pending")))
             needed_by = self.client.send(calls.leave(os.getpid(), ignores_jobs=own))["needed_by"]
         except TqError as error:
             if error.code not in UNANSWERED:
@@ -99,11 +99,11 @@ def home_command(verb: str) -> str:
     return shlex.join(["tqstudio", *home, verb])
 
 
-def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
-    """Iterate over all jobs with these statuses, page by page."""
+def every_job(at: Client, line: str) -> Iterator[JobRow]:
+    """Iterate over all jobs that match a filter line, page by page."""
     after = None
     while True:
-        page = at.send(calls.jobs(statuses=statuses, limit=PAGE, after=after))
+        page = at.send(calls.jobs(line, limit=PAGE, after=after))
         yield from page["jobs"]
         after = page["after"]
         if after is None:

@@ -56,7 +56,8 @@ def _completing(of: Callable[[Any, str], Values]) -> Callable[[Any, str], list[C
 
 def _jobs(ctx: Any, _: str) -> Values:
     verb = ctx.command.name
-    call = calls.jobs(statuses=_STATUSES.get(verb, ()), deleted=verb == "undelete", limit=_AT_MOST)
+    states = ("deleted",) if verb == "undelete" else _STATUSES.get(verb, ())
+    call = calls.jobs(f"state:{','.join(states)}" if states else "", limit=_AT_MOST)
     return {str(each["id"]): f"{each['word']} {each['name']}" for each in _rows(call, "jobs")}
 
 

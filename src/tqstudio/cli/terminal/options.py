@@ -14,6 +14,10 @@ from tqstudio.toml_files import one_of
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Job numbers.", show_default=False)]
+FilterLine = Annotated[
+    str,
+    typer.Option("--filter", metavar="FILTER", help="Only matching jobs: 'code:ENCODER_EXIT older:2d film'."),
+]
 OutputDir = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from tqstudio import path_checks
 from tqstudio.engine.admission import output_template
 from tqstudio.engine.api.bodies import BoundedRoute
-from tqstudio.engine.api.dependencies import TheServices
+from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.views import fill
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.files.mounts import is_within, shows_the_system
@@ -98,12 +98,12 @@ async def add(services: TheServices, request: FolderRequest) -> FolderView:
             f"{display(path)} is already a drop folder",
             "change it with: tqstudio folder edit",
         )
-    await _reload(services)
+    await services.reload_folders()
     return _view(services, row)
 
 
 @router.patch("/folders/{folder}")
-async def change(services: TheServices, folder: int, request: FolderChange) -> FolderView:
+async def change(services: TheServices, actor: TheActor, folder: int, request: FolderChange) -> FolderView:
     given = request.model_dump(exclude_unset=True)
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     rows = {row.id: row for row in await services.db.read(folders.listing)}
@@ -126,19 +126,19 @@ async def change(services: TheServices, folder: int, request: FolderChange) -> F
         output_template.check(changes["template"])
     if "profile" in changes:
         services.admission.profile(changes["profile"])
-    row = await services.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))
+    row = await services.db.write(lambda db: folders.change(db, folder, changes, now=now_us(), actor=actor))
     if row is None:
         raise _unknown(folder)
-    await _reload(services)
+    await services.reload_folders()
     return _view(services, row)
 
 
 @router.delete("/folders/{folder}")
-async def remove(services: TheServices, folder: int) -> dict[str, Any]:
+async def remove(services: TheServices, actor: TheActor, folder: int) -> dict[str, Any]:
     """Stop watching a folder; files, videos and jobs stay."""
-    if not await services.db.write(lambda db: folders.remove(db, folder, now=now_us())):
+    if not await services.db.write(lambda db: folders.remove(db, folder, now=now_us(), actor=actor)):
         raise _unknown(folder)
-    await _reload(services)
+    await services.reload_folders()
     return {"removed": folder}
 
 
@@ -254,10 +254,6 @@ def _entangled(one: bytes, other: bytes, how: str) -> TqError:
         f"{display(one)} {how} {display(other)}",
         "choose folders that do not contain each other",
     )
-
-
-async def _reload(services: Services) -> None:
-    await services.intake.set_folders(await services.db.read(folders.listing))
 
 
 def _absolute(text: str) -> bytes:

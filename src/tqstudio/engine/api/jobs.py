@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,23 +25,26 @@ from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as job_records
-from tqstudio.engine.store.lists.orders import SORTS, PageQuery
+from tqstudio.engine.store.lists.matching import with_folders
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.errors import ErrorCode, TqError, WarningCode
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import (
     PAUSED_WITHOUT_REASON,
-    Control,
     GateKind,
-    JobKind,
-    JobStatus,
     Operation,
-    job_word,
 )
 from tqstudio.paths import readable_lines
-from tqstudio.protocol import answers
-from tqstudio.protocol.calls import is_warning
-from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
+from tqstudio.protocol import answers, filters
+from tqstudio.protocol.requests import (
+    ActionRequest,
+    BulkRequest,
+    QueueClear,
+    QueuePause,
+    QueueRetry,
+    UndoRequest,
+)
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -57,35 +61,26 @@ def rows_of(services: Services, records: list[job_records.JobRecord]) -> list[an
 @router.get("/jobs")
 async def page(
     services: TheServices,
-    status: str = "",
-    text: Annotated[str, Query(max_length=200)] = "",
+    line: Annotated[str, Query(alias="filter")] = "",
     sort: str = "order",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     after: str | None = None,
     before: str | None = None,
     around: int | None = None,
-    batch: str | None = None,
     video: int | None = None,
-    deleted: bool = False,
-    folder: int | None = None,
-    kind: JobKind | None = None,
-    owner: Annotated[str | None, Query(max_length=200)] = None,
-    warning: Annotated[str | None, Query(max_length=200)] = None,
 ) -> answers.JobPage:
-    """A page of jobs. Cursors come from another page, or are `start` or `end`."""
-    if sort not in SORTS:
-        raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
-    if warning is not None and not is_warning(warning):
-        message = f"the code of no warning begins with {warning!r}"
-        raise TqError(ErrorCode.BAD_REQUEST, message, f"use any, {', '.join(WarningCode)}")
-    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder, kind, owner, warning)
+    """A page of jobs that match a filter, as it is typed. Cursors come from another page, or are `start` or
+    `end`."""
+    query = PageQuery(filters.parse(line), filters.sort_of(sort), video, now_us())
 
     def read(db: Connection) -> tuple[pages.Page, list[job_records.JobRecord]]:
-        found = pages.page(db, query, limit=limit, after=after, before=before, around=around)
+        exact = replace(query, filter=with_folders(db, query.filter))
+        found = pages.page(db, exact, limit=limit, after=after, before=before, around=around)
         return found, job_records.by_ids(db, found.ids)
 
+    long = query.filtered or query.by_video
     try:
-        found, records = await (services.db.search if query.filtered else services.db.read)(read)
+        found, records = await (services.db.search if long else services.db.read)(read)
     except ValueError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "start without a cursor"
@@ -96,19 +91,6 @@ async def page(
         "before": found.before,
         "after": found.after,
     }
-
-
-_STATUS_OF = {job_word(status, Control.NONE): status for status in JobStatus}
-"""Status by the word that screens show: “running” is in_progress."""
-
-
-def _statuses(given: str) -> tuple[JobStatus, ...]:
-    names = [name for name in given.split(",") if name]
-    found = {**_STATUS_OF, JobStatus.IN_PROGRESS.value: JobStatus.IN_PROGRESS}
-    unknown = [name for name in names if name not in found]
-    if unknown:
-        raise TqError(ErrorCode.BAD_REQUEST, f"unknown status {unknown[0]!r}", f"use {', '.join(_STATUS_OF)}")
-    return tuple(found[name] for name in names)
 
 
 @router.post("/jobs/actions")
@@ -126,6 +108,25 @@ async def act(
         )
     profile = services.admission.profile(request.profile)
     return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
+
+
+@router.post("/jobs/bulk")
+async def act_on_matching(services: TheServices, actor: TheActor, request: BulkRequest) -> answers.BulkAnswer:
+    """Apply an operation to the next jobs that match a filter; with `after`, to those after them."""
+    if request.profile is not None:
+        raise TqError(ErrorCode.BAD_REQUEST, "jobs that match a filter keep their profiles", "leave it out")
+    line = filters.parse(request.filter)
+    query = PageQuery(await services.db.read(with_folders, line), "number", now=now_us())
+    return await services.operations.apply_to_matching(request, query, actor=actor)
+
+
+@router.post("/undo")
+async def undo(services: TheServices, actor: TheActor, request: UndoRequest) -> answers.UndoAnswer:
+    """Undo the caller's newest action of a day: jobs that were not changed since get their former state.
+
+    Many jobs change in several requests: while `remaining` is not 0, send the answer's `undo` with a new key.
+    """
+    return await services.undo.undo(request, actor=actor)
 
 
 def _read_detail(
@@ -214,7 +215,7 @@ def _tail(path: Path, lines: int | None) -> str:
 
 @router.get("/batches/{batch}")
 async def batch_status(services: TheServices, batch: str) -> answers.BatchView:
-    """Counts of a batch's jobs by status; `GET /v1/jobs?batch=…` lists them."""
+    """Counts of a batch's jobs by status; `GET /v1/jobs?filter=batch:…` lists them."""
     counts = await services.db.read(job_records.batch_counts, batch)
     if counts is None:
         raise TqError(

@@ -120,7 +120,7 @@ async def relocate(services: TheServices, request: RelocateRequest) -> RelocateA
         for row in follows:
             follow = partial(folders.change, folder=row.id, changes={"output_root": new}, now=now_us())
             await services.db.write(follow)
-        await services.intake.set_folders(await services.db.read(folders.listing))
+        await services.reload_folders()
     left: list[LeftVideo] = [{"video": video, "reason": why} for video, why in found.left]
     return {"moved": found.moved, "left": left, "folders": [row.id for row in follows]}
 

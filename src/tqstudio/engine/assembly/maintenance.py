@@ -12,10 +12,11 @@ from tqstudio.engine.gates.volume_monitor import TICK_S
 from tqstudio.engine.host import children, logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.parts.part import Part, Periodic
+from tqstudio.engine.queue.undo import UNDO_KEPT_US
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import upkeep
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.jobs import autorestart, jobs, undo
 from tqstudio.engine.store.jobs.folder_hours import FOREVER
 from tqstudio.engine.store.jobs.retry_rules import longest_wait_s
 from tqstudio.engine.store.machine import standbys, supervisors
@@ -76,7 +77,7 @@ class Maintenance(Part):
             self._services.pool.end_offline(name)
 
     async def prune(self) -> None:
-        """Delete old events and idempotent answers; end tokens that have expired or are gone."""
+        """Delete old events, answers and former states; end tokens that have expired or are gone."""
         await self._db.write(self._prune, self._services.ages.before(0), now_us())
         self._services.tokens.end_expired()
         if not self._db.is_file:
@@ -95,6 +96,7 @@ class Maintenance(Part):
     def _prune(self, db: Connection, old: int, now: int) -> None:
         """As `prune`; `old` is the time to which ages are counted."""
         events.prune(db, before=old - int(self._settings.event_retention_s * MICROSECOND), now=now)
+        undo.prune(db, before=old - UNDO_KEPT_US)
         supervisors.prune_answers(db, before=old - int(_ANSWERS_KEPT_S * MICROSECOND))
         if not self._db.is_file:
             standbys.prune(db, before=db.now_us() - int(_STANDBYS_KEPT_S * MICROSECOND))

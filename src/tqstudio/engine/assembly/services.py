@@ -46,6 +46,7 @@ from tqstudio.engine.queue.operations import Operations
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
+from tqstudio.engine.queue.undo import Undo
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.upkeep import WeeklyCheck
@@ -170,6 +171,9 @@ class Services:
         )
         self.operations = Operations(db, running_jobs, retention)
         self.bulk_operations = BulkOperations(db, retention)
+        self.undo = Undo(
+            db, running_jobs, self.ages, lambda *video: self.wings.undelete(*video), self.reload_folders
+        )
 
     def _make_admission(self, on_probed: Callable[[Sequence[ProbeResult]], None]) -> None:
         home, settings, db = self.home, self.settings, self.db
@@ -193,6 +197,10 @@ class Services:
             take_bins=settings.take_bins,
         )
         self.missing_sources = MissingSources(db, self.intake.look_again)
+
+    async def reload_folders(self) -> None:
+        """Watch the drop folders as they are stored now."""
+        await self.intake.set_folders(await self.db.read(folders.listing))
 
     async def check_output(self, output_root: bytes, *, must_answer: bool = True) -> None:
         """Check that an output can be used.

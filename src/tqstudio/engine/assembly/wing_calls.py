@@ -46,6 +46,8 @@ class Wings:
     make_files: MakeFiles
     restore_deleted: Callable[[int, str], Awaitable[None]]
     """Brings back a deleted video whose source an actor adds again."""
+    undelete: Callable[[int, str], Awaitable[None]]
+    """Brings back a deleted video for an actor; raises `TqError` if that cannot be."""
 
     async def part(self, kind: type[T]) -> T:
         """Return the part of a class, which a request needs: it has started."""

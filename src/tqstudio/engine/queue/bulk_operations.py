@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
+
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.operations import result_of
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs import jobs, operations, undo
 from tqstudio.engine.store.library import deletions
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
+from tqstudio.lifecycle import TERMINAL, JobStatus, Operation, Undoable
 from tqstudio.protocol.answers import ActionResult, RetryAnswer
 
 _STEP = 200
@@ -46,10 +48,11 @@ class BulkOperations:
             How many, and how many finished segments of failed and cancelled ones were removed with them.
         """
         deleted = removed = 0
+        bulk = uuid.uuid4().hex
         for status in sorted(TERMINAL):
             after = 0
             while ids := await self._db.read(jobs.with_status, status, after=after, limit=_STEP):
-                results = await self._db.write(_operate_all, ids, Operation.DELETE, actor)
+                results = await self._db.write(_delete_all, ids, actor, bulk)
                 deleted += sum(result["ok"] for result in results)
                 if status is not JobStatus.DONE:
                     removed += sum((await self._retention.jobs_deleted(ids)).values())
@@ -77,6 +80,14 @@ class BulkOperations:
 def _operate_all(db: Connection, ids: list[int], operation: Operation, actor: str) -> list[ActionResult]:
     now = now_us()
     return [result_of(job, operations.operate(db, job, operation, now=now, actor=actor)) for job in ids]
+
+
+def _delete_all(db: Connection, ids: list[int], actor: str, bulk: str) -> list[ActionResult]:
+    before = undo.states(db, ids)
+    results = _operate_all(db, ids, Operation.DELETE, actor)
+    steps = undo.changed(db, before)
+    undo.record(db, Undoable.DELETE, steps, actor=actor, now=now_us(), bulk=bulk)
+    return results
 
 
 def _record_pruned(db: Connection, count: int, actor: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -17,18 +18,34 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs import jobs, operations, undo
 from tqstudio.engine.store.jobs.operations import Applied
 from tqstudio.engine.store.jobs.transitions import job_facts
+from tqstudio.engine.store.jobs.undo import SLICE
 from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.lists.matching import matching
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
+from tqstudio.lifecycle import (
+    UNDOABLE,
+    Control,
+    Decision,
+    JobKind,
+    JobStatus,
+    Operation,
+    Undoable,
+    decide,
+    job_word,
+)
 from tqstudio.paths import display
-from tqstudio.protocol.answers import ActionResult, ErrorView
-from tqstudio.protocol.requests import ActionRequest
+from tqstudio.protocol.answers import ActionResult, BulkAnswer, ErrorView
+from tqstudio.protocol.requests import ActionRequest, BulkRequest
 
 _SIZE = re.compile(r"(\d+)[pk]\b")
+
+
+Request = ActionRequest | BulkRequest
 
 
 class Operations:
@@ -61,9 +78,7 @@ class Operations:
         results, repeated = await self._db.write(self._apply_all, request, actor, profile)
         if repeated:
             return results
-        for result in results:
-            if result["ok"] and result["status"] == JobStatus.IN_PROGRESS:
-                self._running_jobs.control(result["job"], Control(result["control"]))
+        self._pass_on(results)
         if request.operation is Operation.DELETE:
             lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
             for result in results:
@@ -74,6 +89,37 @@ class Operations:
                 )
         return results
 
+    async def apply_to_matching(self, request: BulkRequest, query: PageQuery, *, actor: str) -> BulkAnswer:
+        """Applies the operation to the next jobs of a query that is sorted by number, in one transaction."""
+        key = _key(f"{request.idempotency_key}:{request.after}")
+
+        def find(db: Connection) -> list[int]:
+            found = matching(db, query).read((request.after,), backwards=False, limit=SLICE)
+            return [key[-1] for key in found if key[-1] <= request.newest]
+
+        def apply(db: Connection) -> tuple[BulkAnswer, list[ActionResult]]:
+            if (stored := supervisors.stored_answer(db, key)) is not None:
+                return json.loads(stored), []
+            results = self._change(db, ids, request, actor, None, bulk=request.idempotency_key)
+            answer = _summary(results)
+            supervisors.store_answer(db, key, json.dumps(answer), now=now_us())
+            return answer, results
+
+        ids = await self._db.search(find)
+        answer, results = await self._db.write(apply)
+        self._pass_on(results)
+        if results and request.operation is Operation.DELETE:
+            lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
+            answer["removed_segments"] = sum(lost.values())
+            await self._db.write(supervisors.complete_answer, key, json.dumps(answer))
+        return answer
+
+    def _pass_on(self, results: list[ActionResult]) -> None:
+        """Passes control requests to running jobs."""
+        for result in results:
+            if result["ok"] and result["status"] == JobStatus.IN_PROGRESS:
+                self._running_jobs.control(result["job"], Control(result["control"]))
+
     def _apply_all(
         self, db: Connection, request: ActionRequest, actor: str, profile: Profile | None
     ) -> tuple[list[ActionResult], bool]:
@@ -81,13 +127,37 @@ class Operations:
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.stored_answer(db, key)) is not None:
             return json.loads(answer), True
-        results = [self._one(db, job, request, actor, profile) for job in request.ids]
+        results = self._change(db, request.ids, request, actor, profile)
         if key is not None:
             supervisors.store_answer(db, key, json.dumps(results), now=now_us())
         return results, False
 
+    def _change(
+        self,
+        db: Connection,
+        ids: list[int],
+        request: Request,
+        actor: str,
+        profile: Profile | None,
+        *,
+        bulk: str = "",
+    ) -> list[ActionResult]:
+        """Applies the operation, and records it so that it can be undone."""
+        undoable = request.operation in UNDOABLE
+        before = undo.states(db, ids) if undoable else {}
+        results = [self._one(db, job, request, actor, profile) for job in ids]
+        if undoable:
+            steps = undo.changed(db, before)
+            undo.record(db, Undoable(request.operation), steps, actor=actor, now=now_us(), bulk=bulk)
+        return results
+
     def _one(
-        self, db: Connection, job: int, request: ActionRequest, actor: str, profile: Profile | None
+        self,
+        db: Connection,
+        job: int,
+        request: Request,
+        actor: str,
+        profile: Profile | None,
     ) -> ActionResult:
         now = now_us()
         if request.operation is Operation.RETRANSCODE:
@@ -103,7 +173,7 @@ class Operations:
         self,
         db: Connection,
         job: int,
-        request: ActionRequest,
+        request: Request,
         actor: str,
         profile: Profile | None,
         now: int,
@@ -174,6 +244,17 @@ class Operations:
         return answer
 
 
+def _summary(results: list[ActionResult]) -> BulkAnswer:
+    refused = [result for result in results if not result["ok"]]
+    return {
+        "after": results[-1]["job"] if len(results) == SLICE else None,
+        "done": len(results) - len(refused),
+        "skipped": Counter(result["word"] or "gone" for result in refused),
+        "reason": next((result["error"]["message"] for result in refused if result["error"]), ""),
+        "removed_segments": 0,
+    }
+
+
 def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
     """Returns the qualities that the profile gives the source; none while it is not probed."""
     if video is None or not video.facts:
@@ -193,7 +274,7 @@ def _tracks_of(current: generations.GenerationRow) -> set[str]:
     }
 
 
-def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, encoded: set[str]) -> str:
+def _wrong_drop(request: Request, current: generations.GenerationRow, encoded: set[str]) -> str:
     """Returns why renditions cannot be dropped from the ladder; empty if they can.
 
     Args:

@@ -35,6 +35,8 @@ ANSWER_S = 10.0
 """Timeout of a status request; a slower supervisor counts as lost."""
 BACKOFF_S = (1.0, 2.0, 3.0)
 """Delays between connection attempts; the last one repeats."""
+AGAIN_S = (0.5, 1.0, 2.0, *[3.0] * 18)
+"""Delays until an answer that was lost is asked for again."""
 MAX_MISSED_EVENTS = 1_000
 """After missing more events than this, only the newest are loaded."""
 START_TIMEOUT_S = 10.0
@@ -90,6 +92,17 @@ class Feed:
         if self._client is None:
             self._client = self._client_factory()
         return await self._client.send(call)
+
+    async def send_again(self, call: Call[T]) -> T:
+        """Send a request that has an idempotency key, again and again for a minute until it is answered."""
+        for wait_s in AGAIN_S:
+            try:
+                return await self.send(call)
+            except TqError as error:
+                if error.code not in UNANSWERED:
+                    raise
+            await asyncio.sleep(wait_s)
+        return await self.send(call)
 
     async def run(self) -> None:
         """Load, follow, and reconnect after a loss; runs until it is cancelled."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +12,6 @@ from tqstudio.lifecycle import TERMINAL
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_window import KEEP, PAGE, JobWindow
 from tqstudio.ui.data.query import Query
-from tqstudio.ui.data.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobPage
@@ -113,20 +111,9 @@ class JobPages:
         there = {row["id"] for row in page["jobs"] if acted_on or row["status"] not in TERMINAL}
         return (acted_on or job not in there) and there.isdisjoint(below)
 
-    async def targets(self) -> tuple[list[Target], bool]:
-        """The jobs that match the query, up to the maximum of one action, and whether there are more."""
-        query, found, after = self.window.query, list[Target](), None
-        while len(found) < MAX_MARKED:
-            page = await self._page(query, after=after)
-            found += [Target.of(row) for row in page["jobs"]]
-            after = page["after"]
-            if after is None:
-                break
-        return found[:MAX_MARKED], after is not None or len(found) > MAX_MARKED
-
     async def _page(self, query: Query, **where: Any) -> JobPage:
         """Read the page at a place: `after` or `before` a cursor, `around` a job, else the first."""
-        page: JobPage = await self._send(calls.jobs(**asdict(query), limit=PAGE, **where))
+        page: JobPage = await self._send(calls.jobs(query.line(), sort=query.sort, limit=PAGE, **where))
         self.window.read_at = self._now()
         return page
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.ui.data.target import Target
+from tqstudio.words.format import counted
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive
@@ -24,11 +25,40 @@ _EMPTIED = (EventKind.RESTART, EventKind.WORK_REMOVED)
 """Events after which a job has no finished segments."""
 
 
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Marks of all jobs that match a filter, up to the newest one at the keypress: only the supervisor
+    knows which these are."""
+
+    line: str
+    newest: int
+    total: int | None
+    """How many matched at the keypress; None if that is unknown."""
+
+    def __str__(self) -> str:
+        jobs = "jobs" if self.total is None else counted(self.total, "job")
+        return f"all {jobs}{f' that match {self.line}' if self.line else ''}"
+
+
 class Marks(dict[int, Target]):
-    """Marked jobs by id, kept up to date by the event stream.
+    """Marked jobs by id, kept up to date by the event stream; or all that match a filter.
 
     An action needs to know whether an invisible job still exists, whether it runs, and how much work it has.
     """
+
+    matching: Matching | None = None
+
+    def __bool__(self) -> bool:
+        return self.matching is not None or len(self) > 0
+
+    def clear(self) -> None:
+        super().clear()
+        self.matching = None
+
+    def has(self, job: int, line: str) -> bool:
+        """Whether a job is marked that a list with this filter line shows."""
+        of = self.matching
+        return job in self or (of is not None and job <= of.newest and line == of.line)
 
     def toggle(self, target: Target) -> None:
         if self.pop(target.id, None) is None:

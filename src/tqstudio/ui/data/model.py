@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -53,10 +54,10 @@ class Model:
         self.marks = Marks()
         self.acted_on_last: int | None = None
         """The job that an action of the user changed last; of several the first."""
-        self.deleted: list[dict[int, str]] = []
-        """The deletions that can be undone, newest last: the names of the jobs by id."""
-        self.deleted_videos: list[tuple[int, str]] = []
-        """Videos deleted on this screen, with their names; the last one is brought back first."""
+        self.bulk: asyncio.Event | None = None
+        """Stops the action on many jobs that is running, after its present slice."""
+        self.just_deleted = frozenset[int]()
+        """The jobs that the user deleted last."""
         self.workers: dict[str, answers.WorkerView] = {}
         self.folders: list[answers.FolderView] | None = None
         self.events: deque[answers.EventView] = deque(maxlen=MAX_EVENTS)

@@ -19,6 +19,7 @@ from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.answers import JobRow
+from tqstudio.protocol.filters import Term
 from tqstudio.ui.actions.registry import JOBS, actions_of, key_sign
 from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.screens.frame.base import StudioScreen
@@ -103,7 +104,7 @@ def _found_in(matcher: Matcher, text: str) -> Content:
 
 async def _jobs(context: Context, query: str) -> list[JobRow]:
     """The job of that number first, then those whose names have the words."""
-    found = (await context.feed.send(calls.jobs(text=query, limit=MAX_JOBS)))["jobs"]
+    found = (await context.feed.send(calls.jobs(Term("text", (query,)).line(), limit=MAX_JOBS)))["jobs"]
     number = query.removeprefix("job").strip().removeprefix("#")
     if number.isdecimal() and len(number) < 19:
         near = await context.feed.send(calls.jobs(around=int(number), limit=1))

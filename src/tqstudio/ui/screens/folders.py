@@ -14,7 +14,7 @@ from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
-from tqstudio.ui.screens.dialogs.dialogs import AskText, Confirm
+from tqstudio.ui.screens.dialogs.dialogs import AskText
 from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import folder_rules
@@ -219,22 +219,9 @@ class FoldersScreen(ListScreen["FolderView"]):
         folder = self._chosen()
         if folder is None:
             return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.shell.start(self._remove(folder["id"]))
-
-        question = Confirm(
-            "Stop watching this folder?",
-            [paths.readable(folder["path"]), "No file is touched; jobs in the queue stay."],
-            keep="Keep watching",
-            go="Stop watching",
-        )
-        self.app.push_screen(question, answered)
-
-    async def _remove(self, folder: int) -> None:
-        await self.context.feed.send(calls.remove_folder(folder))
+        await self.context.feed.send(calls.remove_folder(folder["id"]))
         self.context.feed.read_folders_soon()
+        self.toast(f"{paths.readable(folder['path'])} is not watched any more; its jobs stay; z undoes it")
 
 
 def _why(skipped: SkippedFile) -> str:

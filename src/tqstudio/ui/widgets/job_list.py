@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,8 +167,7 @@ class JobList(RowList):
     def settle(self) -> bool:
         before, by_user = self.cursor_key, self._was_moved
         moved = super().settle()
-        just_deleted: Container[Hashable] = next(reversed(self.context.model.deleted), {})
-        if moved and before is not None and not by_user and before not in just_deleted:
+        if moved and before is not None and not by_user and before not in self.context.model.just_deleted:
             self.replaced_at = monotonic()
         return moved
 
@@ -191,6 +190,7 @@ class JobList(RowList):
         if window.version == self._version:
             return
         self._version = window.version
+        self._filter_line = window.query.line()
         digits = max((len(str(row["id"])) for row in window.rows[:: max(1, len(window) // 20)]), default=3)
         self.id_width = max(4, digits + 1)
         super().sync()
@@ -239,7 +239,7 @@ class JobList(RowList):
             *(width, self.id_width, self.name_cells, self.wide),
             selected=selected,
             focused=selected and (self.has_focus or not self.screen.is_current),
-            marked=job in self.marks,
+            marked=self.marks.has(job, self._filter_line),
             word=job_word(row, model.rows_age_s, stale=model.stale),
             eta=self._eta(row),
             thumb=self._thumb(at),

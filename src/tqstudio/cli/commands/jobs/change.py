@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli.session.supervisor_session import SupervisorSession, session_for
+from tqstudio.cli.session.supervisor_session import SupervisorSession, runs_or_has, session, session_for
 from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.words import format as fmt
+from tqstudio.words import undo as undone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tqstudio.engine.store.db.connection import Connection
-    from tqstudio.protocol.answers import ActionResult
+    from tqstudio.protocol.answers import ActionResult, UndoAnswer
 
 MAX_IDS = 10_000
 
@@ -102,6 +104,25 @@ def priority(
     change = {"delta": value} if by_so_much else {"priority": value}
     results = act(_session(numbers), "priority", numbers, **change)
     return report(results, "priority", as_json, how=f" changed by {wanted}" if by_so_much else f" {value}")
+
+
+def undo(as_json: JsonFlag = False) -> int:
+    """Undo your newest action on jobs, videos or drop folders; repeated, the one before: ten, of a day."""
+
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store.db import rows, tables
+
+        return rows.is_any(db, tables.undo)
+
+    answer: UndoAnswer | None = None
+    at = session().client if runs_or_has(known) else None
+    while at is not None and (answer is None or answer["remaining"]):
+        call = calls.undo(uuid.uuid4().hex, answer and answer["undo"])
+        answer = undone.added(answer, at.send(call))
+    if answer is None:
+        return printing.answer({"operation": None}, undone.NOTHING, as_json)
+    printing.answer(answer, undone.sentence(answer), as_json)
+    return 4 if answer["left"] else 0
 
 
 def _session(ids: Sequence[int]) -> SupervisorSession:

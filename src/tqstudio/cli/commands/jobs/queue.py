@@ -161,7 +161,7 @@ def _any(*statuses: str) -> bool:
 
 def _finished_segments(at: Client) -> int:
     """The number of finished segments of the failed and cancelled jobs on the list."""
-    rows = every_job(at, ("failed", "cancelled"))
+    rows = every_job(at, "state:failed,cancelled")
     return sum(rendition["segments_done"] for row in rows for rendition in row["renditions"])
 
 
@@ -191,7 +191,7 @@ def process(
             after = last_seq(at.client)
             more = [
                 Video(row["name"], row["path"], row["path_b64"], row["status"], row["id"])
-                for row in every_job(at.client, ("in_progress", "pending"))
+                for row in every_job(at.client, "state:running,pending")
                 if row["id"] not in videos
             ]
             left = None if max_jobs is None else max_jobs - sum(v.settled for v in videos.values())

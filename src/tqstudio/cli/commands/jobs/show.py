@@ -13,10 +13,11 @@ import typer
 from tqstudio import units
 from tqstudio.cli.session.supervisor_session import client
 from tqstudio.cli.terminal import options, printing
-from tqstudio.cli.terminal.options import JobIds, JsonFlag, listed
+from tqstudio.cli.terminal.options import FilterLine, JobIds, JsonFlag, listed
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.protocol.filters import SORTS, Term, parse, sort_of
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences
 from tqstudio.words.symbols import job_word
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 PAGE = 200
 FOLLOW_S = 0.5
 Sort = Annotated[
-    Literal["order", "newest", "oldest"],
-    typer.Option("--sort", metavar="order|newest|oldest", help="Sort order."),
+    str, typer.Option("--sort", metavar="name|-name", help=f"Sort by {', '.join(SORTS)}; - turns round.")
 ]
 HEADS = (
     *("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
@@ -44,7 +44,28 @@ AttemptNumber = Annotated[
 ]
 
 
+def _terms(
+    status: list[str] | None,
+    folder: int | None,
+    kind: str | None,
+    owner: str | None,
+    warning: str | None,
+    batch: str | None,
+) -> list[Term]:
+    """The options of a list as terms of a filter."""
+    shorthands = {
+        "state": listed(status),
+        "folder": [] if folder is None else [str(folder)],
+        "kind": listed([kind or ""]),
+        "owner": [owner] if owner else [],
+        "warning": listed([warning or ""]),
+        "batch": [batch] if batch else [],
+    }
+    return [Term(word, tuple(values)) for word, values in shorthands.items() if values]
+
+
 def list_jobs(
+    line: FilterLine = "",
     status: Annotated[
         list[str] | None,
         typer.Option("--status", "-s", metavar="STATUS", help="Only these statuses, such as pending,failed."),
@@ -78,22 +99,15 @@ def list_jobs(
     """List jobs, running ones first."""
     at = client()
     rows: list[JobRow] = []
-    after, total = None, None
+    after: str | None = None
+    total: int | None = None
+    terms = _terms(status, folder, kind, owner, warning, batch)
+    terms += [Term("text", (word,)) for word in text.split()]
+    terms += [Term("state", ("deleted",))] if deleted else []
+    wanted = parse(" ".join([line, *(term.line() for term in terms)])).line()
     while len(rows) < limit:
         page = at.send(
-            calls.jobs(
-                statuses=listed(status),
-                text=text,
-                sort=sort,
-                limit=min(PAGE, limit - len(rows)),
-                after=after,
-                batch=batch,
-                deleted=deleted,
-                folder=folder,
-                kind=kind,
-                owner=owner,
-                warning=warning,
-            )
+            calls.jobs(wanted, sort=sort_of(sort), limit=min(PAGE, limit - len(rows)), after=after)
         )
         rows += page["jobs"]
         after, total = page["after"], page["total"]
@@ -104,8 +118,7 @@ def list_jobs(
         printing.out_json({"jobs": rows, "total": total})
         return 0
     if not rows:
-        narrowed = status or text or batch or deleted or kind or owner or warning or folder is not None
-        printing.out("no matching jobs" if narrowed else "the queue is empty")
+        printing.out("no matching jobs" if wanted else "the queue is empty")
         return 0
     printing.table(
         HEADS,

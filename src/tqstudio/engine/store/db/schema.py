@@ -15,7 +15,7 @@ from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-SCHEMA_VERSION = "0019"
+SCHEMA_VERSION = "0021"
 """Newest migration in `migrations/versions`; a test checks that."""
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 

@@ -170,7 +170,11 @@ class Video(SQLModel, table=True):
         UniqueConstraint("source", "output_root"),
         UniqueConstraint("output_root", "slug"),
         # Only what list filters compare, sorted by id: a filter reads up to a million rows of it.
-        Index("ix_video_search", "id", "folder_id", "name_lower"),
+        Index("ix_video_search", "id", "folder_id", "name_lower", "size", "length_ms"),
+        # The orders of job lists by their videos.
+        Index("ix_video_by_name", "name_lower", "id"),
+        Index("ix_video_by_size", "size", "id"),
+        Index("ix_video_by_length", "length_ms", "id"),
         _index("ix_video_size", "size", "generation_id IS NOT NULL"),
         _index("ix_video_inode", "inode", "inode IS NOT NULL"),
         AUTOINCREMENT,
@@ -203,6 +207,8 @@ class Video(SQLModel, table=True):
     """JSON [`worker_answers.DecidedCrf`, …]: those that were found for `video.quality`, newest last."""
     viewable: str = _text(optional=True)
     """The quality that is published before the others of its ladder."""
+    length_ms: int = _big(default=0)
+    """Milliseconds of the source by its facts; 0 if unknown."""
 
 
 class Generation(SQLModel, table=True):
@@ -370,7 +376,7 @@ class Job(SQLModel, table=True):
         _index("ix_job_one_open", "video_id", f"status IN ({_in(OPEN)}) AND deleted_at IS NULL", unique=True),
         Index("ix_job_video", "video_id", "id"),
         # Only what list filters compare, sorted by id, like `ix_video_search`.
-        Index("ix_job_origin", "id", "kind", "owner"),
+        Index("ix_job_origin", "id", "kind", "owner", "profile", "error_code", "created_at"),
         _index("ix_job_batch", "batch, id", "batch IS NOT NULL"),
         _index("ix_job_warned", "id", f"warnings <> '{NO_WARNINGS}'"),
         *_orders("ix_job", "deleted_at IS NULL"),
@@ -654,6 +660,37 @@ class Idempotency(SQLModel, table=True):
     at: int | None = _time(optional=False)
 
 
+class Undo(SQLModel, table=True):
+    """An action that can be undone; each actor has a few."""
+
+    __table_args__ = (Index("ix_undo_actor", "actor", "id"), AUTOINCREMENT)
+    id: int | None = _id()
+    actor: str = _text()
+    operation: str = _text()
+    """A `lifecycle.Undoable`."""
+    bulk: str = _text(default="")
+    """Key that the slices of one action share; empty for an action of one request."""
+    at: int | None = _time(optional=False)
+
+
+class UndoStep(SQLModel, table=True):
+    """The former state of one job, video or drop folder that an action changed."""
+
+    __tablename__ = "undo_step"
+    __table_args__ = (Index("ix_undo_step_version", "subject", "version"),)
+    undo_id: int = Field(
+        sa_column=Column(_INTEGER, ForeignKey("undo.id", ondelete="CASCADE"), primary_key=True)
+    )
+    subject: int = Field(sa_column=Column(_INTEGER, primary_key=True))
+    """Id of the job, video or drop folder."""
+    version: int = _int()
+    """Number of the last event by which a person changed the job, after the action; 0 without a job."""
+    before: int = _int()
+    """The same before it."""
+    former: str = _text()
+    """JSON of what is put back."""
+
+
 class Token(SQLModel, table=True):
     """A bearer token of the API. Only a hash of its secret is stored."""
 
@@ -764,6 +801,8 @@ statistic = _tables["statistic"]
 standby = _tables["standby"]
 supervisor = _tables["supervisor"]
 token = _tables["token"]
+undo = _tables["undo"]
+undo_step = _tables["undo_step"]
 upload = _tables["upload"]
 video = _tables["video"]
 worker = _tables["worker"]

@@ -49,8 +49,8 @@ _CONTROLS = {
     Operation.RESTART: (Control.RESTART, EventKind.RESTART_ASKED),
     Operation.RESUME: (Control.NONE, EventKind.RESUME_ASKED),
 }
-
-
+ASKED = dict(_CONTROLS.values())
+"""The event of each control request."""
 _REVIVING = (Operation.RETRY, Operation.RESTART, Operation.UNDELETE)
 
 

@@ -17,7 +17,16 @@ from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.db.tables import const, is_open, job, publication
 from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, LeaseToken
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import TERMINAL, Autorestart, Control, JobStatus, Trigger, sources_of, target_of
+from tqstudio.lifecycle import (
+    TERMINAL,
+    WAITING,
+    Autorestart,
+    Control,
+    JobStatus,
+    Trigger,
+    sources_of,
+    target_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ _OTHER_IS_OPEN = exists().where(
 def _movable(trigger: Trigger) -> list[ColumnElement[bool]]:
     """Returns the conditions of a transition on its job; a video may have one open job only."""
     status = job.c.status.in_([const(status) for status in sorted(sources_of(trigger))])
-    opens = target_of(trigger) is JobStatus.PENDING and sources_of(trigger) & TERMINAL
+    opens = target_of(trigger) in WAITING and sources_of(trigger) & TERMINAL
     return [status, job.c.deleted_at.is_(None), *([~_OTHER_IS_OPEN] if opens else [])]
 
 

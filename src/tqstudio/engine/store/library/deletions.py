@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
@@ -29,10 +29,10 @@ from tqstudio.engine.store.db.tables import (
     removal,
     video,
 )
-from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs import jobs, operations, undo
 from tqstudio.engine.store.library import deliveries
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import DeletionState, JobStatus, Operation
+from tqstudio.lifecycle import DeletionState, JobStatus, Operation, Undoable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,16 @@ def begin(db: Connection, video_id: int, *, now: int, actor: str) -> list[int]:
     if not db.execute(again).rowcount:
         db.execute(insert(deletion), {"video_id": video_id, "state": DeletionState.LEAVING})
     opened = jobs.open_job_of(db, video_id)
-    running = []
+    running, before = [], {} if opened is None else undo.states(db, [opened])
     if opened is not None:
         applied = operations.operate(db, opened, Operation.CANCEL, now=now, actor=actor)
         running = [opened] if applied and applied.status is JobStatus.IN_PROGRESS else []
     _hide_jobs(db, video_id, now)
     deliveries.unpublish(db, video_id)
     events.append(db, EventKind.VIDEO_DELETED, now=now, actor=actor, video=video_id)
+    former = {"deleted_at": now, "cancelled": [asdict(step) for step in undo.changed(db, before)]}
+    step = undo.UndoStep(video_id, 0, 0, former)
+    undo.record(db, Undoable.VIDEO_DELETED, [step], actor=actor, now=now)
     return running
 
 

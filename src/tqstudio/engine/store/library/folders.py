@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import LargeBinary, delete, func, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
 from tqstudio.engine.store.dialects.expressions import upsert
+from tqstudio.engine.store.jobs import undo
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AutorestartRule, JobStatus
-from tqstudio.paths import display
+from tqstudio.lifecycle import AutorestartRule, JobStatus, Undoable
+from tqstudio.paths import decode, display, encode
+
+_AT_ONCE = 5_000
+"""Ids in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,11 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     return _row(row)
 
 
-def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:
-    """Changes rules of a folder; None if it does not exist."""
-    given = _stored(changes)
+def change(
+    db: Connection, folder: int, changes: Mapping[str, Any], *, now: int, actor: str | None = None
+) -> FolderRow | None:
+    """Changes rules of a folder; None if it does not exist. Args: `actor` is who can undo it."""
+    given, before = _stored(changes), _plain(db, folder)
     changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
     row = db.execute(changed.returning(*_COLUMNS)).first()
     if row is None:
@@ -88,17 +94,56 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     shown = {key: display(value) if isinstance(value, bytes) else value for key, value in given.items()}
     what = f"{display(row.path)}: {', '.join(f'{key} = {value}' for key, value in shown.items())}"
     events.append(db, EventKind.FOLDER_CHANGED, now=now, actor="user", detail=what)
+    after = _plain(db, folder)
+    if actor is not None and after != before:
+        operation = Undoable.FOLDER_ON if given.get("enabled") else Undoable.FOLDER_OFF
+        operation = operation if "enabled" in given else Undoable.FOLDER_CHANGED
+        step = undo.UndoStep(folder, 0, 0, {"before": before, "after": after})
+        undo.record(db, operation, [step], actor=actor, now=now)
     return _row(row)
 
 
-def remove(db: Connection, folder: int, *, now: int) -> bool:
-    """Deletes a folder; its videos and jobs are kept."""
+def remove(db: Connection, folder: int, *, now: int, actor: str | None = None) -> bool:
+    """Deletes a folder; its videos and jobs are kept. Args: `actor` is who can undo it."""
+    if actor is not None and (before := _plain(db, folder)) is not None:
+        found = select(tables.video.c.id).where(tables.video.c.folder_id == folder)
+        former = {"before": before, "after": None, "videos": list(db.execute(found).scalars())}
+        step = undo.UndoStep(folder, 0, 0, former)
+        undo.record(db, Undoable.FOLDER_REMOVED, [step], actor=actor, now=now)
     db.execute(update(tables.video).where(tables.video.c.folder_id == folder).values(folder_id=None))
     gone = delete(tables.folder).where(tables.folder.c.id == folder).returning(tables.folder.c.path)
     path = db.execute(gone).scalar()
     if path is not None:
         events.append(db, EventKind.FOLDER_REMOVED, now=now, actor="user", detail=display(path))
     return path is not None
+
+
+_PATHS = [column.name for column in tables.folder.c if isinstance(column.type, LargeBinary)]
+
+
+def _plain(db: Connection, folder: int) -> dict[str, Any] | None:
+    """Returns the row of a folder as JSON has it."""
+    row = db.execute(select(tables.folder).where(tables.folder.c.id == folder)).mappings().first()
+    return None if row is None else {k: encode(v) if isinstance(v, bytes) else v for k, v in row.items()}
+
+
+def put_back(db: Connection, folder: int, former: Mapping[str, Any], *, now: int) -> bool:
+    """Undoes a change or removal of a folder; False if it was changed since."""
+    if _plain(db, folder) != former["after"]:
+        return False
+    row = {k: decode(v) if k in _PATHS and v is not None else v for k, v in former["before"].items()}
+    if former["after"] is not None:
+        db.execute(update(tables.folder).where(tables.folder.c.id == folder).values(row))
+        kind = EventKind.FOLDER_CHANGED
+    elif db.execute(upsert(tables.folder).on_conflict_do_nothing(), row).rowcount:
+        kind, videos = EventKind.FOLDER_ADDED, former["videos"]
+        for at in range(0, len(videos), _AT_ONCE):
+            theirs = (tables.video.c.id.in_(videos[at : at + _AT_ONCE]), tables.video.c.folder_id.is_(None))
+            db.execute(update(tables.video).where(*theirs).values(folder_id=folder))
+    else:
+        return False
+    events.append(db, kind, now=now, actor="user", detail=display(row["path"]))
+    return True
 
 
 def exists(db: Connection, folder: int) -> bool:

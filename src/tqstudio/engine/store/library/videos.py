@@ -173,15 +173,19 @@ def set_fingerprint(
         quick_hash=func.coalesce(quick_hash, row.quick_hash),
         deleted_at=None,
         source_deleted_at=None,
-        **({"facts": None, "full_hash": full_hash} if changed else {}),
+        **({"facts": None, "length_ms": 0, "full_hash": full_hash} if changed else {}),
     )
     _mark_jobs(db, video)
+
+
+def _ms(facts: Mapping[str, Any]) -> int:
+    return round(1000 * (facts.get("duration_s") or 0))
 
 
 def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
     """Records the facts found by a worker."""
     known = func.coalesce(quick_hash, tables.video.c.quick_hash)
-    _set(db, video, facts=json.dumps(dict(facts)), probe_error=None, quick_hash=known)
+    _set(db, video, facts=json.dumps(dict(facts)), probe_error=None, quick_hash=known, length_ms=_ms(facts))
     _mark_jobs(db, video)
 
 
@@ -215,17 +219,15 @@ def unprobed(db: Connection, *, limit: int) -> list[Unprobed]:
     return [Unprobed(*row) for row in db.execute(UNPROBED, {"limit": limit})]
 
 
+_V = tables.video.c
 _SET_PROBED = (
     update(tables.video)
-    .where(
-        tables.video.c.id == bindparam("video"),
-        tables.video.c.source == bindparam("path"),
-        tables.video.c.size == bindparam("bytes"),
-        tables.video.c.mtime_ns == bindparam("modified"),
-    )
+    .where(_V.id == bindparam("video"), _V.source == bindparam("path"))
+    .where(_V.size == bindparam("bytes"), _V.mtime_ns == bindparam("modified"))
     .values(
-        facts=func.coalesce(tables.video.c.facts, bindparam("found")),
-        probe_error=case((tables.video.c.facts.is_(None), bindparam("error"))),
+        facts=func.coalesce(_V.facts, bindparam("found")),
+        length_ms=case((_V.facts.is_(None), bindparam("length")), else_=_V.length_ms),
+        probe_error=case((_V.facts.is_(None), bindparam("error"))),
     )
 )
 
@@ -244,6 +246,7 @@ def set_probed(
         "bytes": seen.size,
         "modified": seen.mtime_ns,
         "found": None if facts is None else json.dumps(dict(facts)),
+        "length": _ms(facts or {}),
         "error": None if error is None else json.dumps(error),
     }
     taken = db.execute(_SET_PROBED, values)

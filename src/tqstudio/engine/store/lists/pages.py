@@ -69,33 +69,37 @@ def page(
         total = _total(db, query) if more_above or more_below else len(keys)
     return Page(
         [abs(key[-1]) for key in keys],
-        (_encode(keys[0]) if keys else "end") if more_above else None,
-        (_encode(keys[-1]) if keys else "start") if more_below else None,
+        (_encode(keys[0], query.sort) if keys else "end") if more_above else None,
+        (_encode(keys[-1], query.sort) if keys else "start") if more_below else None,
         total,
     )
 
 
-def _encode(key: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
+def _encode(key: Key, sort: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps((sort, *key)).encode()).decode()
 
 
 def _decode(cursor: str, sort: str) -> Key:
-    key = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    if not isinstance(key, list) or not all(type(part) is int and abs(part) < 2**63 for part in key):
-        raise ValueError("not a cursor")
-    if not any(section.has(tuple(key)) for section in sections(sort)):
+    found = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    if not isinstance(found, list) or found[:1] != [sort]:
+        raise ValueError("no cursor of this order")
+    key = tuple(found[1:])
+    if not any(section.has(key) for section in sections(sort)):
         raise ValueError("a cursor of another order")
-    return tuple(key)
+    if any(type(part) is int and abs(part) >= 2**63 for part in key):
+        raise ValueError("not a cursor")
+    return key
 
 
 def _total(db: Connection, query: PageQuery) -> int | None:
     if query.filtered:
         return None
-    return _count_deleted(db, query.statuses) if query.deleted else count(db, query.statuses)
+    statuses = query.filter.statuses
+    return _count_deleted(db, statuses) if query.filter.deleted else count(db, statuses)
 
 
 def _count_deleted(db: Connection, statuses: Sequence[JobStatus]) -> int | None:
-    deleted = select(JOB.id).where(JOB.deleted_at.is_not(None), JOB.status.in_(statuses or tuple(JobStatus)))
+    deleted = select(JOB.id).where(JOB.deleted_at.is_not(None), JOB.status.in_(statuses))
     found = db.execute(select(func.count()).select_from(deleted.limit(COUNTED + 1).subquery())).scalar_one()
     return found if found <= COUNTED else None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Hashable
 from datetime import UTC, datetime
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -25,6 +26,10 @@ from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.notice import Notice
 from tqstudio.ui.widgets.tabs import Tabs
 from tqstudio.words import format as fmt
+from tqstudio.words import undo as undone
+
+if TYPE_CHECKING:
+    from tqstudio.protocol.answers import UndoAnswer
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 
@@ -151,6 +156,18 @@ class StudioScreen(Screen[None]):
             self.dismiss()
 
     # Actions of every view.
+
+    async def do_undo(self, _: str) -> None:
+        """Undo the user's newest action, with a count where it changed many jobs."""
+        answer: UndoAnswer | None = None
+        while answer is None or answer["remaining"]:
+            call = calls.undo(uuid.uuid4().hex, answer and answer["undo"])
+            answer = undone.added(answer, await self.context.feed.send(call))
+            if answer["remaining"]:
+                self.toast(f"undoing: {fmt.counted(answer['remaining'], 'job')} left")
+        self.context.feed.refresh_soon()
+        self.context.feed.read_folders_soon()
+        self.toast(undone.sentence(answer), problem=bool(answer["left"]))
 
     async def do_pause_all(self, _: str) -> None:
         if self.context.model.paused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import ActionResult, JobRow
     from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
-LOSES_WORK = (Operation.CANCEL, Operation.RESTART)
 MANY = 20
 """Above this number of jobs an action asks for confirmation, even where no work is lost."""
 Request = tuple[Sequence[int], dict[str, Any]]
@@ -49,13 +48,6 @@ class JobActions(StudioScreen):
         """The job under the cursor, or the one this screen shows."""
         raise NotImplementedError
 
-    async def do_undelete(self, _: str) -> None:
-        deleted = self.context.model.deleted
-        if not deleted:
-            self.toast("no deletion left to undo")
-            return
-        await self._send(Operation.UNDELETE, [(list(deleted[-1]), {})])
-
     async def do_delete_video(self, _: str) -> None:
         row = self.current()
         if row is None:
@@ -65,21 +57,10 @@ class JobActions(StudioScreen):
 
         async def delete() -> None:
             await self.context.feed.send(calls.delete_video(video))
-            self.context.model.deleted_videos.append((video, name))
             self.context.feed.refresh_soon()
-            self.toast(f"video {name} deleted; Z brings it back")
+            self.toast(f"video {name} deleted; z brings it back")
 
         self._ask_and_start(video_question(name), delete)
-
-    async def do_undelete_video(self, _: str) -> None:
-        if not self.context.model.deleted_videos:
-            self.toast("no video was deleted here")
-            return
-        video, name = self.context.model.deleted_videos[-1]
-        await self.context.feed.send(calls.undelete_video(video))
-        self.context.model.deleted_videos.pop()
-        self.context.feed.refresh_soon()
-        self.toast(f"video {name} is back")
 
     async def do_priority(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import AskPriority
@@ -254,38 +235,17 @@ class JobActions(StudioScreen):
             self.toast(f"new job {', '.join(map(str, new_jobs[:5]))}{' …' if len(new_jobs) > 5 else ''}")
         elif operation is Operation.DELETE and done:
             ids = [result["job"] for result in results if result["ok"]]
-            self.context.model.deleted.append({job: self._video_name(job) for job in ids})
+            self.context.model.just_deleted = frozenset(ids)
             self.context.model.marks.drop(ids)
             self.context.model.jobs.drop(ids)
             removed = sum(result["removed_segments"] for result in results)
             without = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
-            self.toast(f"delete: {counted(done, 'job')}; U restores {'it' if done == 1 else 'them'}{without}")
-        elif operation is Operation.UNDELETE:
-            self._report_restored(results)
+            self.toast(f"delete: {counted(done, 'job')}; z restores {'it' if done == 1 else 'them'}{without}")
+        elif operation is Operation.CANCEL and done:
+            self.toast(f"cancel: {counted(done, 'job')}; z undoes it")
         elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.paint()
-
-    def _video_name(self, job: int) -> str:
-        marked, row = self.context.model.marks.get(job), self.context.model.job(job)
-        return marked.name if marked else row["name"] if row else ""
-
-    def _report_restored(self, results: Sequence[ActionResult]) -> None:
-        """Report the restored jobs and what the next U restores; refused jobs are not tried again."""
-        deleted = self.context.model.deleted
-        names = deleted.pop()
-        back = [result["job"] for result in results if result["ok"]]
-        left = {job: name for job, name in names.items() if job not in {each["job"] for each in results}}
-        deleted += [left] if left else []
-        if back:
-            more = "" if len(back) == 1 else f" and {counted(len(back) - 1, 'other')}"
-            following = f"; U restores {self._deletion(deleted[-1])}" if deleted else ""
-            verb = "is" if len(back) == 1 else "are"
-            self.toast(f"{_job_title(back[0], names[back[0]])}{more} {verb} restored{following}")
-
-    @staticmethod
-    def _deletion(names: Mapping[int, str]) -> str:
-        return _job_title(*next(iter(names.items()))) if len(names) == 1 else counted(len(names), "job")
 
     def _question_about(self, operation: Operation, targets: Sequence[Target]) -> Confirm | None:
         """The confirmation of an operation; None where no work is lost and few jobs are affected."""
@@ -293,7 +253,10 @@ class JobActions(StudioScreen):
             lost = self._lost_with(targets)
             if lost:
                 return delete_question(targets, self._named(targets), lost)
-        elif operation in LOSES_WORK and any(has_work(target) for target in targets):
+        # What can be undone asks from many jobs on.
+        elif any(has_work(target) for target in targets) and (
+            operation is Operation.RESTART or (operation is Operation.CANCEL and len(targets) > MANY)
+        ):
             return loss_question(operation, targets, self._named(targets))
         return many_question(operation, self._named(targets)) if len(targets) > MANY else None
 

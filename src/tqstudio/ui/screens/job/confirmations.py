@@ -24,14 +24,19 @@ def has_work(target: Target) -> bool:
     return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
 
 
-def many_question(operation: Operation, named: str) -> Confirm:
+def many_question(operation: Operation, named: str, *, known: bool = True) -> Confirm:
+    """Asks about many jobs. Args: `known` is whether their finished segments are, so that none is lost."""
     name = operation.value.capitalize()
     verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
     if operation is Operation.RETRANSCODE:
         sentence = "Each becomes a new job. The current version stays playable meanwhile."
     elif operation is Operation.DELETE:
-        sentence = f"They leave the list; U restores them. {STAYS}"
+        sentence = f"They leave the list; z restores them. {STAYS}"
+        if not known:
+            sentence += " Unfinished work of failed and cancelled ones is lost."
+    elif operation is Operation.RESTART and not known:
+        sentence = "Their finished segments are lost: everything is encoded again."
     return _confirm(f"{verb} {named}?", [sentence], keep="Change nothing", go=go)
 
 
@@ -41,7 +46,7 @@ def delete_question(targets: Sequence[Target], named: str, segments: int) -> Con
         f"Delete {named}?",
         [
             f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
-            f"U restores {it} to the list, without {its} segments. {STAYS}",
+            f"z restores {it} to the list, without {its} segments. {STAYS}",
         ],
         keep=f"Keep {it}",
         go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
@@ -53,7 +58,7 @@ def video_question(name: str) -> Confirm:
         f"Delete the video {name}?",
         [
             "Its ladder, its jobs and their unfinished work are removed; the source stays.",
-            "Z brings it back while its files are kept.",
+            "z brings it back while its files are kept.",
         ],
         keep="Keep it",
         go="Delete the video",

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display, encode, readable
 from tqstudio.protocol import calls
+from tqstudio.protocol.filters import Term
+from tqstudio.ui.data.marks import Matching
+from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.frame.list_screen import RowsScreen
-from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.queue.bulk import BulkActions
 from tqstudio.words.added import KEYS, sentence, summary
-from tqstudio.words.format import copied, counted, number
+from tqstudio.words.format import copied, counted
 from tqstudio.words.sentences import is_playable
 
 if TYPE_CHECKING:
@@ -29,33 +33,68 @@ AT_ONCE = 200
 """Files per request, each of which is checked while the request waits."""
 
 
-class QueueActions(JobActions, RowsScreen):
+class QueueActions(BulkActions, RowsScreen):
     list: JobList
+    _range_from: int | None = None
+    """The job where a range begins."""
 
     async def do_mark(self, _: str) -> None:
         row = self.current()
         if row is None:
             self.toast("no job is selected")
             return
+        if self.list.marks.matching is not None:
+            self.list.marks.clear()
         self.list.marks.toggle(Target.of(row))
         self.list.move_by(1)
         self.paint()
 
     async def do_mark_all(self, _: str) -> None:
-        try:
-            found, more = await self.context.feed.job_pages.targets()
-        except TqError as error:
-            self.show_error(error)
-            return
-        self.list.marks.update({target.id: target for target in found})
-        if more:
-            total = self.context.model.jobs.total
-            of = f" of {number(total)}" if total else ""
-            what = f"only the first {number(len(found))}{of} jobs are marked, the maximum"
-            self.toast(f"{what}: narrow the filter to reach the others", problem=True)
+        """Mark all that the filter shows: each if they are loaded, else by the filter."""
+        window, marks = self.context.model.jobs, self.list.marks
+        marks.clear()
+        if window.whole:
+            marks.update({row["id"]: Target.of(row) for row in window.rows})
+            self.toast(f"{counted(len(marks), 'job')} marked; u unmarks")
         else:
-            self.toast(f"{counted(len(found), 'job')} marked; u unmarks")
+            page = await self.context.feed.send(calls.jobs(sort="-number", limit=1))
+            marks.matching = Matching(window.query.line(), page["jobs"][0]["id"], window.total)
+            self.toast(f"{marks.matching} marked; u unmarks")
         self.paint()
+
+    async def do_range(self, _: str) -> None:
+        """Mark from the job where `v` was pressed first to the one under the cursor."""
+        row = self.current()
+        start = self.list.find(self._range_from) if self._range_from is not None else None
+        if row is not None and start is None:
+            self._range_from = row["id"]
+            self.toast(f"range from job {row['id']}: v marks up to the job under the cursor")
+        elif row is not None and start is not None:
+            first, last = sorted((start, self.list.cursor))
+            self._range_from, self.list.marks.matching = None, None
+            rows = self.context.model.jobs.rows[first : last + 1]
+            self.list.marks.update({each["id"]: Target.of(each) for each in rows})
+            self.paint()
+
+    async def do_alike(self, _: str) -> None:
+        """Show and mark what shares the error code of this job, else its drop folder, else its profile."""
+        row, query = self.current(), self.context.model.jobs.query
+        if row is None:
+            self.toast("no job is selected")
+            return
+        term = Term("profile", (row["profile"],))
+        for folder in self.context.model.folders or ():
+            if row["path"].startswith(f"{folder['path']}/"):
+                term = Term("folder", (str(folder["id"]),))
+        if row["error"] is not None:
+            term = Term("code", (row["error"]["code"],))
+        terms = (*query.filter.of(term.word), term)
+        await self.ask(replace(query, filter=query.filter.with_terms(term.word, *terms)))
+        await self.do_mark_all("")
+
+    async def ask(self, query: Query, *, keep: int | None = None) -> None:
+        """Show another query."""
+        raise NotImplementedError
 
     async def do_unmark(self, _: str) -> None:
         self.list.marks.clear()

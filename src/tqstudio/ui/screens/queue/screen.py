@@ -14,11 +14,13 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from tqstudio.errors import TqError
+from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.protocol.filters import SORTS, FilterError, Term
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.job_pages import Edge
-from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
+from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.frame.list_screen import pane_height
@@ -76,8 +78,14 @@ class QueueScreen(QueueActions):
         return self.list.job
 
     def targets(self) -> list[Target]:
+        window, matching = self.context.model.jobs, self.list.marks.matching
+        if matching is not None:
+            # Some of them: the supervisor decides about each.
+            some = [
+                Target.of(row) for row in window.rows if self.list.marks.has(row["id"], window.query.line())
+            ]
+            return some or [Target(0, "", JobStatus.PENDING, Control.NONE, 0)]
         if self.list.marks:
-            window = self.context.model.jobs
             for job in self.list.marks:
                 if row := window.row(job):
                     self.list.marks[job] = Target.of(row)
@@ -94,13 +102,16 @@ class QueueScreen(QueueActions):
     def footer_targets(self) -> Collection[Target]:
         if self.list.marks:
             # One job of each kind, so that thousands of marks do not slow the footer down.
-            return {(each.status, each.control): each for each in self.list.marks.values()}.values()
+            marked = self.targets() if self.list.marks.matching else self.list.marks.values()
+            return {(each.status, each.control): each for each in marked}.values()
         row = self.current()
         return [Target.of(row)] if row else ()
 
     def marked(self) -> str:
         if not self.list.marks:
             return ""
+        if self.list.marks.matching is not None:
+            return f"{self.list.marks.matching} marked"
         hidden = len(self.hidden())
         of_them = f", {fmt.number(hidden)} hidden" if hidden else ""
         return f"{fmt.number(len(self.list.marks))} marked{of_them}"
@@ -126,8 +137,10 @@ class QueueScreen(QueueActions):
 
     def _folder(self) -> list[str]:
         """The name of the drop folder that the list is restricted to."""
-        found = self.context.model.jobs.query.folder
-        paths = [readable(each["path"]) for each in self.context.model.folders or () if each["id"] == found]
+        terms = self.context.model.jobs.query.filter.of("folder")
+        wanted = {value for term in terms for value in term.values if not term.negated}
+        folders = self.context.model.folders or ()
+        paths = [readable(each["path"]) for each in folders if str(each["id"]) in wanted]
         names = [path.rpartition("/")[2] or path for path in paths]
         return [f"in {fit_name(name, FOLDER_CELLS, self.context.glyphs.ellipsis)}" for name in names]
 
@@ -210,13 +223,14 @@ class QueueScreen(QueueActions):
     async def do_show_state(self, state: str) -> None:
         """Filter by the clicked status count of the header, or remove that filter."""
         query = self.context.model.jobs.query
-        statuses = () if query.statuses == (state,) else (state,)
-        await self.ask(replace(query, statuses=statuses))
+        asked = Term("state", (state,))
+        terms = () if query.filter.of("state") == (asked,) else (asked,)
+        await self.ask(replace(query, filter=query.filter.with_terms("state", *terms)))
 
     @on(FilterLine.Typed)
     async def _typed(self, message: FilterLine.Typed) -> None:
         try:
-            query = parse(message.value, self.context.model.jobs.query.sort)
+            query = query_of(message.value, self.context.model.jobs.query.sort)
         except FilterError as error:
             self.filter_line.show_error(str(error) if message.final else "")
             if message.final:
@@ -231,8 +245,7 @@ class QueueScreen(QueueActions):
         """Apply a filter; for a number alone that is in no name, show the job that has it."""
         await self.ask(query)
         number = query.text.removeprefix("#")
-        alone = query == Query(text=query.text, sort=query.sort)
-        if self.context.model.jobs.rows or not (alone and number.isdecimal() and len(number) < JOB_DIGITS):
+        if self.context.model.jobs.rows or not (number.isdecimal() and len(number) < JOB_DIGITS):
             return
         job = int(number)
         await self.ask(Query(sort=query.sort), keep=job)
@@ -274,7 +287,7 @@ class QueueScreen(QueueActions):
 
     async def do_sort(self, _: str) -> None:
         query = self.context.model.jobs.query
-        sort = SORTS[(SORTS.index(query.sort) + 1) % len(SORTS)]
+        sort = SORTS[(SORTS.index(query.sort.removeprefix("-")) + 1) % len(SORTS)]
         await self.ask(replace(query, sort=sort))
         self.context.remembered.set("sort", sort)
 

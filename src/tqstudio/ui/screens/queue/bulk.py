@@ -1,0 +1,84 @@
+"""Actions on all jobs that match a filter: the supervisor applies them, a slice at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tqstudio.lifecycle import Operation
+from tqstudio.protocol import calls
+from tqstudio.ui.data.marks import Matching
+from tqstudio.ui.data.target import Target
+from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.job.confirmations import many_question
+from tqstudio.words.format import number
+
+_WORDS = {
+    Operation.PAUSE: ("pausing", "paused"),
+    Operation.RESUME: ("resuming", "resumed"),
+    Operation.CANCEL: ("cancelling", "cancelled"),
+    Operation.RETRY: ("retrying", "requeued"),
+    Operation.RESTART: ("restarting", "restarted"),
+    Operation.RETRANSCODE: ("queueing", "queued again"),
+    Operation.PRIORITY: ("changing", "changed"),
+    Operation.DELETE: ("deleting", "deleted"),
+}
+
+
+class BulkActions(JobActions):
+    """Job actions where the marks may be a filter."""
+
+    def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
+        return [*targets] if self.context.model.marks.matching else super()._allowed(operation, targets)
+
+    def _named(self, targets: Sequence[Target]) -> str:
+        return str(self.context.model.marks.matching or super()._named(targets))
+
+    async def do_retranscode(self, _: str) -> None:
+        if self.context.model.marks.matching is None:
+            await super().do_retranscode(_)
+        else:
+            self._confirm_and_send(Operation.RETRANSCODE, ())
+
+    def _confirm_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
+        matching = self.context.model.marks.matching
+        if matching is None:
+            super()._confirm_and_send(operation, targets, **more)
+        elif self.context.model.bulk is not None:
+            self.toast("another action on many jobs is still running: esc stops it")
+        else:
+            question = many_question(operation, str(matching), known=False)
+            self._ask_and_start(question, partial(self._begin, operation, matching, more))
+
+    async def _begin(self, operation: Operation, matching: Matching, more: dict[str, Any]) -> None:
+        # Keys do not wait for it: escape stops it.
+        self.shell.start(self._run(operation, matching, more))
+
+    async def _run(self, operation: Operation, matching: Matching, more: dict[str, Any]) -> None:
+        """Apply an operation slice by slice, and report it in one sentence."""
+        self.context.model.bulk = stop = asyncio.Event()
+        doing, did = _WORDS[operation]
+        key, done, skipped = uuid.uuid4().hex, 0, Counter[str]()
+        after: int | None = 0
+        total = "" if matching.total is None else f" of {number(matching.total)}"
+        try:
+            while after is not None and not stop.is_set():
+                self.toast(f"{doing} {number(done + skipped.total())}{total} · esc stops after this slice")
+                call = calls.act_on_matching(
+                    operation.value, matching.line, newest=matching.newest, key=key, after=after, **more
+                )
+                answer = await self.context.feed.send_again(call)
+                done, after = done + answer["done"], answer["after"]
+                skipped.update(answer["skipped"])
+        finally:
+            self.context.model.bulk = None
+            self.context.feed.refresh_soon()
+        if operation is Operation.DELETE:
+            self.context.model.marks.clear()
+        left = f", {number(skipped.total())} skipped: {', '.join(skipped)}" if skipped else ""
+        self.toast(f"{number(done)} {did}{left}{'' if after is None else '; stopped'}")
+        self.paint()
