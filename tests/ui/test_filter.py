@@ -56,7 +56,8 @@ def value(app: StudioApp) -> str:
 async def test_an_unknown_word_is_a_complaint_while_typing(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("slash", *"colour:r")
+        await pilot.press("slash")
+        queue_of(app).filter_line.value = "colour:r"
         await until(pilot, lambda: "unknown word “colour:”" in hints(app))
         assert "state:" in hints(app), "it lists those that exist"
         assert len(app.context.model.jobs) == 14, "the list stays"
@@ -69,7 +70,8 @@ async def test_an_unknown_word_is_a_complaint_while_typing(make_app: MakeApp) ->
 async def test_a_folder_that_does_not_exist_is_a_complaint_too(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("slash", *"folder:nowhere")
+        await pilot.press("slash")
+        queue_of(app).filter_line.value = "folder:nowhere"
         await until(pilot, lambda: "no drop folder “nowhere”" in hints(app))
         assert len(app.context.model.jobs) == 14
 

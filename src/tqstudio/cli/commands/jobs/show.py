@@ -50,7 +50,7 @@ def list_jobs(
         str | None, typer.Option("--batch", metavar="ID", help="Only jobs of this batch.")
     ] = None,
     folder: Annotated[
-        int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
+        str | None, typer.Option("--folder", metavar="ID|NAME", help="Only jobs of this drop folder.")
     ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="new|changed|retranscode", help="Only jobs of this kind.")
@@ -76,7 +76,7 @@ def list_jobs(
     total: int | None = None
     shorthands = {
         "state": listed(status),
-        "folder": [] if folder is None else [str(folder)],
+        "folder": [folder] if folder else [],
         "kind": listed([kind or ""]),
         "owner": [owner] if owner else [],
         "warning": listed([warning or ""]),
