@@ -41,7 +41,7 @@ def measure(options: Options, root: Path) -> Section:
                 slowest[case].append(max(seconds) * 1000)
         line.close()
     for case in asked:
-        floor = 1_000 if FAR in asked[case] else 300 if "text=" in asked[case] else 100
+        floor = 1_000 if FAR in asked[case] else 300 if "filter=" in asked[case] else 100
         section.add(case, medians[case], "ms", at_most(floor))
         section.add(f"{case}, slowest", slowest[case], "ms")
     return section
@@ -68,21 +68,30 @@ def cases(jobs: int) -> dict[str, str]:
         "around a done job, deep": f"{FIRST}&around={done}",
         "newest first, around the middle": f"{FIRST}&sort=newest&around={waiting}",
         "newest first, the last page": f"{FIRST}&sort=newest&before=end",
-        "only the failed": f"{FIRST}&status=failed",
-        f"a folder with one of {SCATTERED_EVERY}": f"{FIRST}&folder={FOLDER}",
-        "a kind and an owner of few": f"{FIRST}&kind=retranscode&owner={OWNER}",
-        "a kind with no match, newest first": f"{FIRST}&kind=changed&sort=newest",
-        "text in every tenth name": f"{FIRST}&text={COMMON}",
-        "text in every tenth name, around the middle": f"{FIRST}&text={COMMON}&around={waiting}",
-        "text in few names": f"{FIRST}&text={RARE}",
-        f"text in one of {SCATTERED_EVERY} names": f"{FIRST}&text={SCATTERED}",
-        f"one of {SCATTERED_EVERY}, newest first": f"{FIRST}&text={SCATTERED}&sort=newest",
-        f"one of {SCATTERED_EVERY}, among the done": f"{FIRST}&text={SCATTERED}&status=done",
-        "all matches at the far end": f"{FIRST}&text={FAR}&sort=newest",
-        "text and a state with no match": f"{FIRST}&text={COMMON}&status=done",
-        "two words with no match": f"{FIRST}&text={COMMON}%20{SCATTERED}",
-        "one letter with no match": f"{FIRST}&text=z",
-        "two letters with no match": f"{FIRST}&text=zq",
-        "two letters with no match, newest first": f"{FIRST}&text=zq&sort=newest",
-        "a letter beyond ASCII with no match": f"{FIRST}&text={quote('ø')}",
+        "by name": f"{FIRST}&sort=name",
+        "by name, the last page": f"{FIRST}&sort=name&before=end",
+        "largest first, around the middle": f"{FIRST}&sort=-size&around={waiting}",
+        "longest first, the failed": f"{FIRST}&sort=-length&filter=state:failed",
+        "latest ended first": f"{FIRST}&sort=-ended",
+        "only the failed": f"{FIRST}&filter=state:failed",
+        f"a folder with one of {SCATTERED_EVERY}": f"{FIRST}&filter=folder:{FOLDER}",
+        "a kind and an owner of few": f"{FIRST}&filter=kind:retranscode%20owner:{OWNER}",
+        "a kind with no match, newest first": f"{FIRST}&filter=kind:changed&sort=newest",
+        "a code with no match": f"{FIRST}&filter=code:POISON",
+        "a quality with no match": f"{FIRST}&filter=quality:none",
+        "older and larger with no match, by name": f"{FIRST}&filter=older:9999w%20larger:999T&sort=name",
+        "text in every tenth name": f"{FIRST}&filter={COMMON}",
+        "text in every tenth name, by name": f"{FIRST}&filter={COMMON}&sort=name",
+        "text in every tenth name, around the middle": f"{FIRST}&filter={COMMON}&around={waiting}",
+        "text in few names": f"{FIRST}&filter={RARE}",
+        f"text in one of {SCATTERED_EVERY} names": f"{FIRST}&filter={SCATTERED}",
+        f"one of {SCATTERED_EVERY}, newest first": f"{FIRST}&filter={SCATTERED}&sort=newest",
+        f"one of {SCATTERED_EVERY}, among the done": f"{FIRST}&filter={SCATTERED}%20state:done",
+        "all matches at the far end": f"{FIRST}&filter={FAR}&sort=newest",
+        "text and a state with no match": f"{FIRST}&filter={COMMON}%20state:done",
+        "two words with no match": f"{FIRST}&filter={COMMON}%20{SCATTERED}",
+        "one letter with no match": f"{FIRST}&filter=z",
+        "two letters with no match": f"{FIRST}&filter=zq",
+        "two letters with no match, newest first": f"{FIRST}&filter=zq&sort=newest",
+        "a letter beyond ASCII with no match": f"{FIRST}&filter={quote('ø')}",
     }

@@ -17,6 +17,7 @@ import commands_page
 import fault_matrix
 import man_page
 from tqstudio.config import Settings
+from tqstudio.protocol.filters import WORDS
 from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
 from tqstudio.wings.alerts.kinds import KINDS
@@ -66,6 +67,18 @@ def _keys() -> str:
     return "\n".join(rows)
 
 
+def _filters() -> str:
+    """The words of filters."""
+    rows = ["| word | what follows it |", "|---|---|"]
+    rows += [f"| `{word}:` | {follows} |" for word, follows in WORDS.items()]
+    rows += [
+        "| `a,b` | either of them; states, kinds and codes may be shortened |",
+        "| `!` | in front: none of them |",
+        '| `"…"` | spaces, commas and `word:` as they stand; `""` is the sign itself |',
+    ]
+    return "\n".join(rows)
+
+
 def _roles() -> str:
     """The calls that each role adds."""
     rows = ["| role | calls |", "|---|---|"]
@@ -88,6 +101,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/settings.md", _settings),
     "commands": ("docs/commands.md", commands_page.commands),
     "keys": ("docs/ui.md", _keys),
+    "filters": ("docs/ui.md", _filters),
     "errors": ("docs/api.md", commands_page.errors),
     "roles": ("docs/api.md", _roles),
     "alerts": ("docs/operating.md", _alerts),

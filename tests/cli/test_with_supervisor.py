@@ -671,6 +671,57 @@ def test_priority_delete_and_undelete(up: Program, held: int) -> None:
     until(lambda: _status_of(up, held) == "done")
 
 
+def test_a_filter_chooses_the_jobs(up: Program, held: int) -> None:
+    def listed(line: str, *more: str) -> list[int]:
+        answer = up("job", "list", "--filter", line, "--json", *more)
+        assert answer.code == 0, answer.err
+        return [row["id"] for row in answer.json()["jobs"]]
+
+    assert listed("state:pau held") == [held]
+    assert listed("!state:paused held") == []
+    assert listed("held", "--status", "paused", "--sort", "-size") == [held]
+    raised = up("job", "priority", "41", "--filter", "held state:paused,failed", "--json")
+    assert [result["job"] for result in raised.json()["results"]] == [held]
+    assert _shown(up, held)["priority"] == 41
+    assert up("job", "cancel", "--filter", "held !state:done").out == f"job {held}: cancelled\n"
+    assert up("job", "delete", "--filter", "held state:cancelled").code == 0
+    assert listed("held") == []
+    assert listed("state:deleted held state:cancelled") == [held]
+    assert up("job", "undelete", "--filter", "state:deleted held state:cancelled").code == 0
+    assert listed("held state:cancelled") == [held]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pause", "--filter", "colour:red"), "unknown word “colour:”"),
+        (("pause", "--filter", "state:d"), "may be deleted or done"),
+        (("retry", "--filter", "folder:nowhere"), "there is no drop folder “nowhere”"),
+        (("retry", "--filter", "older:x"), "older: “x” is no time"),
+        (("list", "--filter", 'a "b'), "a quote is not closed"),
+        (("list", "--filter", "code:"), "“code:” needs a value"),
+        (("list", "--status", "asleep"), "unknown state “asleep”"),
+        (("list", "--sort", "colour"), "jobs cannot be sorted by “colour”"),
+        (("delete",), "no job is chosen"),
+        (("delete", "--filter", " "), "no job is chosen"),
+        (("delete", "1", "--filter", "x"), "not by both"),
+        (("priority", "1", "7", "--filter", "x"), "not by both"),
+        (("priority", "--filter", "x", "high"), "is not “ID... PRIORITY”"),
+    ],
+)
+def test_a_filter_that_cannot_be_used_is_refused(up: Program, words: tuple[str, ...], message: str) -> None:
+    answer = up("job", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: BAD_REQUEST: ")
+    assert message in answer.err
+
+
+def test_a_filter_of_no_job_is_an_error(up: Program) -> None:
+    answer = up("job", "cancel", "--filter", "no-such-name-anywhere")
+    assert answer.code == 4
+    assert answer.err.startswith("error: NOT_FOUND: no job matches the filter")
+
+
 def test_a_job_that_does_not_exist(up: Program) -> None:
     assert up("job", "show", "99999").code == 4
     answer = up("job", "cancel", "99999", "--json")

@@ -593,6 +593,7 @@ _PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
             "probe_error": "source.problem of the job, while it counts",
             "inode": "only compared, when a file has a new name",
             "name_lower": "the name, for filters",
+            "length_ms": "facts say it; lists are sorted by it",
             "crfs": "the remarks of the qualities say it, and `plan`",
         },
     ),
@@ -740,13 +741,13 @@ def test_the_detail_says_who_holds_a_job_and_when_it_is_requeued(desk: Desk) -> 
 
 def test_a_page_of_jobs(desk: Desk) -> None:
     made = [desk.job(batch="a-page") for _ in range(5)]
-    first = desk.live.send(client.jobs(batch="a-page", limit=2))
-    second = desk.live.send(client.jobs(batch="a-page", limit=2, after=first["after"]))
+    first = desk.live.send(client.jobs("batch:a-page", limit=2))
+    second = desk.live.send(client.jobs("batch:a-page", limit=2, after=first["after"]))
     assert [row["id"] for row in first["jobs"] + second["jobs"]] == made[:4]
-    back = desk.live.send(client.jobs(batch="a-page", limit=2, before=second["before"]))
+    back = desk.live.send(client.jobs("batch:a-page", limit=2, before=second["before"]))
     # Ids: the background probe may describe a file between the two answers.
     assert [row["id"] for row in back["jobs"]] == made[:2]
-    around = desk.live.send(client.jobs(batch="a-page", limit=3, around=made[2]))
+    around = desk.live.send(client.jobs("batch:a-page", limit=3, around=made[2]))
     assert [row["id"] for row in around["jobs"]] == made[1:4]
     batch = desk.live.raw("GET", "/v1/batches/a-page")
     assert batch == (200, {"batch": "a-page", "counts": {"pending": 5}, "total": 5})
@@ -813,7 +814,7 @@ def test_a_path_that_is_text_is_given_as_it_is_and_its_name_is_found(
     assert result["path"] == str(path)
     row = desk.show(result["job"])
     assert (row["path"], row["video_view"]["path"], row["name"]) == (str(path), str(path), shown)
-    found = desk.live.send(client.jobs(text=name))["jobs"]
+    found = desk.live.send(client.jobs(name))["jobs"]
     assert [each["id"] for each in found] == [result["job"]]
 
 
@@ -850,7 +851,7 @@ def test_a_drop_folder_is_one_under_all_its_names(desk: Desk, tmp_path: Path) ->
 def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:
     job = desk.job(batch="deleted ones")
     desk.act("delete", job)
-    assert desk.live.send(client.jobs(batch="deleted ones"))["jobs"] == []
+    assert desk.live.send(client.jobs('batch:"deleted ones"'))["jobs"] == []
     [row] = desk.live.send(client.jobs('state:deleted batch:"deleted ones"'))["jobs"]
     assert (row["id"], row["deleted_at"] is not None) == (job, True)
     [result] = desk.act("retranscode", job)

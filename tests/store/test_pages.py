@@ -22,7 +22,7 @@ from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.lists.pages import Page
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 from tqstudio.paths import readable
-from tqstudio.protocol.filters import SORTS, Filter, Term, parse, seconds, size
+from tqstudio.protocol.filters import SORTS, Filter, FilterError, Term, parse, seconds, size
 
 from .conftest import Queue, migrated, rolled_back
 
@@ -578,3 +578,32 @@ def test_the_jobs_of_a_drop_folder(queue: Queue, sort: str) -> None:
     near = listing.page(queue.db, Query("folder:1", sort), limit=9, around=jobs[2])
     assert jobs[2] in near.ids
     assert len(near.ids) == 3
+
+
+def test_drop_folders_are_found_by_number_and_by_the_end_of_their_path(queue: Queue) -> None:
+    paths = [b"/srv/nas/Films", b"/srv/usb/films", b"/srv/nas/2", b"/srv/nas/My, films", b"/srv/\xff"]
+    for folder, path in enumerate(paths, 1):
+        queue.db.execute(
+            "INSERT INTO folder (id, path, output_root, profile, watch, created_at)"
+            " VALUES (:id, :path, :output, 'web', 'inotify', 1)",
+            {"id": folder, "path": path, "output": b"/o"},
+        )
+
+    def found(line: str) -> str:
+        return matching.with_folders(queue.db, parse(line)).line()
+
+    for written, numbers in (
+        ("films", "1,2"),
+        ("FILMS/", "1,2"),
+        ("usb/films", "2"),
+        ("/srv/nas/films", "1"),
+        ("2", "2"),
+        ('"my, films",5', "4,5"),
+        ("\\xff", "5"),
+    ):
+        assert found(f"x folder:{written}") == f"folder:{numbers} x"
+    assert found("!folder:films folder:nas/2") == "!folder:1,2 folder:3"
+    assert found("films") == "films"
+    for unknown in ("nas", "ilms", "/films", "6", "0", "-1", "%", "\0", "99999999999999999999"):
+        with pytest.raises(FilterError, match="there is no drop folder"):
+            found(f"folder:{unknown}")

@@ -506,3 +506,21 @@ def test_decided_crfs_are_kept_by_settings_and_encoder(queue: Queue) -> None:
     crfs.add(queue.db, video, [_decided(str(number)) for number in range(64)])
     kept = crfs.of_video(queue.db, video)
     assert [each["settings_hash"] for each in kept] == [str(number) for number in range(64)]
+
+
+def test_the_length_of_a_source_is_that_of_its_facts(queue: Queue) -> None:
+    job = queue.job(video=(video := queue.video()))
+
+    def longer(than: str) -> list[int]:
+        return pages.page(queue.db, PageQuery(parse(f"longer:{than}")), limit=9).ids
+
+    assert longer("0.001s") == [], "unknown"
+    [seen] = videos.unprobed(queue.db, limit=1)
+    assert videos.set_probed(queue.db, seen, facts={"duration_s": 61.5}, error=None)
+    assert (longer("61.499s"), longer("61.5s")) == ([job], [])
+    assert videos.set_probed(queue.db, seen, facts={"duration_s": 5}, error=None), "the first facts stay"
+    assert longer("1m") == [job]
+    videos.set_facts(queue.db, video, {"duration_s": 7200}, quick_hash=None)
+    assert longer("1h") == [job]
+    videos.set_fingerprint(queue.db, video, size=9, mtime_ns=9, quick_hash=None, changed=True)
+    assert longer("0.001s") == []

@@ -114,18 +114,19 @@ async def test_what_ends_is_left_as_before(make_app: MakeApp, fake: FakeSupervis
 async def test_the_next_ui_is_as_this_one_was_left(make_app: MakeApp, tmp_path: Path) -> None:
     async with make_app(theme=None).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("s", "tab", "t")
-        await until(pilot, lambda: app.context.model.jobs.query.sort == "newest")
+        await pilot.press("s", "down", "enter")
+        await until(pilot, lambda: app.context.model.jobs.query.sort == "-number")
+        await pilot.press("tab", "t")
         await pilot.press("3")
         theme = app.theme
     async with make_app(theme=None).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        assert (app._view, app.theme, app.context.model.jobs.query.sort) == ("folders", theme, "newest")
+        assert (app._view, app.theme, app.context.model.jobs.query.sort) == ("folders", theme, "-number")
         await pilot.press("1")
         await until(pilot, lambda: queue_of(app).pane.page == "facts")
         assert not app.context.model.jobs.query.narrowed, "a filter ends with its UI"
     stored = json.loads((tmp_path / "ui.json").read_text())
-    assert stored == {"sort": "newest", "pane": "facts", "theme": theme, "view": "queue"}
+    assert stored == {"sort": "-number", "pane": "facts", "theme": theme, "view": "queue"}
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def remark(app: StudioApp) -> str:
     return queue_of(app).tab_text()[1]
 
 
+def hints(app: StudioApp) -> str:
+    """The line below the filter."""
+    line = queue_of(app).filter_line.hints
+    return line.render_line(0).text if line.display else ""
+
+
 def text_of(app: StudioApp) -> list[str]:
     """The lines of the job list as they stand on the screen."""
     jobs = queue_of(app).list
@@ -183,7 +189,9 @@ async def test_in_other_orders_the_cursor_stays_on_a_job_that_ends(make_app: Mak
     fake = FakeSupervisor(many_jobs(40))
     async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("s", "g", "j", "j")
+        await pilot.press("s", "down", "enter")
+        await until(pilot, lambda: app.context.model.jobs.query.sort == "-number")
+        await pilot.press("g", "j", "j")
         assert current(app) == 38
         for row in fake.jobs:
             row |= {"status": "done", "word": "done"}
@@ -299,7 +307,7 @@ async def test_a_wrong_state_is_named(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("slash", *"state:lost", "enter")
-        await until(pilot, lambda: "'lost'" in messages(app))
+        await until(pilot, lambda: "“lost”" in hints(app))
 
 
 async def test_a_click_on_a_count_filters(make_app: MakeApp) -> None:

@@ -191,8 +191,8 @@ def _read(line: str, at: int) -> tuple[Term, int]:
     assert head is not None
     word = (head[2] or "text").lower()
     if word not in WORDS:
-        there = ", ".join(f"{each}:" for each in WORDS)
-        hint = f'use {there}; for a name write "{head[2]}:…" in quotes'
+        there = " ".join(f"{each}:" for each in WORDS)
+        hint = f'there are {there}; in a name write "{head[2]}:…" with quotes'
         raise FilterError(f"unknown word “{head[2]}:”", hint)
     given, after = _values(line, head.end(), listed=head[2] is not None)
     if head[2] is None and given == [""]:

@@ -99,11 +99,11 @@ def home_command(verb: str) -> str:
     return shlex.join(["tqstudio", *home, verb])
 
 
-def every_job(at: Client, line: str) -> Iterator[JobRow]:
+def every_job(at: Client, line: str, sort: str = "order") -> Iterator[JobRow]:
     """Iterate over all jobs that match a filter line, page by page."""
     after = None
     while True:
-        page = at.send(calls.jobs(line, limit=PAGE, after=after))
+        page = at.send(calls.jobs(line, sort=sort, limit=PAGE, after=after))
         yield from page["jobs"]
         after = page["after"]
         if after is None:

@@ -18,6 +18,10 @@ FilterLine = Annotated[
     str,
     typer.Option("--filter", metavar="FILTER", help="Only matching jobs: 'code:ENCODER_EXIT older:2d film'."),
 ]
+SomeJobIds = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID...", help="Job numbers, unless --filter chooses.", show_default=False),
+]
 OutputDir = Annotated[
     str | None,
     typer.Option(

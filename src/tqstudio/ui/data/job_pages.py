@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from tqstudio.errors import UNANSWERED, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_window import KEEP, PAGE, JobWindow
@@ -84,6 +84,15 @@ class JobPages:
 
     async def reload(self, anchor: int | None) -> None:
         """Read the window again; job `anchor` stays in it wherever it has moved, unless it ended and left."""
+        try:
+            await self._reload(anchor)
+        except TqError as error:
+            if error.code is not ErrorCode.BAD_REQUEST:
+                raise
+            # The drop folder that the filter names was removed.
+            await self.ask(Query(sort=self.window.query.sort))
+
+    async def _reload(self, anchor: int | None) -> None:
         window, query = self.window, self.window.query
         async with self._lock:
             page: JobPage | None = None

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from tqstudio.paths import readable
 from tqstudio.protocol.filters import EVERYTHING, Filter, parse
 
+SORT_NAMES = {"order": "queue order"}
+"""What the sorts are called that are not called by their name."""
+_GREATEST_FIRST = ("number", "size", "length", "priority", "added", "ended")
+
+
+def turned(sort: str, by: str) -> str:
+    """The order after a choice of `by`: its usual direction, or the other if it is that already."""
+    usual = f"-{by}" if by in _GREATEST_FIRST else by
+    other = by if by in _GREATEST_FIRST else f"-{by}"
+    return other if sort == usual else usual
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from tqstudio.home import Home
 
-Key = Literal["theme", "view", "sort", "pane", "reports", "pictures"]
+Key = Literal["theme", "view", "sort", "pane", "reports", "pictures", "filters"]
+KEPT_FILTERS = 10
 
 
 class Remembered:
@@ -25,6 +26,16 @@ class Remembered:
     def get(self, key: Key) -> str | None:
         """The remembered choice; None for none."""
         return self._values.get(key)
+
+    @property
+    def filters(self) -> list[str]:
+        """The last filters, newest last."""
+        return [line for line in (self.get("filters") or "").split("\n") if line]
+
+    def keep_filter(self, line: str) -> None:
+        """Add a filter to the last ones."""
+        kept = [each for each in self.filters if each != line]
+        self.set("filters", "\n".join([*kept, line][-KEPT_FILTERS:]))
 
     def set(self, key: Key, value: str) -> None:
         """Remember a choice. If it cannot be written, it lasts until the UI ends."""

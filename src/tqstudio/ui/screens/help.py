@@ -46,10 +46,12 @@ FILTER = (
     ("word", "part of the name; several words must all match"),
     ("517", "the job of that number, if no name has it"),
     ("state:failed", "by state; also several: state:failed,paused"),
-    ("folder:3", "of a drop folder, by its number"),
-    ("kind:changed", "why it was added: new, changed, retranscode"),
-    ("owner:user", "who added it: user, folder, upload or a token"),
-    ("warning:any", "with warnings; warning:HDR: whose code begins so"),
+    ("!state:done", "none of these; ! turns any word round"),
+    ("folder:films", "of a drop folder, by name or number"),
+    ("code:any", "with an error; warning:any with a warning"),
+    ("older:2d", "added longer ago; sources larger:2G, longer:1h"),
+    ("profile:web", "also quality:, owner:, kind: and batch:"),
+    ('"a: b"', "quotes make spaces and word: literal"),
 )
 _SHARED = {"Move": 1, "Everywhere": 2}
 """Groups that come after those of the view."""

@@ -18,6 +18,7 @@ from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.bars import add_bar, add_blocks
+from tqstudio.ui.widgets.line_view import link
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import changed_names, viewable_words
@@ -75,10 +76,23 @@ n\tadds a video, or all videos of a folder
 q\tleaves; the supervisor continues with the queue"""
 LEAST_IMPORTANT_FIRST = ("speed", "worker", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
+SORTED_BY = {
+    "id": "number",
+    "state": "state",
+    "name": "name",
+    "priority": "priority",
+    "length": "length",
+    "eta": "ended",
+}
+"""What a click on the head of a column sorts by."""
 NAME_CELLS, NAME_CELLS_BESIDE, NAME_CELLS_WIDE = 26, 29, 40
 """Minimal width of the names, also beside the pane, which shows more of the selected job."""
 TAIL = ("quality", "bar", "done", "speed", "eta", "worker")
 """The columns that the error code of a failed job replaces."""
+
+
+def sort_arrow(sort: str) -> str:
+    return "↓" if sort.startswith("-") else "↑"
 
 
 class RowLook(NamedTuple):
@@ -225,11 +239,14 @@ class JobList(RowList):
     def head(self, width: int) -> Strip:
         line = self.start(width).gap(2)
         columns, name_width = self._layout(width)
+        sort, palette = self.context.model.jobs.query.sort, self.context.palette
         for column in columns:
-            line.cell(
-                column.title, column.width or name_width, self.context.palette.faint, right=column.right
-            )
-            line.gap()
+            room, title = column.width or name_width, column.title
+            sorts = SORTED_BY.get(column.name) == sort.removeprefix("-")
+            if sorts:
+                title = fit(title, room - 1) + sort_arrow(sort)
+            style = (palette.key if sorts else palette.faint) + link("sort_by", column.name)
+            line.cell(title, room, style, right=column.right).gap()
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:

@@ -23,7 +23,7 @@ def link(action: str, argument: str = "") -> Style:
 
 
 _PLAIN_SIGNS = str.maketrans(
-    {"×": "x", "…": "~", "–": "-", "→": ">", "±": "~", "↑": "^", "\N{THIN SPACE}": "'"}
+    {"×": "x", "…": "~", "–": "-", "→": ">", "±": "~", "↑": "^", "↓": "v", "\N{THIN SPACE}": "'"}
 )
 
 

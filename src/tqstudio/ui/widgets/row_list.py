@@ -175,7 +175,7 @@ class RowList(LineView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         at = self.top + (event.y - self.HEAD) // self.row_lines
         if event.y < self.HEAD or at >= self.count():
-            super().on_click(event)
+            # Textual calls that of the base class too, for what can be clicked in the head.
             return
         event.stop()
         self.follow = False

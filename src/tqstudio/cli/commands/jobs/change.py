@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli.session.supervisor_session import SupervisorSession, runs_or_has, session, session_for
+from tqstudio.cli.session.supervisor_session import (
+    SupervisorSession,
+    every_job,
+    runs_or_has,
+    session,
+    session_for,
+)
 from tqstudio.cli.terminal import printing
-from tqstudio.cli.terminal.options import JobIds, JsonFlag, Priority, ProfileName, listed
+from tqstudio.cli.terminal.options import FilterLine, JsonFlag, Priority, ProfileName, SomeJobIds, listed
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.protocol.filters import parse
 from tqstudio.words import format as fmt
 from tqstudio.words import undo as undone
 
@@ -38,8 +45,9 @@ _RESULTS = {
 
 
 def _command(operation: str, about: str) -> Callable[..., int]:
-    def command(ids: JobIds, as_json: JsonFlag = False) -> int:
-        return report(act(_session(ids), operation, ids), operation, as_json)
+    def command(ids: SomeJobIds = None, line: FilterLine = "", as_json: JsonFlag = False) -> int:
+        at, chosen = _chosen(ids, line)
+        return report(act(at, operation, chosen), operation, as_json)
 
     command.__doc__ = about
     return command
@@ -57,7 +65,8 @@ undelete = _command("undelete", "Restore deleted jobs; work that was removed wit
 
 
 def retranscode(
-    ids: JobIds,
+    ids: SomeJobIds = None,
+    line: FilterLine = "",
     quality: Annotated[
         list[str] | None,
         typer.Option("--quality", "-q", metavar="720p", help="Only these qualities; default: all."),
@@ -76,7 +85,8 @@ def retranscode(
 ) -> int:
     """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
     qualities = {"renditions": listed(quality) or None, "drop": listed(drop)}
-    results = act(_session(ids), "retranscode", ids, **qualities, profile=profile, priority=priority)
+    at, chosen = _chosen(ids, line)
+    results = act(at, "retranscode", chosen, **qualities, profile=profile, priority=priority)
     return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
 
 
@@ -85,6 +95,7 @@ def priority(
         list[str],
         typer.Argument(metavar="ID... N|+N|-N", help="Jobs, then the new priority or a change."),
     ],
+    line: FilterLine = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Set or change the priority of jobs; higher runs first. `=-5` sets a negative one."""
@@ -93,16 +104,17 @@ def priority(
         numbers = [int(job_id) for job_id in ids]
         value = int(wanted.removeprefix("="))
     except ValueError:
-        numbers, value = [], 0
-    if not numbers:
+        numbers, value, wanted = [], 0, ""
+    if not wanted or not (numbers or line):
         raise TqError(
             ErrorCode.BAD_REQUEST,
             f"{readable(' '.join(arguments))} is not “ID... PRIORITY”",
-            "write it as: tqstudio job priority 7 100, or +1, or -1",
+            "write it as: tqstudio job priority 7 100, or +1, or -1; with --filter without ids",
         )
     by_so_much = wanted[:1] in "+-"
     change = {"delta": value} if by_so_much else {"priority": value}
-    results = act(_session(numbers), "priority", numbers, **change)
+    at, chosen = _chosen(numbers, line)
+    results = act(at, "priority", chosen, **change)
     return report(results, "priority", as_json, how=f" changed by {wanted}" if by_so_much else f" {value}")
 
 
@@ -125,16 +137,33 @@ def undo(as_json: JsonFlag = False) -> int:
     return 4 if answer["left"] else 0
 
 
-def _session(ids: Sequence[int]) -> SupervisorSession:
-    """The supervisor for an operation on jobs, at least one of which exists."""
+def _chosen(ids: Sequence[int] | None, line: str) -> tuple[SupervisorSession, Sequence[int]]:
+    """The supervisor for an operation on jobs, at least one of which exists, and their numbers."""
+    wanted = parse(line)
+    if bool(ids) == bool(wanted.terms):
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "jobs are chosen by their numbers or by --filter, not by both" if ids else "no job is chosen",
+            "write job numbers, or a filter such as --filter 'code:ENCODER_EXIT older:2d'",
+        )
 
     def known(db: Connection) -> bool:
-        from tqstudio.engine.store.lists import records
+        from tqstudio.engine.host.clock import now_us
+        from tqstudio.engine.store.lists import matching, orders, pages, records
 
-        return bool(records.by_ids(db, ids))
+        if ids:
+            return bool(records.by_ids(db, ids))
+        query = orders.PageQuery(matching.with_folders(db, wanted), now=now_us())
+        return bool(pages.page(db, query, limit=1).ids)
 
-    error = TqError(ErrorCode.NOT_FOUND, f"there is no job {ids[0]}", "list them with: tqstudio job list")
-    return session_for(known, error)
+    which = f"there is no job {ids[0]}" if ids else "no job matches the filter"
+    none = TqError(ErrorCode.NOT_FOUND, which, "list them with: tqstudio job list")
+    at = session_for(known, none)
+    # All of them before the first is changed, because changed ones may match no more.
+    found = ids or [row["id"] for row in every_job(at.client, wanted.line(), "number")]
+    if not found:
+        raise none
+    return at, found
 
 
 def act(at: SupervisorSession, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:

@@ -46,7 +46,7 @@ AttemptNumber = Annotated[
 
 def _terms(
     status: list[str] | None,
-    folder: int | None,
+    folder: str | None,
     kind: str | None,
     owner: str | None,
     warning: str | None,
@@ -55,7 +55,7 @@ def _terms(
     """The options of a list as terms of a filter."""
     shorthands = {
         "state": listed(status),
-        "folder": [] if folder is None else [str(folder)],
+        "folder": [folder] if folder else [],
         "kind": listed([kind or ""]),
         "owner": [owner] if owner else [],
         "warning": listed([warning or ""]),
@@ -77,7 +77,7 @@ def list_jobs(
         str | None, typer.Option("--batch", metavar="ID", help="Only jobs of this batch.")
     ] = None,
     folder: Annotated[
-        int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
+        str | None, typer.Option("--folder", metavar="ID|NAME", help="Only jobs of this drop folder.")
     ] = None,
     kind: Annotated[
         Literal["new", "changed", "retranscode"] | None,

@@ -13,21 +13,29 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
-from tqstudio.protocol.filters import SORTS, FilterError, Term
+from tqstudio.protocol.filters import FilterError, Term
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.job_pages import Edge
-from tqstudio.ui.data.query import Query, query_of
+from tqstudio.ui.data.query import Query, query_of, turned
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.frame.list_screen import pane_height
 from tqstudio.ui.screens.job.log_lines import tail
 from tqstudio.ui.screens.queue.actions import QueueActions
+from tqstudio.ui.widgets.completion import JobFilter
 from tqstudio.ui.widgets.filter_line import FilterLine
-from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, NAME_CELLS_WIDE, JobList
+from tqstudio.ui.widgets.job_list import (
+    NAME_CELLS,
+    NAME_CELLS_BESIDE,
+    NAME_CELLS_WIDE,
+    SORTED_BY,
+    JobList,
+    sort_arrow,
+)
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
@@ -55,10 +63,22 @@ REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
 
 
+NOT_SORTED = {
+    "profile": "by profile there is no order: filter by one, as in /profile:web",
+    "source": "by picture there is no order: s sorts by the size or length of the source",
+}
+"""Why the head of a column sorts nothing; the others change while a job runs."""
+
+
+def _sort_words(sort: str) -> str:
+    return sort if sort == "order" else f"{sort.removeprefix('-')} {sort_arrow(sort)}"
+
+
 class QueueScreen(QueueActions):
     VIEW: ClassVar[View] = "queue"
     BINDINGS = bindings_of("queue")
     pane: JobPane
+    filter_line: JobFilter
 
     def body(self) -> ComposeResult:
         self.list = JobList(self.context)
@@ -66,10 +86,11 @@ class QueueScreen(QueueActions):
         self.pane.page = next(
             (page for page in PAGES if page == self.context.remembered.get("pane")), PAGES[0]
         )
-        self.filter_line = FilterLine()
+        self.filter_line = JobFilter(self.context)
         self.frozen = False
         self._looked_up: int | None = None
         yield self.filter_line
+        yield self.filter_line.hints
         with Container(id="panes"):
             yield self.list
             yield self.pane
@@ -131,7 +152,7 @@ class QueueScreen(QueueActions):
         states = (("frozen", self.frozen), ("following", self.list.follow))
         flags = [word for word, on in states if on]
         remark = f" {self.context.glyphs.bullet} ".join(
-            [*flags, *self._folder(), count, f"sort {query.sort}"]
+            [*flags, *self._folder(), count, f"sort {_sort_words(query.sort)}"]
         )
         return query.line(), remark
 
@@ -232,14 +253,20 @@ class QueueScreen(QueueActions):
         try:
             query = query_of(message.value, self.context.model.jobs.query.sort)
         except FilterError as error:
-            self.filter_line.show_error(str(error) if message.final else "")
-            if message.final:
-                self.toast(str(error), problem=True)
+            if message.final or not error.unfinished:
+                self._complain(error)
             return
-        self.filter_line.show_error("")
+        self._complain(None)
         if message.final:
             self.close_filter()
+            if query.narrowed:
+                self.context.remembered.keep_filter(query.line())
         self.shell.start(self._find(query) if message.final else self.ask(query), keys_wait=message.final)
+
+    def _complain(self, error: TqError | None) -> None:
+        """Say below the filter line what is wrong with it."""
+        self.filter_line.show_error(error.message if error else "")
+        self.filter_line.hints.complain(error)
 
     async def _find(self, query: Query) -> None:
         """Apply a filter; for a number alone that is in no name, show the job that has it."""
@@ -261,7 +288,10 @@ class QueueScreen(QueueActions):
         try:
             await self.context.feed.job_pages.ask(query, keep=keep or (row["id"] if row else None))
         except TqError as error:
-            self.show_error(error)
+            if self.typing() and error.code is ErrorCode.BAD_REQUEST:
+                self._complain(error)
+            else:
+                self.show_error(error)
         self.paint()
         # The user requested the change and keys waited for it, so they mean the job now under the cursor.
         self.list.replaced_at = 0.0
@@ -286,8 +316,25 @@ class QueueScreen(QueueActions):
             self.list.move_to(at)
 
     async def do_sort(self, _: str) -> None:
+        """Open the menu of orders."""
+        from tqstudio.ui.screens.dialogs.choose import ChooseSort
+
+        def chosen(by: str | None) -> None:
+            if by is not None:
+                self.shell.start(self._sort_by(by), keys_wait=True)
+
+        self.app.push_screen(ChooseSort(self.context.model.jobs.query.sort), chosen)
+
+    async def do_sort_by(self, column: str) -> None:
+        """Sort by the column whose head was clicked, or say why not."""
+        if (by := SORTED_BY.get(column)) is not None:
+            await self._sort_by(by)
+        else:
+            self.toast(NOT_SORTED.get(column, "what changes while a job runs is no order: rows would jump"))
+
+    async def _sort_by(self, by: str) -> None:
         query = self.context.model.jobs.query
-        sort = SORTS[(SORTS.index(query.sort.removeprefix("-")) + 1) % len(SORTS)]
+        sort = turned(query.sort, by)
         await self.ask(replace(query, sort=sort))
         self.context.remembered.set("sort", sort)
 
