@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from tqstudio.ui.data.query import Query, query_of
+from tqstudio.ui.drawings.bars import add_segments, bar_text
 from tqstudio.ui.look.line import Line, changed_spans, fit, fit_name, wrap
 from tqstudio.ui.look.theme import Colours, load_themes, shipped_folder
-from tqstudio.ui.widgets.bars import add_segments, bar_text
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII, UNICODE, choose_glyphs
 

@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 
 from tqstudio.protocol.calls import Call
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.drawings.plots import axis, curve
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.widgets.document import Document
-from tqstudio.ui.widgets.plots import axis, curve
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, messages, until

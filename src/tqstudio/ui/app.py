@@ -37,27 +37,16 @@ from tqstudio.ui.screens.frame.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.screens.views import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals
+from tqstudio.ui.starting import start_problem
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words.symbols import ASCII, Glyphs, choose_glyphs
 
-START_POLL_S = 0.1
-"""Interval of checks on a supervisor that is starting."""
 TYPING_S = 0.6
 """Rows keep their order for this long after a key press."""
 CLOCK_S = 1.0
 """Interval at which ages and countdowns are updated."""
-
-
-def _wrong_settings(home: Home) -> TqError | None:
-    from tqstudio.config import load_settings
-
-    try:
-        load_settings(home)
-    except TqError as error:
-        return error
-    return None
 
 
 class StudioApp(App[None]):
@@ -302,21 +291,11 @@ class StudioApp(App[None]):
         self.start(self._watch_start(process))
 
     async def _watch_start(self, process: Popen[bytes]) -> None:
-        """Show why a supervisor could not start; wrong settings are reported before it has exited."""
+        """Show why a supervisor could not start."""
         self.problem = None
-        problem = await asyncio.to_thread(_wrong_settings, self.context.home)
-        if problem is not None:
-            # Left running, it might read settings corrected meanwhile and start beside the next one.
-            process.terminate()
-        while problem is None:
-            if self.context.model.up:
-                return
-            if process.poll() is None:
-                await asyncio.sleep(START_POLL_S)
-            elif await asyncio.to_thread(self._listening):
-                return
-            else:
-                problem = launch.exit_error(self.context.home, process)
+        problem = await start_problem(self.context.home, self.context.model, process, self._listening)
+        if problem is None:
+            return
         self.problem = problem
         self.context.feed.start_failed()
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):

@@ -13,11 +13,11 @@ from tqstudio import units
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.drawings.bars import add_bar
+from tqstudio.ui.drawings.curves import add_course, curve
 from tqstudio.ui.look.line import fit, fit_name, width_of
 from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.widgets.bars import add_bar
-from tqstudio.ui.widgets.curves import add_course, curve
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import state_of
 

@@ -9,9 +9,9 @@ from textual.strip import Strip
 
 from tqstudio import units
 from tqstudio.ui.data.model import Link
+from tqstudio.ui.drawings.bars import bar_text
+from tqstudio.ui.drawings.curves import curve
 from tqstudio.ui.look.line import width_of
-from tqstudio.ui.widgets.bars import bar_text
-from tqstudio.ui.widgets.curves import curve
 from tqstudio.ui.widgets.line_view import LineView, link
 from tqstudio.words import format as fmt
 

@@ -16,8 +16,8 @@ from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
+from tqstudio.ui.drawings.bars import add_bar, add_blocks
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
-from tqstudio.ui.widgets.bars import add_bar, add_blocks
 from tqstudio.ui.widgets.line_view import link
 from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt

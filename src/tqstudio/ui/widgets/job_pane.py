@@ -13,9 +13,9 @@ from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import is_bucket, readable
 from tqstudio.ui.data.context import Context
+from tqstudio.ui.drawings.bands import Bands
+from tqstudio.ui.drawings.bars import add_bar
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
-from tqstudio.ui.widgets.bands import Bands
-from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences

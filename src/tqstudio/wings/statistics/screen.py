@@ -15,11 +15,11 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.drawings.bars import add_bar
+from tqstudio.ui.drawings.plots import axis, curve
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.frame.base import StudioScreen
-from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.document import Document, Section
-from tqstudio.ui.widgets.plots import axis, curve
 from tqstudio.wings.statistics import figures as figures
 from tqstudio.words import format as fmt
 

@@ -11,9 +11,9 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.context import Context
+from tqstudio.ui.drawings.bands import Bands
 from tqstudio.ui.look.line import fit, fit_name
 from tqstudio.ui.screens.frame.base import StudioScreen
-from tqstudio.ui.widgets.bands import Bands
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
+from tqstudio.ui.drawings.bars import add_bar
+from tqstudio.ui.drawings.plots import axis, curve, pictures
 from tqstudio.ui.look.line import fit
-from tqstudio.ui.widgets.bars import add_bar
-from tqstudio.ui.widgets.plots import axis, curve, pictures
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:

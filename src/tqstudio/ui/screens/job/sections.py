@@ -11,9 +11,9 @@ from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import Step
 from tqstudio.paths import is_bucket, readable
+from tqstudio.ui.drawings.bars import add_segments
 from tqstudio.ui.look.line import fit, width_of, wrap
 from tqstudio.ui.screens.job.source_facts import channels_word, language_word
-from tqstudio.ui.widgets.bars import add_segments
 from tqstudio.ui.widgets.line_view import link
 from tqstudio.words import format as fmt
 from tqstudio.words import sentences

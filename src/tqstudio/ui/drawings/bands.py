@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.strip import Strip
 
+from tqstudio.ui.drawings.curves import add_course, curve
 from tqstudio.ui.look.line import Line, fit_name, width_of
-from tqstudio.ui.widgets.curves import add_course, curve
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII
 

@@ -16,34 +16,25 @@ _STEPS = 8
 """Heights of a cell, without the empty one."""
 
 
-def resampled(values: Sequence[float], width: int) -> list[float]:
-    """Return `width` values: means of neighbours of more values, repeated ones of fewer."""
-    count = len(values)
-    if not count:
-        return [0.0] * width
-    found = []
-    for at in range(width):
-        first = at * count // width
-        part = values[first : max(first + 1, (at + 1) * count // width)]
-        found.append(sum(part) / len(part))
+def resampled(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return a value for each of `width` cells: the mean of several, or one of them in several cells."""
+    found: list[float | None] = []
+    for cell in range(max(0, width) if values else 0):
+        first, end = cell * len(values) // width, (cell + 1) * len(values) // width
+        part = [each for each in values[first : max(first + 1, end)] if each is not None]
+        found.append(sum(part) / len(part) if part else None)
     return found
 
 
-def curve(
-    values: Sequence[float], width: int, rows: int, glyphs: Glyphs, *, top: float | None = None
-) -> list[str]:
-    """Draw values as lines from the top one; ASCII has one line of digits at the bottom.
-
-    Args:
-        top: the value of full height; by default the largest one.
-    """
-    most = max(values, default=0.0) if top is None else top
+def curve(values: Sequence[float], width: int, rows: int, glyphs: Glyphs) -> list[str]:
+    """Draw values as lines from the top one; ASCII has one line of digits at the bottom."""
+    most = max(values, default=0.0)
     if width <= 0 or rows <= 0:
         return []
     drawn_rows = 1 if glyphs is ASCII else rows
     steps = drawn_rows * _STEPS
     heights = [
-        0 if value <= 0 or most <= 0 else max(1, min(steps, round(value / most * steps)))
+        0 if not value or most <= 0 else max(1, min(steps, round(value / most * steps)))
         for value in resampled(values, width)
     ]
     lines = [

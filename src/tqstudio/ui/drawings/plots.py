@@ -6,26 +6,36 @@ import math
 from base64 import b64decode
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.color import Color
 from rich.style import Style
 from textual.strip import Strip
 
+from tqstudio.ui.drawings.curves import resampled
 from tqstudio.ui.look.line import Line
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import PictureView
-    from tqstudio.ui.widgets.line_view import LineView
+    from tqstudio.ui.data.context import Context
 
 LABEL_CELLS, SCALE_CELLS = 10, 6
 _BEFORE = LABEL_CELLS + SCALE_CELLS + 3
 """Cells before the blocks."""
 
 
+class Canvas(Protocol):
+    """The widget that is drawn on."""
+
+    context: Context
+
+    def start(self, width: int) -> Line:
+        """Begin a line."""
+
+
 def curve(
-    view: LineView,
+    view: Canvas,
     values: Sequence[float | None],
     labels: Sequence[str],
     width: int,
@@ -44,7 +54,7 @@ def curve(
     top, most = _scale(max(known, default=0.0)), height * (len(fills) - 1)
     levels = [
         0 if not value else max(1, round(value / top * most))
-        for value in _columns(values, width - _BEFORE - 1)
+        for value in resampled(values, width - _BEFORE - 1)
     ]
     lines = []
     for row in range(height):
@@ -58,7 +68,7 @@ def curve(
     return lines
 
 
-def axis(view: LineView, width: int, *marks: str) -> Strip:
+def axis(view: Canvas, width: int, *marks: str) -> Strip:
     """The line below curves: marks from their begin to their end."""
     line, room = view.start(width), width - _BEFORE - 1
     for number, mark in enumerate(marks):
@@ -75,16 +85,6 @@ def _scale(most: float) -> float:
     return next(step * power for step in (1, 1.5, 2, 3, 4, 6, 8, 10) if most <= step * power * 1.000001)
 
 
-def _columns(values: Sequence[float | None], cells: int) -> list[float | None]:
-    """One value a cell: the mean of several, or each of them in several cells."""
-    found: list[float | None] = []
-    for cell in range(max(0, cells) if values else 0):
-        first, end = cell * len(values) // cells, (cell + 1) * len(values) // cells
-        part = [each for each in values[first : max(first + 1, end)] if each is not None]
-        found.append(sum(part) / len(part) if part else None)
-    return found
-
-
 @lru_cache(maxsize=8192)
 def _half_block(upper: bytes, lower: bytes) -> Style:
     # Few colours, so that neighbours are often alike and are sent once.
@@ -92,7 +92,7 @@ def _half_block(upper: bytes, lower: bytes) -> Style:
     return Style(color=next(colours), bgcolor=next(colours))
 
 
-def pictures(view: LineView, found: PictureView, width: int) -> list[Strip]:
+def pictures(view: Canvas, found: PictureView, width: int) -> list[Strip]:
     """The lines of pictures beside each other, two pixels a cell; below a storyboard, its times."""
     palette, size = view.context.palette, (found["width"], found["height"])
     times = tuple(map(fmt.clock_duration, found["times"]))

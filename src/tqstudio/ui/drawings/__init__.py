@@ -1,0 +1,1 @@
+"""Draws curves, bars, strips of segments and pictures as lines, for widgets and documents."""
