@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
 
 from tqstudio.home import Home
@@ -94,3 +95,8 @@ async def loaded(pilot: Pilot[None]) -> StudioApp:
 def messages(app: StudioApp) -> str:
     """The toasts that are shown."""
     return "\n".join(note.message for note in app._notifications)
+
+
+def screen_text(app: App[Any]) -> list[str]:
+    """The lines of the whole screen as they are composed."""
+    return ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]

@@ -429,7 +429,7 @@ def job_detail(row: Any) -> Any:
         "ended_at": ago(1500),
         "last_progress_at": ago(1500),
         "outcome": "lost",
-        "log": None,
+        "log": "/logs/attempt-1.log",
         "error_code": "WORKER_LOST",
         "error": "the worker died",
     }

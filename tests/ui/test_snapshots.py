@@ -22,7 +22,7 @@ from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.wings.statistics.screen import StatisticsScreen
 from tqstudio.words.symbols import ASCII
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, screen_text, until
 from .fake_supervisor import FakeSupervisor
 from .samples import divide, missing_folder, worker
 
@@ -151,6 +151,30 @@ def test_statistics(
     size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, snap_compare: Any
 ) -> None:
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing("5"))
+
+
+WIDE = [
+    ("wall-80x24", "wall", (80, 24), {}),
+    ("wall-160x50-light", "wall", (160, 50), {"theme": "paper"}),
+    ("wall-160x50-ascii", "wall", (160, 50), {"glyphs": ASCII}),
+    ("wall-240x70", "wall", (240, 70), {}),
+    ("workers-160x50", "workers", (160, 50), {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("view", "size", "options"), [case[1:] for case in WIDE], ids=[case[0] for case in WIDE]
+)
+def test_what_runs(
+    view: str, size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, snap_compare: Any
+) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await loaded(pilot)
+        shows = "speed" if view == "wall" else "of video"
+        await until(pilot, lambda: shows in "".join(screen_text(pilot.app)), "it is read")
+
+    app = make_app(view=view, **options)
+    assert snap_compare(app, terminal_size=size, run_before=before)
 
 
 def test_no_supervisor(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
