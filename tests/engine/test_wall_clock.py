@@ -152,7 +152,7 @@ def test_a_jump_ahead_removes_nothing(open_library: Open, clock: WallClock, ahea
 )
 @pytest.mark.parametrize("back_s", [30 * DAY_S, 50 * YEAR_S])
 def test_a_clock_that_is_set_back_stops_nothing(open_library: Open, clock: WallClock, back_s: float) -> None:
-    library = open_library(TQSTUDIO_BACKOFF_S="3600", TQSTUDIO_BACKOFF_MAX_S="3600")
+    library = open_library(TQSTUDIO_BACKOFF_S="3600", TQSTUDIO_BACKOFF_MAX_S="3600", TQSTUDIO_LEASE_S="3600")
     library.watch("keep")
     film = library.publishes()
     library.live.send(calls.act("retranscode", [film]))
