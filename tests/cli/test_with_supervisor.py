@@ -671,24 +671,31 @@ def test_priority_delete_and_undelete(up: Program, held: int) -> None:
     until(lambda: _status_of(up, held) == "done")
 
 
-def test_a_filter_chooses_the_jobs(up: Program, held: int) -> None:
+def test_a_filter_chooses_the_jobs(up: Program, clips: Path, tmp_path: Path) -> None:
+    source = tmp_path / "chosen.mp4"
+    source.write_bytes((clips / "short.mp4").read_bytes())
+    added = up("add", str(source), "-o", str(tmp_path / "out"), "--hold", "--json")
+    chosen = _only(added)["job"]
+
     def listed(line: str, *more: str) -> list[int]:
         answer = up("job", "list", "--filter", line, "--json", *more)
         assert answer.code == 0, answer.err
         return [row["id"] for row in answer.json()["jobs"]]
 
-    assert listed("state:pau held") == [held]
-    assert listed("!state:paused held") == []
-    assert listed("held", "--status", "paused", "--sort", "-size") == [held]
-    raised = up("job", "priority", "41", "--filter", "held state:paused,failed", "--json")
-    assert [result["job"] for result in raised.json()["results"]] == [held]
-    assert _shown(up, held)["priority"] == 41
-    assert up("job", "cancel", "--filter", "held !state:done").out == f"job {held}: cancelled\n"
-    assert up("job", "delete", "--filter", "held state:cancelled").code == 0
-    assert listed("held") == []
-    assert listed("state:deleted held state:cancelled") == [held]
-    assert up("job", "undelete", "--filter", "state:deleted held state:cancelled").code == 0
-    assert listed("held state:cancelled") == [held]
+    assert listed("state:pau chosen") == [chosen]
+    assert listed("!state:paused chosen") == []
+    assert listed("chosen", "--status", "paused", "--sort", "-size") == [chosen]
+    raised = up("job", "priority", "41", "--filter", "chosen state:paused,failed", "--json")
+    assert [result["job"] for result in raised.json()["results"]] == [chosen]
+    assert _shown(up, chosen)["priority"] == 41
+    assert up("job", "cancel", "--filter", "chosen !state:done").out == f"job {chosen}: cancelled\n"
+    assert up("job", "delete", "--filter", "chosen state:cancelled").code == 0
+    assert listed("chosen") == []
+    assert listed("state:deleted chosen state:cancelled") == [chosen]
+    assert up("job", "undelete", "--filter", "state:deleted chosen state:cancelled").code == 0
+    assert listed("chosen state:cancelled") == [chosen]
+    up("job", "cancel", str(chosen))
+    up("job", "delete", str(chosen))
 
 
 @pytest.mark.parametrize(

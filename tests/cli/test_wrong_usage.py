@@ -15,9 +15,8 @@ Here = Callable[..., int]
     [
         ("job pause x", "ID cannot be x", "use a job number, such as 12; see: tqstudio job pause --help"),
         ("job show 1 2,5", "ID cannot be 2,5", "use a job number, such as 12"),
-        ("job pause", "ID is missing", "use a job number, such as 12"),
+        ("job pause", "no job is chosen", "write job numbers, or a filter such as --filter"),
         ("job log it's", "ID cannot be it's", "use a job number, such as 12"),
-        ("job list --folder in", "--folder cannot be in", "use a folder number, such as 3"),
         ("events --job x", "--job cannot be x", "use a job number, such as 12"),
         ("job list --limit x", "--limit cannot be x", "use a whole number of at least 1"),
         ("job list --limit 0", "--limit cannot be 0", "use a whole number of at least 1"),

@@ -85,7 +85,7 @@ def shell(studio: Studio, tmp_path: Path) -> Iterator[Terminal]:
     [
         ("", "clip-000.mp4", ""),
         pytest.param("/clip", "/clip", "\r", marks=pytest.mark.more),
-        ("?", "Keys of the view", "q"),
+        ("?", "What can be done here", "?"),
         ("=", "Priority of", "\r"),
     ],
     ids=["list", "filter", "help", "dialog"],
@@ -132,7 +132,7 @@ def test_ctrl_z_without_a_shell_to_go_back_to_changes_nothing(terminal: Terminal
     terminal.press("\x1a")
     until(lambda: terminal.taken == 2, "the program takes the terminal again")
     terminal.press("?")
-    terminal.shows("Keys of the view")
-    terminal.press("qq")
+    terminal.shows("What can be done here")
+    terminal.press("?q")
     assert terminal.ended() == 0
     assert terminal.attributes() == terminal.at_first

@@ -105,9 +105,9 @@ def test_a_key_on_many_jobs_asks(studio: Studio, held: Held, terminal: Terminal)
         terminal.lacks(question)
         # The answer typed ahead of the question, which is asked once more to see that it was.
         terminal.press(f"{key}\r{key}n?")
-        terminal.shows("Keys of the view")
-        terminal.press("q")
-        terminal.lacks("Keys of the view")
+        terminal.shows("What can be done here")
+        terminal.press("?")
+        terminal.lacks("What can be done here")
     terminal.press("=7\r")
     terminal.shows("Change the priority of 21 jobs?")
     assert done_to(studio, jobs) == []

@@ -360,7 +360,7 @@ def test_events_say_whose_token_it_was(studio: Studio) -> None:
     events = client.send(calls.events(limit=3))["events"]
     assert [event["actor"] for event in events] == ["token:boss"] * 3
     said = studio.live("events", "--limit", "3").out
-    assert "token:boss" in said
+    assert "the token boss" in said
 
 
 @pytest.mark.parametrize(
@@ -632,7 +632,7 @@ def test_commands_work_on_another_machine(
     assert program("job", "pause", str(job)).code == 0
     assert program("job", "show", str(job), "--json").json()["status"] == "paused"
     assert program("job", "cancel", str(job)).code == 0
-    assert "token:laptop" in program("events", "--job", str(job)).out
+    assert "the token laptop" in program("events", "--job", str(job)).out
     denied = program("token", "list")
     assert (denied.code, "needs the role admin" in denied.err) == (2, True)
     for local in (["process", "x.mp4"], ["folder", "add", "."], ["verify", "."], ["down"], ["up"]):

@@ -116,7 +116,7 @@ async def test_the_palette_finds_jobs_by_name_on_the_server(make_app: MakeApp, f
         await found(pilot, "old-demo", "job 315")
         await pilot.press("enter")
         await until(pilot, lambda: current(app) == 315)
-        asked = [call.params["text"] for call in fake.sent if "text" in call.params]
+        asked = [call.params["filter"] for call in fake.sent if call.params.get("filter")]
         assert asked[-1] == "old-demo"
 
 
@@ -142,7 +142,7 @@ async def test_the_palette_goes_to_folders_workers_and_profiles(
         folder, worker = fake.folders[0], fake.workers[-1]
         await found(pilot, f"folder {folder['path']}", f"folder {folder['path']}")
         await pilot.press("enter")
-        await until(pilot, lambda: app.context.model.jobs.query.folder == folder["id"])
+        await until(pilot, lambda: app.context.model.jobs.query.line() == f"folder:{folder['id']}")
         await found(pilot, f"worker {worker['name']}", f"worker {worker['name']}")
         await pilot.press("enter")
         await until(pilot, lambda: app._view == "workers" and app.screen.is_mounted)

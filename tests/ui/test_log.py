@@ -43,7 +43,7 @@ FOLDED = """\
 
 @pytest.fixture(autouse=True)
 def _logs(fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def log(number: int, attempt: int | None) -> Any:
+    def log(number: int, attempt: int | None, _: int | None = None) -> Any:
         text = LOG if number == 319 else f"2026-11-21 11:00:00.000 job {number}"
         return {"job": number, "attempt": attempt or 1, "path": f"/logs/{number}.log", "text": text}
 

@@ -208,7 +208,7 @@ class StudioApp(App[None]):
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
         if self._watch and name not in LOOKING:
-            self.toast("this screen is read-only: tqstudio opens one with all keys")
+            self.toast("this screen is read-only")
             return
         self._key_at = monotonic()
         if name == "back" and (bulk := self.context.model.bulk) is not None:

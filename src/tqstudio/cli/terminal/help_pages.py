@@ -10,7 +10,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Of the root command; the others inherit them."""
 _TOPICS = {
     "Videos": ("add", "process", "plan", "video", "verify", "quality"),
-    "Queue": ("status", "queue", "job", "wall", "events", "stats"),
+    "Queue": ("status", "queue", "job", "undo", "wall", "events", "stats"),
     "Studio": ("folder", "profile", "worker", "token", "alert", "keys"),
     "Supervisor": ("up", "down", "log-level", "service"),
     "Upkeep": ("doctor", "backup", "database", "drill", "demo"),

@@ -119,7 +119,10 @@ def priority(
 
 
 def undo(as_json: JsonFlag = False) -> int:
-    """Undo your newest action on jobs, videos or drop folders; repeated, the one before: ten, of a day."""
+    """Undo your newest action.
+
+    On jobs, videos or drop folders; repeated, the one before: ten, of a day.
+    """
 
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.db import rows, tables
