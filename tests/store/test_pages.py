@@ -272,7 +272,7 @@ QUERIES = [
     Query("owner:token:user"),
     Query("!owner:user,ana"),
     Query("owner:folder state:deleted a"),
-    Query("owner:nobody"),
+    Query("owner:someone"),
     Query("profile:web", "size"),
     Query("profile:web,tv code:any"),
     Query("!profile:web code:encoder_exit"),
