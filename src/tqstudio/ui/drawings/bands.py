@@ -169,8 +169,9 @@ class Bands:
         """The course of the speed over the whole job, with its greatest value as the scale."""
         palette = self._context.palette
         room = width - cells - _SPEED_CELLS - _PERCENT_CELLS - 4
-        values = job["speeds"] or [0.0]
-        lines = []
+        values, lines = job["speeds"], list[Strip]()
+        if not values:
+            return lines
         for at, text in enumerate(curve(values, room, rows, self._context.glyphs)):
             line = self._start(width).gap()
             line.cell("speed" if at == rows - 1 else "", cells, palette.faint, right=True).gap()
