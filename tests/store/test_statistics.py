@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.jobs import outcomes
 from tqstudio.engine.store.jobs.claims import HeldLease
@@ -18,6 +19,7 @@ from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import statistics
 from tqstudio.engine.store.machine.statistics import Figures
 from tqstudio.errors import ErrorCode
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import OPEN, Control, Operation
 
 from .conftest import NOW, SECOND, Plan, Queue, token
@@ -263,3 +265,39 @@ def test_the_change_of_the_queue_is_the_difference_of_its_lengths(queue: Queue) 
     (since, before), (until, after) = marks[0], marks[-1]
     assert statistics.queue_change(queue.db, since, until) == after - before
     assert statistics.queue_change(queue.db, until, until + DAY) == 0
+
+
+COMINGS_AND_GOINGS = [
+    (EventKind.CREATE, None, "pending", 1),
+    (EventKind.CREATE_HELD, None, "paused", 1),
+    (EventKind.CLAIM, None, "in_progress", 1),
+    (EventKind.RETRY, "failed", "pending", 1),
+    (EventKind.RESUME, "cancelled", "paused", 1),
+    (EventKind.CLAIM, "done", "in_progress", 1),
+    (EventKind.UNDELETED, "pending", "pending", 1),
+    (EventKind.UNDELETED, "paused", "paused", 1),
+    (EventKind.UNDELETED, "done", "done", 0),
+    (EventKind.CLAIM, "pending", "in_progress", 0),
+    (EventKind.PAUSE, "in_progress", "paused", 0),
+    (EventKind.RESUME, "paused", "pending", 0),
+    (EventKind.RELEASE, "in_progress", "pending", 0),
+    (EventKind.PRIORITY, "pending", None, 0),
+    (EventKind.COMPLETE, "in_progress", "done", -1),
+    (EventKind.CANCEL, "pending", "cancelled", -1),
+    (EventKind.CANCEL, "paused", "cancelled", -1),
+    (EventKind.DELETED, "pending", "pending", -1),
+    (EventKind.DELETED, "paused", "paused", -1),
+    (EventKind.DELETED, "failed", "failed", 0),
+    (EventKind.DELETED, "pending", None, 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "target", "change"), COMINGS_AND_GOINGS)
+def test_what_comes_into_the_queue_and_what_leaves_it(
+    queue: Queue, kind: EventKind, source: str | None, target: str | None, change: int
+) -> None:
+    at = NOW + 10 * DAY
+    events.append(queue.db, kind, now=at, actor="test", source=source, target=target)
+    assert statistics.queue_change(queue.db, at, at + 1) == change
+    assert statistics.queue_change(queue.db, at + 1, at + 2) == 0
+    assert statistics.queue_change(queue.db, at - 1, at) == 0

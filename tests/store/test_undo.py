@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from tqstudio.engine.store import events
 from tqstudio.engine.store.jobs import operations, undo
 from tqstudio.engine.store.jobs.undo import LEVELS, UndoStep
+from tqstudio.engine.store.library import folders, videos
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Control, JobStatus, Operation, Undoable
 
 from .conftest import NOW, Queue
+from .test_folders import folder
 
 C, D, H, P = JobStatus.CANCELLED, JobStatus.DONE, JobStatus.PAUSED, JobStatus.PENDING
 
@@ -251,3 +255,86 @@ def test_a_video_with_another_open_job_keeps_that(queue: Queue, ada: Actor) -> N
     second = queue.job(video=video)
     assert ada.undoes() == ([None], 0)
     assert (queue.status(first), queue.status(second)) == (C, P)
+
+
+PERSONS = (
+    *(EventKind.PAUSE, EventKind.RESUME, EventKind.CANCEL, EventKind.RETRY, EventKind.RESTART),
+    *(EventKind.PAUSE_ASKED, EventKind.CANCEL_ASKED, EventKind.RESTART_ASKED, EventKind.RESUME_ASKED),
+    *(EventKind.UNCANCEL, EventKind.UNCANCEL_PAUSED, EventKind.UNCANCEL_FAILED),
+    *(EventKind.PRIORITY, EventKind.PROFILE, EventKind.FORCED, EventKind.DELETED, EventKind.UNDELETED),
+)
+
+
+@pytest.mark.parametrize("kind", PERSONS)
+def test_what_persons_do_makes_a_version(queue: Queue, kind: EventKind) -> None:
+    job, others = queue.job(), [queue.job() for _ in range(3)]
+    for each in (job, others[2]):
+        events.append(queue.db, kind, now=queue.now, actor="ada", job=each)
+    seq = queue.history(job)[-1]["seq"]
+    assert undo.versions(queue.db, [job]) == {job: seq}
+    assert undo.versions(queue.db, [job, *others[:2]]) == {job: seq}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_only_the_first_steps_are_taken(queue: Queue, ada: Actor, limit: int) -> None:
+    jobs = [queue.job() for _ in range(3)]
+    ada.does(Operation.PAUSE, *jobs)
+    action = ada.newest()
+    assert action is not None
+    taken, left = undo.take(queue.db, action.id, limit=limit)
+    assert [step.subject for step in taken] == jobs[:limit]
+    assert left == 3 - limit
+    assert [step.subject for step in undo.steps(queue.db, action.id, limit=9)] == jobs[limit:]
+
+
+def test_the_actions_of_others_push_none_out(queue: Queue, ada: Actor) -> None:
+    eve, jobs = Actor(queue, "eve"), [queue.job() for _ in range(LEVELS + 2)]
+    ada.does(Operation.PAUSE, jobs[0])
+    for job in jobs[1:-1]:
+        eve.does(Operation.PAUSE, job)
+    ada.does(Operation.PAUSE, jobs[-1])
+    assert [ada.undoes(), ada.undoes()] == [([P], 0)] * 2
+
+
+def undo_folder(queue: Queue, *, actor: str = "ada") -> bool:
+    """Undo the newest action of an actor, which is of a drop folder."""
+    action = undo.newest(queue.db, actor=actor, since=0)
+    assert action is not None
+    ((step,), _) = undo.take(queue.db, action.id, limit=9)
+    return folders.put_back(queue.db, step.subject, step.former, now=queue.now)
+
+
+def test_the_edit_of_a_folder_is_undone_unless_it_was_changed_since(queue: Queue) -> None:
+    one, two = folder(queue, b"/one"), folder(queue, b"/two")
+    rows = {row.id: row for row in folders.listing(queue.db)}
+    folders.change(queue.db, two, {"priority": 5}, now=NOW, actor="ada")
+    assert undo_folder(queue)
+    assert {row.id: row for row in folders.listing(queue.db)} == rows
+    folders.change(queue.db, two, {"priority": 5}, now=NOW, actor="ada")
+    folders.change(queue.db, two, {"priority": 6}, now=NOW)
+    assert not undo_folder(queue)
+    assert {row.id: row.priority for row in folders.listing(queue.db)} == {one: 0, two: 6}
+    assert folders.change(queue.db, one, {"priority": 0}, now=NOW, actor="ada") is not None
+    assert undo.newest(queue.db, actor="ada", since=0) is None, "nothing was changed"
+
+
+def test_a_removed_folder_comes_back_with_its_videos(queue: Queue) -> None:
+    one, two = folder(queue, b"/one"), folder(queue, b"/two")
+    rows = {row.id: row for row in folders.listing(queue.db)}
+    mine, moved, others, without = (queue.video() for _ in range(4))
+    for video, home in ((mine, two), (moved, two), (others, one)):
+        videos.adopt(queue.db, video, home)
+    assert folders.remove(queue.db, two, now=NOW, actor="ada")
+    videos.adopt(queue.db, moved, one)
+    assert undo_folder(queue)
+    assert {row.id: row for row in folders.listing(queue.db)} == rows
+    found = queue.db.execute("SELECT id, folder_id FROM video").all()
+    assert {row[0]: row[1] for row in found} == {mine: two, moved: one, others: one, without: None}
+
+
+def test_a_removed_folder_whose_path_is_watched_again_stays_away(queue: Queue) -> None:
+    gone = folder(queue, b"/one")
+    assert folders.remove(queue.db, gone, now=NOW, actor="ada")
+    again = folder(queue, b"/one")
+    assert not undo_folder(queue)
+    assert [row.id for row in folders.listing(queue.db)] == [again]
