@@ -112,6 +112,8 @@ class FakeSupervisor:
         self.down = False
         self.pages: asyncio.Semaphore | None = None
         """How many more pages of jobs are answered, where a test counts them out."""
+        self.slices: asyncio.Semaphore | None = None
+        """How many more slices of an action are answered, where a test counts them out."""
         self.slice = 500
         """Jobs that one request about a filter changes."""
         self.undoable: list[tuple[Undoable, dict[int, Any]]] = []
@@ -193,6 +195,8 @@ class FakeSupervisor:
         await asyncio.sleep(0)
         if self.pages is not None and call.path == "/v1/jobs":
             await self.pages.acquire()
+        if self.slices is not None and call.path == "/v1/jobs/bulk":
+            await self.slices.acquire()
         answer = self._answer(call)
         check_answer(call, answer)
         # A copy, as over the wire.

@@ -485,12 +485,14 @@ async def test_escape_stops_after_a_slice(make_app: MakeApp, fake: FakeSuperviso
         app = await loaded(pilot)
         await pilot.press("a")
         await until(pilot, lambda: app.context.model.marks)
+        fake.slices = asyncio.Semaphore(1)
         await pilot.press("p", "y")
-        await until(pilot, lambda: len(bulk_requests(fake)) >= 2)
-        assert "of 1 200 · esc stops after this slice" in messages(app)
+        await until(pilot, lambda: len(bulk_requests(fake)) == 2, "the second slice is asked for")
+        await until(pilot, lambda: "10 of 1 200 · esc stops after this slice" in messages(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "; stopped" in messages(app))
-        assert len(bulk_requests(fake)) < 100
+        fake.slices.release()
+        await until(pilot, lambda: "20 paused; stopped" in messages(app))
+        assert len(bulk_requests(fake)) == 2
         assert app.context.model.bulk is None
 
 
