@@ -162,7 +162,7 @@ class _Round:
         return took
 
     def _jobs(self, status: str) -> list[int]:
-        page = json.loads(self._line.ask("GET", f"/v1/jobs?status={status}&limit=10"))
+        page = json.loads(self._line.ask("GET", f"/v1/jobs?filter=state:{status}&limit=10"))
         return [job["id"] for job in page["jobs"]]
 
     def _job(self, status: str) -> int:

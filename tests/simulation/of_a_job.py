@@ -24,6 +24,8 @@ _OTHER_NAMES = {
 """What the history calls some transitions, so that it says why."""
 _TRIGGERS = frozenset(get_args(Trigger))
 _BACK_FROM_THE_END = {EventKind.RETRY.value, EventKind.RESTART.value, EventKind.AUTORESTART.value}
+_UNDONE = {EventKind.UNCANCEL.value, EventKind.UNCANCEL_PAUSED.value}
+"""A job that comes back by the undo of its cancel keeps what was counted."""
 
 
 def one_owner_per_job(change: JobChange) -> None:
@@ -176,10 +178,10 @@ def done_is_immutable(change: JobChange) -> None:
 
 
 def terminal_is_final_but_for_a_retry(change: JobChange) -> None:
-    """A job that ended is requeued only by a retry, a restart or an autorestart."""
+    """A job that ended is requeued only by a retry, a restart, an autorestart or the undo of a cancel."""
     for event in change.events:
         back = event.source in TERMINAL and event.target not in TERMINAL and event.target is not None
-        change.require(not back or event.trigger in _BACK_FROM_THE_END, f"it came back by {event}")
+        change.require(not back or event.trigger in _BACK_FROM_THE_END | _UNDONE, f"it came back by {event}")
 
 
 def the_epoch_only_grows(change: JobChange) -> None:

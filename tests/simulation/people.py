@@ -24,6 +24,7 @@ from tqstudio.protocol.requests import (
     QueueClear,
     QueuePause,
     QueueRetry,
+    UndoRequest,
 )
 
 from .process import LADDER, Process
@@ -43,6 +44,7 @@ _ACTS = {
     "remote_worker": 4,
     "change_folder": 1,
     "tidy": 1,
+    "undo": 4,
 }
 _OPERATIONS = {
     Operation.PAUSE: 4,
@@ -172,12 +174,13 @@ class People:
 
     async def _remove_folder(self, life: Life) -> None:
         for row in await life.db.read(folders.listing):
-            await folder_api.remove(life.services, row.id)
+            await folder_api.remove(life.services, "user", row.id)
 
     async def _edit_folder(self, life: Life) -> None:
         for row in await life.db.read(folders.listing):
             priority = self.world.rng.randint(-3, 3)
-            await folder_api.change(life.services, row.id, FolderChange(priority=priority, **self._rule()))
+            change = FolderChange(priority=priority, **self._rule())
+            await folder_api.change(life.services, "user", row.id, change)
 
     # Jobs
 
@@ -222,6 +225,10 @@ class People:
         if first != answer:
             difference = f"one request was answered with {first}, then with {answer}"
             self.world.mistake(difference, "a_repeated_request_is_answered_alike")
+
+    def _undo(self, life: Life) -> None:
+        self.world.step("user", "undoes the newest action")
+        self._ask(life, job_api.undo(life.services, "user", UndoRequest()))
 
     # The whole
 

@@ -80,7 +80,9 @@ def test_what_a_worker_did_since_does_not_count(queue: Queue, ada: Actor) -> Non
     ada.does(Operation.PAUSE, lease.job)
     assert queue.row(lease.job)["control"] == "pause"
     assert queue.release(lease, Control.PAUSE) is H
+    queue.wait(3)
     assert ada.undoes() == ([P], 0)
+    assert queue.row(lease.job)["ready_at"] == queue.now, "a worker can claim it"
 
 
 def test_versions_are_those_of_the_jobs_asked_for(queue: Queue) -> None:
@@ -220,6 +222,18 @@ def test_a_cancelled_job_waits_in_its_place_again(queue: Queue, ada: Actor) -> N
     for name in ("priority", "created_at", "ready_at", "completed_at", "status"):
         assert after[name] == before[name], name
     assert queue.row(other) == beside
+
+
+def test_a_running_job_that_was_cancelled_can_be_claimed_again(queue: Queue, ada: Actor) -> None:
+    lease = queue.claimed()
+    ada.does(Operation.CANCEL, lease.job)
+    assert queue.release(lease, Control.CANCEL) is C
+    queue.wait(3)
+    assert ada.undoes() == ([P], 0)
+    assert queue.row(lease.job)["ready_at"] == queue.now
+    again = queue.claim()
+    assert again is not None
+    assert again.job == lease.job
 
 
 def test_a_cancel_that_is_not_obeyed_yet_is_withdrawn(queue: Queue, ada: Actor) -> None:

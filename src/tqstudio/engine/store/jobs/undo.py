@@ -205,8 +205,13 @@ def _put_back(
     if operation in (Undoable.CANCEL, Undoable.VIDEO_DELETED):
         return _uncancel(db, number, former, now=now, actor=actor)
     applied = operations.operate(db, number, _OPPOSITES[operation], now=now, actor=actor)
-    if applied is not None and applied.decision.allowed and applied.status in WAITING:
-        # NULL distinguishes a held job.
+    if (
+        applied is not None
+        and applied.decision.allowed
+        and applied.status in WAITING
+        and former.status in WAITING
+    ):
+        # NULL distinguishes a held job; a running job has none either, and waits since now.
         db.execute(update(job).where(job.c.id == number).values(ready_at=former.ready_at))
     return applied
 
@@ -229,7 +234,8 @@ def _uncancel(db: Connection, number: int, former: JobState, *, now: int, actor:
         events.append(db, asked, now=now, actor=actor, job=number, video=facts.video, source=facts.status)
         return Applied(Decision(Effect.CONTROL), facts.status, former.control)
     trigger = _UNCANCEL[former.status]
-    assign = {"completed_at": former.completed_at, "ready_at": former.ready_at}
+    ready_at = now if former.status is JobStatus.IN_PROGRESS else former.ready_at
+    assign = {"completed_at": former.completed_at, "ready_at": ready_at}
     if move(db, number, trigger, now=now, actor=actor, assign=assign):
         return Applied(Decision(Effect.NOW), target_of(trigger), Control.NONE)
     other = open_job_of(db, facts.video)
