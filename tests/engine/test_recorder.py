@@ -30,6 +30,15 @@ class Watched:
         self.machine = Machine().offer((0, 19))
         self.recorder = Recorder(self.machine.running_jobs, self.machine.ranges)
 
+    async def start(self, *, adopts: bool = False) -> Watched:
+        """Look once, before the job runs unless it is adopted."""
+        running, self.machine.running_jobs.jobs = self.machine.running_jobs.jobs, {}
+        if adopts:
+            self.machine.running_jobs.jobs = running
+        await self.recorder.sample()
+        self.machine.running_jobs.jobs = running
+        return self
+
     async def report(self, done: int, **more: Any) -> None:
         live = self.machine.running_jobs.jobs[OWNER.job]
 
@@ -42,7 +51,7 @@ class Watched:
 
 
 async def test_each_segment_is_of_the_worker_that_made_it() -> None:
-    watched = Watched()
+    watched = await Watched().start()
     await watched.report(2)
     assert watched.runs == [("cpu-0", 2), (None, 18)]
     part = watched.machine.assign("b")
@@ -61,7 +70,7 @@ async def test_each_segment_is_of_the_worker_that_made_it() -> None:
 
 
 async def test_what_a_lost_range_lacked_is_missing_until_it_is_made() -> None:
-    watched = Watched()
+    watched = await Watched().start()
     await watched.report(1)
     part = watched.machine.assign("b")
     assert part is not None
@@ -73,13 +82,20 @@ async def test_what_a_lost_range_lacked_is_missing_until_it_is_made() -> None:
 
 
 async def test_what_an_attempt_found_is_of_an_unknown_worker() -> None:
-    watched = Watched()
+    watched = await Watched().start()
     await watched.report(7, resumed_from=5)
     assert watched.runs == [("", 5), ("cpu-0", 2), (None, 13)]
 
 
+async def test_of_a_job_that_ran_before_the_start_the_makers_are_unknown() -> None:
+    watched = await Watched().start(adopts=True)
+    await watched.report(7)
+    await watched.report(9)
+    assert watched.runs == [("", 7), ("cpu-0", 2), (None, 11)]
+
+
 async def test_a_job_is_forgotten_when_it_has_ended_not_when_it_waits() -> None:
-    watched = Watched()
+    watched = await Watched().start()
     await watched.report(3)
     watched.machine.running_jobs.end(OWNER.job)
     watched.recorder.on_events([event("pending")])
@@ -111,7 +127,7 @@ def test_a_course_spans_its_whole_time() -> None:
 
 
 async def test_the_load_is_sampled_every_ten_seconds() -> None:
-    watched = Watched()
-    for _ in range(21):
+    watched = await Watched().start()
+    for _ in range(20):
         await watched.report(1, speed=0.6)
-    assert watched.recorder.load == {"every_s": 10, "speed": [0.6] * 3, "cpu_percent": [0.0] * 3}
+    assert watched.recorder.load == {"every_s": 10, "speed": [0.0, 0.6, 0.6], "cpu_percent": [0.0] * 3}

@@ -65,8 +65,12 @@ class Recorded:
         """Yield who made the segments of a quality, each with how many in a row."""
         return ((maker, len(list(run))) for maker, run in groupby(self.makers.get(quality, ())))
 
-    def take(self, live: LiveJob, division: DivisionView | None) -> None:
-        """Add what is complete now, by whom."""
+    def take(self, live: LiveJob, division: DivisionView | None, *, is_adopted: bool = False) -> None:
+        """Add what is complete now, by whom.
+
+        Args:
+            is_adopted: whether the job ran before the supervisor started: others may have made a part.
+        """
         for quality in live.renditions or ():
             total, done = quality["segments_total"], quality["segments_done"]
             if not total:
@@ -74,7 +78,7 @@ class Recorded:
             known = self.makers.get(quality["name"])
             if known is None or len(known) != total:
                 known = self.makers[quality["name"]] = [None] * total
-                _fill(known, 0, min(done, live.resumed_from or 0), _UNKNOWN)
+                _fill(known, 0, done if is_adopted else min(done, live.resumed_from or 0), _UNKNOWN)
             _fill(known, 0, done, live.worker)
         if division is not None:
             self._take_ranges(division)
@@ -113,6 +117,8 @@ class Recorder(Part):
         self._load: deque[tuple[float, float]] = deque(maxlen=_LOADS)
         """Speed of all jobs together and processor use in percent of a core, oldest first."""
         self._samples = 0
+        self._adopted = frozenset[int]()
+        """The jobs that ran before the supervisor started."""
         self.every = (Periodic(_SAMPLE_S, self.sample, without_database=True),)
 
     def on_events(self, events: Sequence[EventRow], /) -> None:
@@ -134,8 +140,11 @@ class Recorder(Part):
     async def sample(self) -> None:
         """Look at what runs."""
         running = self._running_jobs.jobs
+        if not self._samples:
+            self._adopted = frozenset(running)
         for job, live in running.items():
-            self._jobs.setdefault(job, Recorded()).take(live, self._ranges.view(job))
+            recorded = self._jobs.setdefault(job, Recorded())
+            recorded.take(live, self._ranges.view(job), is_adopted=job in self._adopted)
         if self._samples % LOAD_S == 0:
             since = (time.time() - _BEAT_S) * 1e6
             beats = self._running_jobs.heartbeats.values()
