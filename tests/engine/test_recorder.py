@@ -19,8 +19,8 @@ def quality(done: int, total: int = 20, name: str = "720p") -> Any:
     return {"name": name, "segments_done": done, "segments_total": total}
 
 
-def event(target: str) -> EventRow:
-    return EventRow(1, 1, "complete", OWNER.job, 1, None, "in_progress", target, "worker", None, None)
+def event(target: str, kind: str = "complete") -> EventRow:
+    return EventRow(1, 1, kind, OWNER.job, 1, None, "in_progress", target, "worker", None, None)
 
 
 class Watched:
@@ -102,6 +102,14 @@ async def test_a_job_is_forgotten_when_it_has_ended_not_when_it_waits() -> None:
     await watched.recorder.sample()
     assert watched.runs == [("cpu-0", 3), (None, 17)]
     watched.recorder.on_events([event("done")])
+    assert not watched.recorder.jobs
+
+
+async def test_a_job_that_is_deleted_is_forgotten() -> None:
+    """As after the deletion of a paused job, whose former attempts are recorded."""
+    watched = await Watched().start()
+    await watched.report(3)
+    watched.recorder.on_events([event("paused", "deleted")])
     assert not watched.recorder.jobs
 
 

@@ -650,12 +650,10 @@ def wall_job(number: int, name: str, qualities: Any, progress: float, **more: An
             "size": 1_900_000_000,
             "problem": None,
         },
-        "word": "running",
         "step": "transcode",
         "progress": progress,
         "speed": 2.9,
         "eta": {"eta_s": 220.0, "low_s": 200.0, "high_s": 250.0},
-        "worker": "cpu-0",
         "speeds": [2.0 + (at * 5 % 17) / 10 for at in range(70)],
         "qualities": qualities,
     } | more

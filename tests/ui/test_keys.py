@@ -120,6 +120,12 @@ async def test_the_palette_finds_jobs_by_name_on_the_server(make_app: MakeApp, f
         assert asked[-1] == "old-demo"
 
 
+async def test_the_palette_finds_words_in_any_order(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await found(pilot, "demo old", "job 315")
+
+
 async def test_names_with_brackets_are_no_markup(make_app: MakeApp, fake: FakeSupervisor) -> None:
     fake.folders[0]["path"] = "/srv/[/x] [red]"
     async with make_app().run_test(size=(80, 24)) as pilot:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from tqstudio.ui.data.job_window import ACTED_S
 
@@ -29,10 +30,15 @@ def statuses(fake: FakeSupervisor, *jobs: int) -> list[str]:
     return [fake.job(job)["status"] for job in jobs]
 
 
-async def test_three_neighbours_are_paused_in_one_burst(make_app: MakeApp, fake: FakeSupervisor) -> None:
+async def test_three_neighbours_are_paused_in_one_burst(
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the supervisor takes to answer: the rows stay as they were typed at."""
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        await pilot.press("j", "j", "p", "j", "p", "j", "p")
+        monkeypatch.setattr("tqstudio.ui.app.TYPING_S", 0.0)
+        for key in ("j", "j", "p", "j", "p", "j", "p"):
+            app.post_message(events.Key(key, key))
         await until(pilot, lambda: len(fake.operations()) == 3)
         assert statuses(fake, 2, 3, 4, 5, 6) == ["pending", "paused", "paused", "paused", "pending"]
         window = app.context.model.jobs

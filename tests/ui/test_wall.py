@@ -79,7 +79,7 @@ async def test_more_jobs_than_fit_are_counted(make_app: MakeApp, fake: FakeSuper
 
 
 async def test_no_key_of_a_read_only_screen_changes_anything(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    app = make_app(view="wall", watch=True)
+    app = make_app(view="wall", read_only=True)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.3)
         await pilot.press("P", "1", "x", "escape")

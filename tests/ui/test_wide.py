@@ -71,3 +71,18 @@ async def test_the_page_of_a_done_job(
         app.painter.now()
         await pilot.pause()
         assert blank(app) <= most, "\n".join(screen_text(app))
+
+
+async def test_the_log_is_that_of_the_job_under_the_cursor(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    """The next job has no log yet when the cursor moves to it."""
+    fake.log_line = LOG_LINE
+    fake.jobs = [job_row(number, f"film-{number}.mp4", "in_progress") for number in (200, 201)]
+    app = make_app()
+    async with app.run_test(size=(160, 50)) as pilot:
+        await loaded(pilot)
+        await app.screen._read_live()  # type: ignore[attr-defined]
+        await until(pilot, lambda: any("frame= 1200" in line for line in screen_text(app)), "the log")
+        await pilot.press("j")
+        app.painter.now()
+        await pilot.pause()
+        assert not any("frame= 1200" in line for line in screen_text(app))

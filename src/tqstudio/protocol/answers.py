@@ -932,12 +932,10 @@ class WallJob(TypedDict):
     name: str
     profile: str
     source: SourceSummary
-    word: str
     step: str | None
     progress: float
     speed: float | None
     eta: EtaView | None
-    worker: str
     speeds: list[float]
     """The course of its speed since its first attempt, oldest first."""
     qualities: list[WallQuality]

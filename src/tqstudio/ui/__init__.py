@@ -29,7 +29,7 @@ def run(
     started: Popen[bytes] | None = None,
     remote: Callable[[], str] = lambda: "",
     exit_message: str = "",
-    watch: str | None = None,
+    read_only_view: str | None = None,
 ) -> int:
     """Run the UI until the user quits; returns the exit code.
 
@@ -38,7 +38,7 @@ def run(
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
         remote: returns the name of the studio on another machine; empty for that of the home.
-        watch: the view of a read-only screen.
+        read_only_view: the view of a read-only screen.
         exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:
@@ -60,8 +60,8 @@ def run(
         client_factory,
         home=home,
         notice=notice,
-        view=watch,
-        watch=watch is not None,
+        view=read_only_view,
+        read_only=read_only_view is not None,
         started=started,
         remote=remote,
         painted=_collect_garbage,

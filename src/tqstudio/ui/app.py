@@ -24,7 +24,7 @@ from tqstudio.protocol import launch, running
 from tqstudio.protocol.calls import ApiClient
 from tqstudio.protocol.filters import sort_of
 from tqstudio.ui.actions.keys_file import keymap, read_keys
-from tqstudio.ui.actions.registry import ACTIONS, LOOKING
+from tqstudio.ui.actions.registry import ACTIONS, READ_ONLY
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
@@ -66,7 +66,7 @@ class StudioApp(App[None]):
         home: Home,
         notice: str = "",
         view: str | None = None,
-        watch: bool = False,
+        read_only: bool = False,
         started: Popen[bytes] | None = None,
         remote: Callable[[], str] = lambda: "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
@@ -77,7 +77,7 @@ class StudioApp(App[None]):
         painted: Callable[[], None] = lambda: None,
     ) -> None:
         """Args: `started` is a supervisor that was just started, `remote` returns the name of one on another
-        machine; `watch` is for a read-only screen; `painted` is called after first painting."""
+        machine; `read_only` is for a screen on a wall; `painted` is called after first painting."""
         super().__init__()
         remembered = Remembered(home)
         self.painter = Painter(self, home, theme, remembered)
@@ -116,7 +116,7 @@ class StudioApp(App[None]):
         self.set_class(self.context.glyphs is ASCII, "ascii")
         wanted = view or remembered.get("view")
         self._view = wanted if wanted in VIEWS else "queue"
-        self._watch = watch
+        self._read_only = read_only
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
@@ -186,7 +186,8 @@ class StudioApp(App[None]):
     def _anchor(self) -> tuple[int | None, bool]:
         """The job under the queue's cursor, and whether rows must keep their order."""
         queue = self._views.get("queue")
-        typing = monotonic() - self._key_at < TYPING_S
+        # Keys that wait for the answer to another one act on the rows as they were typed.
+        typing = monotonic() - self._key_at < TYPING_S or not self._keys.idle
         if not isinstance(queue, QueueScreen) or not queue.is_mounted:
             return None, typing
         row = queue.current()
@@ -207,7 +208,7 @@ class StudioApp(App[None]):
         """
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
-        if self._watch and name not in LOOKING:
+        if self._read_only and name not in READ_ONLY:
             self.toast("this screen is read-only")
             return
         self._key_at = monotonic()
@@ -261,7 +262,7 @@ class StudioApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Textual binds a key of its own to this, which bypasses `perform`."""
-        if not too_small(self.size):
+        if not (too_small(self.size) or self._read_only):
             load("command_palette").open_in(self)
 
     async def do_back(self, _: str) -> None:
@@ -340,7 +341,7 @@ class StudioApp(App[None]):
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()
         self._view = view
-        if not self._watch:
+        if not self._read_only:
             self.context.remembered.set("view", view)
         if not isinstance(self.screen, StudioScreen):
             self.push_screen(view)

@@ -16,6 +16,7 @@ from tqstudio.engine.live.ranges import Ranges
 from tqstudio.engine.live.running_jobs import LiveJob, RunningJobs
 from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, JobStatus
 from tqstudio.protocol.answers import DivisionView, LoadView, RangeView
 
@@ -122,9 +123,10 @@ class Recorder(Part):
         self.every = (Periodic(_SAMPLE_S, self.sample, without_database=True),)
 
     def on_events(self, events: Sequence[EventRow], /) -> None:
-        """Forget jobs that have ended; those that wait for their next attempt stay."""
+        """Forget jobs that have ended or were deleted; those that wait for their next attempt stay."""
         for event in events:
-            if event.job is not None and event.target is not None and JobStatus(event.target) in TERMINAL:
+            ended = event.target is not None and JobStatus(event.target) in TERMINAL
+            if event.job is not None and (ended or event.trigger == EventKind.DELETED):
                 self._jobs.pop(event.job, None)
 
     @property

@@ -20,7 +20,7 @@ LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")
 SCROLLED: tuple[View, ...] = (*LISTS, "job", "statistics", "text", "log")
 JOBS: tuple[View, ...] = ("queue", "job")
 EVERYWHERE: tuple[View, ...] = (*SCROLLED, "wall")
-LOOKING = frozenset({"leave", "suspend", "theme", "help", "reconnect"})
+READ_ONLY = frozenset({"leave", "suspend", "theme", "help", "reconnect"})
 """The actions of a read-only screen."""
 
 

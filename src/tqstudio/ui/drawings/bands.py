@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tqstudio.ui.data.context import Context
 
 _ROLES = ("running", "done", "held", "paused", "changing", "retry")
-"""The states whose colours tell machines apart; a seventh machine has the first one again."""
+"""The states whose colours distinguish machines; a seventh machine has the first one again."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SPEED_CELLS = 8
 _PERCENT_CELLS = 6

@@ -104,7 +104,8 @@ def _found_in(matcher: Matcher, text: str) -> Content:
 
 async def _jobs(context: Context, query: str) -> list[JobRow]:
     """The job of that number first, then those whose names have the words."""
-    found = (await context.feed.send(calls.jobs(Term("text", (query,)).line(), limit=MAX_JOBS)))["jobs"]
+    line = " ".join(Term("text", (word,)).line() for word in query.split())
+    found = (await context.feed.send(calls.jobs(line, limit=MAX_JOBS)))["jobs"]
     number = query.removeprefix("job").strip().removeprefix("#")
     if number.isdecimal() and len(number) < 19:
         near = await context.feed.send(calls.jobs(around=int(number), limit=1))

@@ -49,8 +49,8 @@ class JobPane(LineView):
         self.beside = False
         self.wall: WallView | None = None
         """The running job with who made what of it, if there is room for it."""
-        self.log_tail: list[str] = []
-        """The last lines of its log."""
+        self.log_tail: tuple[int, list[str]] | None = None
+        """The number of a job and the last lines of its log."""
         self._lines: list[Strip] = []
 
     def paint(self) -> None:
@@ -168,11 +168,12 @@ class JobPane(LineView):
 
     def _log(self, width: int, room: int) -> list[Strip]:
         palette, glyphs = self.context.palette, self.context.glyphs
-        if room < 2 or not self.log_tail:
+        row = self._job()
+        if room < 2 or self.log_tail is None or row is None or self.log_tail[0] != row["id"]:
             return []
         line = self.start(width).gap(2).add("l", palette.key).add(" log ", palette.dim)
         lines = [line.fill(glyphs.rule, palette.rule, keep=1).strip()]
-        for text in self.log_tail[-room + 1 :]:
+        for text in self.log_tail[1][-room + 1 :]:
             line = self.start(width).gap(2)
             lines.append(
                 line.add(fit(fmt.plain(text), line.room - 1, glyphs.ellipsis), palette.faint).strip()

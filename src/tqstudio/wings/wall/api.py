@@ -36,12 +36,10 @@ def _job(row: JobRow, recorded: Recorded, workers: dict[str, int]) -> WallJob:
         "name": row["name"],
         "profile": row["profile"],
         "source": row["source"],
-        "word": row["word"],
         "step": row["step"],
         "progress": row["progress"],
         "speed": row["speed"],
         "eta": row["eta"],
-        "worker": row["worker"] or "",
         "speeds": [round(each, 2) for each in recorded.speeds.values],
         "qualities": [
             _quality(row, at, recorded, workers)

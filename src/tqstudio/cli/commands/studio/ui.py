@@ -88,14 +88,14 @@ def show(
     *,
     started: Popen[bytes] | None = None,
     stops: bool = False,
-    watch: str | None = None,
+    read_only_view: str | None = None,
 ) -> int:
     """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
         started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
-        watch: the view of a read-only screen.
+        read_only_view: the view of a read-only screen.
     """
     from tqstudio import ui
     from tqstudio.protocol import remote
@@ -116,8 +116,8 @@ def show(
         notice=notice,
         started=started,
         remote=name,
-        exit_message="" if stops or watch or remote.is_chosen() else keeps_running,
-        watch=watch,
+        exit_message="" if stops or read_only_view or remote.is_chosen() else keeps_running,
+        read_only_view=read_only_view,
     )
 
 
@@ -127,4 +127,4 @@ def wall() -> int:
     Running jobs are bands, each segment in the colour of the machine that made it. It starts no supervisor,
     and waits for one.
     """
-    return show(current_home(), watch="wall")
+    return show(current_home(), read_only_view="wall")

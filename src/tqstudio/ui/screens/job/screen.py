@@ -98,16 +98,17 @@ class JobScreen(JobActions):
 
     async def _reread_rest(self, detail: JobDetail) -> None:
         """Read the course of the speed, and where there is room the end of the log."""
-        self._wall = None
+        wall: WallView | None = None
         if detail["status"] == "in_progress":
-            wall: WallView = await self.context.feed.send(calls.wall(self.job))
-            self._wall = wall
-        has_log = any(attempt["log"] for attempt in detail["attempts_log"])
-        self._log_tail = []
+            answer: WallView = await self.context.feed.send(calls.wall(self.job))
+            wall = answer
+        has_log, lines_of_log = any(attempt["log"] for attempt in detail["attempts_log"]), []
         if has_log and self._has_room:
             lines = self.document.size.height // 2
             log = await self.context.feed.send(calls.job_log(self.job, lines=lines))
-            self._log_tail = tail(log["text"], self.context.glyphs.ellipsis)
+            lines_of_log = tail(log["text"], self.context.glyphs.ellipsis)
+        # Only now, so that nothing disappears while the answers are awaited.
+        self._wall, self._log_tail = wall, lines_of_log
 
     async def _reread_running(self) -> None:
         if self.is_current and (self.detail is None or self.detail["status"] == "in_progress"):

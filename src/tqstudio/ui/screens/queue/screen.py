@@ -24,7 +24,6 @@ from tqstudio.ui.data.query import Query, query_of, turned
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.frame.list_screen import pane_height
-from tqstudio.ui.screens.job.log_lines import tail
 from tqstudio.ui.screens.queue.actions import QueueActions
 from tqstudio.ui.widgets.completion import JobFilter
 from tqstudio.ui.widgets.filter_line import FilterLine
@@ -188,13 +187,15 @@ class QueueScreen(QueueActions):
         row, model = self.current(), self.context.model
         fits = self.pane.beside and self.pane.display and self.size.height >= LIVE_HEIGHT
         if not fits or row is None or row["status"] != "in_progress":
-            self.pane.wall, self.pane.log_tail = None, []
+            self.pane.wall = self.pane.log_tail = None
         elif self.is_current and model.up:
+            from tqstudio.ui.screens.job.log_lines import tail
+
             with suppress(TqError):  # the header says that the supervisor does not answer
                 wall: WallView = await self.context.feed.send(calls.wall(row["id"]))
                 log = await self.context.feed.send(calls.job_log(row["id"], lines=LIVE_LOG))
                 self.pane.wall = wall
-                self.pane.log_tail = tail(log["text"], self.context.glyphs.ellipsis)
+                self.pane.log_tail = row["id"], tail(log["text"], self.context.glyphs.ellipsis)
         self.pane.paint()
 
     async def _read_generation(self, video: int) -> None:
