@@ -15,15 +15,19 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.drawings.plots import axis, curve
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.widgets.document import Document
+from tqstudio.ui.widgets.job_pane import JobPane
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import rendition, sample_statistics, statistics_row
+from .test_queue import current
 
 DONE = ("G", "k", "enter")
 """Keys that open the page of a job that is done."""
 WIDE = (160, 50)
+PANE_PIXELS = 53
+"""Width of a picture in the pane of the queue, at that size."""
 
 
 def _text(app: StudioApp) -> str:
@@ -49,7 +53,8 @@ async def test_the_poster_has_its_colours(make_app: MakeApp, fake: FakeSuperviso
     async with make_app().run_test(size=WIDE) as pilot:
         app = await _opened(pilot, *DONE)
         await until(pilot, lambda: "▀" in _text(app), "the picture is drawn")
-        poster, strip = (fake._answer(call) for call in _asked(fake))
+        of_page = [call for call in _asked(fake) if call.params["width"] > PANE_PIXELS]
+        poster, strip = (fake._answer(call) for call in of_page)
         document = app.screen.query_one(Document)
         first = next(line for line in document._lines if "▀" in line.text)
         cells = [(cell.text, cell.style) for cell in first if "▀" in cell.text]
@@ -86,6 +91,34 @@ async def test_what_has_not_changed_is_neither_asked_for_nor_painted_again(
         assert "mean 4.1" in _text(app)
 
 
+async def test_the_pane_shows_the_poster_of_what_runs(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    """The stored one, from when it is made, and once for a video."""
+    row = fake.job(319)
+    row |= {"step": "probe", "progress": 0.0}
+    async with make_app().run_test(size=WIDE) as pilot:
+        app = await loaded(pilot)
+        assert current(app) == 319
+        pane = app.screen.query_one(JobPane)
+
+        def drawn() -> int:
+            return sum("▀" in line.text for line in pane._lines)
+
+        app.painter.now()
+        await pilot.pause()
+        assert (_asked(fake), drawn()) == ([], 0)
+        row |= {"step": "transcode", "progress": 3.0}
+        app.context.model.jobs.row(319).update(row)
+        app.painter.now()
+        await until(pilot, lambda: drawn() > 0, "the picture is drawn")
+        assert "│" in pane._lines[8].text[:2]
+        assert drawn() <= pane.size.height // 3
+        app.painter.now()
+        await pilot.pause()
+        assert len(_asked(fake)) == 1
+        text = " ".join(line.text for line in pane._lines)
+        assert "✓ thumbnail ▸ transcode · master playlist" in text
+
+
 @pytest.mark.parametrize(
     ("size", "environment", "options"),
     [
@@ -111,7 +144,7 @@ async def test_where_pictures_are_left_out(
     async with make_app(**options).run_test(size=size) as pilot:
         app = await _opened(pilot, *DONE)
         await until(pilot, lambda: "mean 4.1" in _text(app), "the curves are drawn all the same")
-        assert _asked(fake) == []
+        assert not any("/317/" in call.path for call in _asked(fake))
         assert "▀" not in _text(app)
         await pilot.press("v")
         if "SSH_CONNECTION" in environment:

@@ -35,9 +35,9 @@ FOLDED = """\
 11:55:00.108 [video] $ ffmpeg …
 [video] Input #0, mov,mp4, from 'file:holiday-2026.mp4': … 3 more lines
 [audio]   Stream #0:1 -> #0:0
-[video] [h264 @ 0x55d] error while decoding MB 12 14
+[video] [h264] error while decoding MB 12 14
 11:56:00.100 warning: SOURCE_DAMAGED: the pictures are damaged at 00:12
-[video] [hls @ 0x12] Opening '480p/frag_00001.m4s.tmp' for writing … 2 more lines
+[video] [hls] Opening '480p/frag_00001.m4s.tmp' for writing … 2 more lines
 11:57:00.100 failed: ENCODER_EXIT: ffmpeg ended with status 187"""
 
 

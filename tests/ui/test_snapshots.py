@@ -103,7 +103,12 @@ def test_a_job_that_is_done(theme: str, make_app: MakeApp, snap_compare: Any) ->
     async def before(pilot: Pilot[None]) -> None:
         await _pressing("G", "k", "enter")(pilot)
         known = pilot.app.context.feed.ladder_answers._known  # type: ignore[attr-defined]
-        await until(pilot, lambda: len([each for each in known.values() if each]) == 3, "all is read")
+
+        def of_page() -> list[Any]:
+            """What is known of the job's ladder, besides the picture in the pane of the queue."""
+            return [key for key, answer in known.items() if answer and "/317/" in key[0] and 53 not in key]
+
+        await until(pilot, lambda: len(of_page()) == 3, "all is read")
         pilot.app.painter.now()  # type: ignore[attr-defined]
         await pilot.pause()
 

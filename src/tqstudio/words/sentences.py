@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tqstudio import units
 from tqstudio.errors import in_one_line
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Step
 from tqstudio.paths import readable
 from tqstudio.protocol.roles import TOKEN_ACTOR
 from tqstudio.words.format import clock_duration, counted, end, moment, short_duration, until
@@ -198,6 +198,11 @@ def viewable_words(row: answers.JobRow) -> str:
 def is_playable(row: answers.JobRow) -> bool:
     """Whether the ladder of a job, or its first quality, is published."""
     return row["status"] == "done" or row["viewable"] is not None
+
+
+def has_poster(row: answers.JobRow) -> bool:
+    """Whether the poster of a running job is made, which is stored from then on."""
+    return row["progress"] > 0 and row["step"] in (Step.TRANSCODE, Step.MASTER_PLAYLIST, Step.FINALIZE)
 
 
 def added_words(row: answers.JobRow, now: datetime) -> str:

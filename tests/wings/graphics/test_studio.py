@@ -58,6 +58,13 @@ def _refused(studio: Studio, call: Call[Any]) -> TqError:
     return refused.value
 
 
+def _require_colours_of_source(poster: Any) -> None:
+    """Check that a poster is of the first or of the second half."""
+    left, right = (_pixel(poster, 0, x, 0.5) for x in (0.2, 0.8))
+    halves = [(RED, BLUE), (GREEN, GREY)]
+    assert any(left == pytest.approx(a, abs=12) and right == pytest.approx(b, abs=12) for a, b in halves)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 45), (33, 45), (80, 9), (1, 1)])
 def test_a_poster_has_the_colours_of_its_source(shared: Studio, job: int, size: tuple[int, int]) -> None:
@@ -66,10 +73,7 @@ def test_a_poster_has_the_colours_of_its_source(shared: Studio, job: int, size: 
     assert max(view["width"] / size[0], view["height"] / size[1]) == pytest.approx(1, abs=0.05)
     if size != (1, 1):
         assert view["width"] / view["height"] == pytest.approx(16 / 9, abs=0.2)
-        # The poster is of the first or of the second half.
-        left, right = (_pixel(view, 0, x, 0.5) for x in (0.2, 0.8))
-        halves = [(RED, BLUE), (GREEN, GREY)]
-        assert any(left == pytest.approx(a, abs=12) and right == pytest.approx(b, abs=12) for a, b in halves)
+        _require_colours_of_source(view)
 
 
 @pytest.mark.slow
@@ -175,3 +179,18 @@ def test_a_picture_is_made_once_for_each_generation(ffmpeg: str, tmp_path: Path)
     assert again is first
     assert _pixel(first, 0, 0.5, 0.5) == pytest.approx(RED, abs=12)
     assert _pixel(other, 0, 0.5, 0.5) == pytest.approx(BLUE, abs=12)
+
+
+@pytest.mark.slow
+def test_the_poster_is_there_before_the_ladder(shared: Studio, ffmpeg: str, tmp_path: Path) -> None:
+    with shared.paced(1):
+        job = shared.add(_clip(ffmpeg, tmp_path / "running.mp4"))
+        shared.running(job)
+        shared.do("pause", job)
+        shared.wait(job, "paused")
+    assert shared.video_of(job)["generation"] is None
+    _require_colours_of_source(shared.send(calls.job_picture(job, "poster", 80, 45)))
+    strip = _refused(shared, calls.job_picture(job, "storyboard", 80, 45))
+    assert strip.message == f"the ladder of job {job} is not published yet"
+    shared.do("resume", job)
+    shared.done(job)

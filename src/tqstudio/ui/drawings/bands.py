@@ -128,13 +128,15 @@ class Bands:
             "copied" if quality["encoder"] == "copy" else fmt.speed(quality["speed"]) if is_running else ""
         )
         line.cell(speed, _SPEED_CELLS, palette.dim, right=True).gap()
-        strip = list(self._cells(quality, max(4, line.room - _PERCENT_CELLS - 1)))
+        strip, full = list(self._cells(quality, max(4, line.room - _PERCENT_CELLS - 1))), context.glyphs.full
         lines = []
         for row in range(rows):
             if row:
                 line = self._start(width).gap(cells + _SPEED_CELLS + 3)
             for (sign, style), run in groupby(strip):
-                line.add(sign * len(list(run)), style)
+                # The last of several lines leaves a gap before the next quality.
+                drawn = sign if row + 1 < rows or not row else "▀" if sign == full else " "
+                line.add(drawn * len(list(run)), style)
             if not row:
                 line.gap(line.room - _PERCENT_CELLS - 1)
                 done = quality["status"] == "completed"
@@ -175,14 +177,8 @@ class Bands:
         for at, text in enumerate(curve(values, room, rows, self._context.glyphs)):
             line = self._start(width).gap()
             line.cell("speed" if at == rows - 1 else "", cells, palette.faint, right=True).gap()
-            figure = (
-                fmt.speed(job["speed"])
-                if at == rows - 1
-                else f"{fmt.speed(max(values))} max"
-                if not at
-                else ""
-            )
+            figure = fmt.speed(job["speed"]) if at == rows - 1 else fmt.speed(max(values)) if not at else ""
             line.cell(figure, _SPEED_CELLS, palette.dim, right=True).gap()
-            add_course(line, text, self._context.glyphs, palette, is_top=not at)
+            add_course(line, text, self._context.glyphs.heights[-1], palette, is_top=not at)
             lines.append(line.strip())
         return lines

@@ -44,7 +44,11 @@ def curve(values: Sequence[float], width: int, rows: int, glyphs: Glyphs) -> lis
     return [" " * width] * (rows - drawn_rows) + lines
 
 
-def add_course(line: Line, text: str, glyphs: Glyphs, palette: Colours, *, is_top: bool) -> None:
-    """Append a line of a curve: the course itself in colour, what is below it dim."""
-    for is_full, run in groupby(text, glyphs.heights[-1].__eq__):
-        line.add("".join(run), palette.track if is_full and not is_top else palette.accent)
+def add_course(line: Line, text: str, full: str, palette: Colours, *, is_top: bool) -> None:
+    """Append a line of a curve: the course itself in colour, the area below it dim.
+
+    Args:
+        full: the sign of a cell that is full.
+    """
+    for is_full, run in groupby(text, full.__eq__):
+        line.add("".join(run), palette.area if is_full and not is_top else palette.accent)

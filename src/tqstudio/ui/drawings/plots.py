@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from base64 import b64decode
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.color import Color
 from rich.style import Style
 from textual.strip import Strip
 
-from tqstudio.ui.drawings.curves import resampled
+from tqstudio.ui.drawings.curves import add_course, resampled
 from tqstudio.ui.look.line import Line
 from tqstudio.words import format as fmt
+from tqstudio.words.symbols import ASCII
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from tqstudio.protocol.answers import PictureView
     from tqstudio.ui.data.context import Context
 
@@ -29,6 +33,10 @@ class Canvas(Protocol):
     """The widget that is drawn on."""
 
     context: Context
+
+    @property
+    def app(self) -> App[Any]:
+        """The app that it belongs to."""
 
     def start(self, width: int) -> Line:
         """Begin a line."""
@@ -64,7 +72,8 @@ def curve(
         mark = write(top) if row == 0 else "0" if row == height - 1 else ""
         line = view.start(width).gap().cell(label, LABEL_CELLS, palette.dim if row else palette.strong)
         line.gap().cell(mark, SCALE_CELLS, palette.faint, right=True).gap()
-        lines.append(line.add(blocks, palette.accent).strip())
+        add_course(line, blocks, fills[-1], palette, is_top=not row)
+        lines.append(line.strip())
     return lines
 
 
@@ -83,6 +92,15 @@ def _scale(most: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 6, 8, 10) if most <= step * power * 1.000001)
+
+
+def shows_pictures(view: Canvas) -> bool:
+    """Whether the terminal has the colours for them, and the user wants them; not over SSH unasked."""
+    app, context = view.app, view.context
+    colours = not app.no_color and app.console.color_system in ("256", "truecolor")
+    default = "off" if os.environ.get("SSH_CONNECTION") else "on"
+    wanted = (context.remembered.get("pictures") or default) == "on"
+    return colours and wanted and context.glyphs is not ASCII
 
 
 @lru_cache(maxsize=8192)

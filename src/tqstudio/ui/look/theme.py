@@ -42,6 +42,7 @@ PARTS = {
     "faint": "foreground",
     "rule": "panel",
     "track": "panel",
+    "area": "primary",
     "cursor": "panel",
     "cursor-blur": "surface",
     "mark": "accent",
@@ -148,9 +149,9 @@ def _theme(name: str, dark: bool, colors: dict[str, Any], variables: dict[str, s
         colors.setdefault(key, colors["primary"])
     for key, source in STATES.items():
         variables.setdefault(f"state-{key}", colors[source])
-    derived = {"dim": 0.2, "faint": 0.3}
+    derived = {"dim": 0.2, "faint": 0.3, "area": 0.55}
     for key, source in PARTS.items():
-        default = _mix(foreground, background, derived[key]) if key in derived else colors[source]
+        default = _mix(colors[source], background, derived.get(key, 0.0))
         variables.setdefault(f"part-{key}", default)
     cursor = variables["part-cursor"]
     variables |= {
@@ -250,6 +251,7 @@ class Colours:
         self.faint = ink(part("faint"))
         self.rule = ink(part("rule"), fades=False)
         self.track = ink(part("track"), fades=False)
+        self.area = ink(part("area"))
         self.accent = ink(theme.primary)
         self.mark = ink(part("mark"), bold=True)
         self.key = ink(part("key"))

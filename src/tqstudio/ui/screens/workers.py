@@ -151,9 +151,8 @@ class WorkerList(ItemList["WorkerView"]):
             return line.strip()
         figure = fmt.speed(job["speed"]) or "speed" if part == lines - 1 else ""
         line.cell(figure, 8, palette.dim, right=True).gap()
-        add_course(
-            line, curve(job["speeds"], line.room - 2, lines, glyphs)[part], glyphs, palette, is_top=not part
-        )
+        course = curve(job["speeds"], line.room - 2, lines, glyphs)[part]
+        add_course(line, course, glyphs.heights[-1], palette, is_top=not part)
         return line.strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from rich.cells import chop_cells
 from rich.style import Style
@@ -11,10 +11,13 @@ from textual.strip import Strip
 
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
+from tqstudio.lifecycle import Step
 from tqstudio.paths import is_bucket, readable
-from tqstudio.ui.data.context import Context
+from tqstudio.protocol import calls
+from tqstudio.ui.data.context import Context, Shell
 from tqstudio.ui.drawings.bands import Bands
 from tqstudio.ui.drawings.bars import add_bar
+from tqstudio.ui.drawings.plots import pictures, shows_pictures
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.words import format as fmt
@@ -30,6 +33,8 @@ COPIES = " copies the path"
 _BESIDE_NAME = 40
 """Columns of a quality in a narrow pane, besides its name."""
 _CURVE_LINES = 3
+_PICTURE_LINES = 34
+"""Lines of a pane that has room for a picture, of a third of its height."""
 _TWO_COLUMNS = 96
 ROOMY = 72
 """From this width wide columns are used."""
@@ -123,6 +128,10 @@ class JobPane(LineView):
         state = job_state(row, stale=stale)
         line = self.start(width).gap().add(f"{glyphs.states[state]} ", palette.states[state])
         line.add(job_word(row, self.context.model.rows_age_s, stale=stale), palette.states[state])
+        if row["status"] == "in_progress":
+            line.gap(2).add(fmt.percent(row["progress"]).strip(), palette.strong)
+            if row["eta"] is not None and not stale:
+                line.gap(2).add(f"{fmt.with_range(row['eta'])} left", palette.text)
         about = self.paragraph(self._summary(row), width, palette.dim, indent=1)
         return [line.strip(), *about, self.start(width).strip()]
 
@@ -139,7 +148,8 @@ class JobPane(LineView):
         blank = self.start(cells).strip()
         lines: list[Strip] = []
         work = self._live or self._qualities
-        for part in (self._error, self._warnings, self._play, self._status_text, work):
+        notices = self._error, self._warnings, self._picture, self._play, self._status_text
+        for part in (*notices, work, self._steps):
             found = part(row, cells)
             lines += [*found, blank] if found else []
         lines += self._facts(row, cells)
@@ -152,6 +162,35 @@ class JobPane(LineView):
         lines += [blank] * (len(right) - len(lines))
         right += [self.start(width - cells).strip()] * (len(lines) - len(right))
         return [Strip.join(pair) for pair in zip(lines, right, strict=True)]
+
+    def _picture(self, row: JobRow, width: int) -> list[Strip]:
+        """The poster of what is published, or of what is encoded, where there is room for it."""
+        generation, model = self.context.model.generations.get(row["video"]), self.context.model
+        is_there = sentences.has_poster(row) if generation is None else sentences.is_playable(row)
+        height = min(45, self.size.height // 3 * 2)
+        if not is_there or self.size.height < _PICTURE_LINES or not shows_pictures(self):
+            return []
+        start = cast("Shell", self.app).start if model.up else None
+        call = calls.job_picture(row["id"], "poster", max(1, min(80, width - 4)), height)
+        found = self.context.feed.ladder_answers.get(call, generation["number"] if generation else 0, start)
+        edge = self.start(1).strip()
+        return [Strip.join([edge, line]) for line in pictures(self, found, width - 1)] if found else []
+
+    def _steps(self, row: JobRow, width: int) -> list[Strip]:
+        """The steps of a running job."""
+        if row["status"] != "in_progress" or row["step"] is None:
+            return []
+        palette, glyphs, line = self.context.palette, self.context.glyphs, self.start(width).gap()
+        lines, steps = list[Strip](), list(Step)
+        current = steps.index(Step(row["step"]))
+        for at, step in enumerate(steps):
+            key = "done" if at < current else "running" if at == current else "pending"
+            text = f"{glyphs.states[key]} {step.value.replace('_', ' ')}"
+            if line.room < len(text) + 2:
+                lines.append(line.strip())
+                line = self.start(width).gap()
+            line.gap().add(text, palette.states[key])
+        return [*lines, line.strip()]
 
     @property
     def _live(self) -> Callable[[JobRow, int], list[Strip]] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -15,6 +14,7 @@ from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import BitsView, PictureView
@@ -23,17 +23,21 @@ from tqstudio.wings.graphics.pictures import Pictures
 router = APIRouter(route_class=BoundedRoute)
 
 
-def _ladder(db: Connection, job: int) -> tuple[Path, GenerationRow]:
-    """The published ladder of a job's video, with its folder."""
+def _newest(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None]:
+    """The video of a job, and its published ladder."""
     record = records.one(db, job)
     video = None if record is None else videos.get(db, record["video"])
     if video is None:
         raise no_such_job(job)
-    generation = generations.current(db, video.id)
+    return video, generations.current(db, video.id)
+
+
+def _ladder(db: Connection, job: int) -> GenerationRow:
+    video, generation = _newest(db, job)
     if generation is None or video.deleted_at is not None:
         why = "is not published yet" if generation is None else "was deleted"
         raise TqError(ErrorCode.NOT_FOUND, f"the ladder of job {job} {why}", f"see: tqstudio job show {job}")
-    return place_of(video).generation(generation.number), generation
+    return generation
 
 
 @router.get("/jobs/{job}/picture")
@@ -45,8 +49,20 @@ async def picture(
     width: Annotated[int, Query(ge=1, le=80)] = 80,
     height: Annotated[int, Query(ge=1, le=45)] = 45,
 ) -> PictureView:
-    """The poster of a job's video, or pictures of its storyboard beside each other, in so many colours."""
-    folder, generation = await services.db.read(_ladder, job)
+    """The poster of a job's video, or pictures of its storyboard beside each other, in so many colours.
+
+    Before its first ladder is published the poster is the one that its encode has stored.
+    """
+    video, generation = await services.db.read(_newest, job)
+    if generation is None and kind == "poster" and video.deleted_at is None:
+        store = services.workspace.work_dir(video.output_root) / "segments" / str(video.id)
+        try:
+            return await pictures.get(0, store, kind, width, height)
+        except TqError as error:
+            if error.code is not ErrorCode.NOT_FOUND:
+                raise
+    generation = await services.db.read(_ladder, job)
+    folder = place_of(video).generation(generation.number)
     return await pictures.get(generation.published_at, folder, kind, width, height)
 
 
@@ -55,7 +71,7 @@ async def bits(
     services: TheServices, job: int, points: Annotated[int, Query(ge=1, le=400)] = 100
 ) -> BitsView:
     """The bits per second of each quality along the video, as so many means."""
-    _, generation = await services.db.read(_ladder, job)
+    generation = await services.db.read(_ladder, job)
     # Of sound alone, its rates.
     kind = "video" if any(row.kind == "video" for row in generation.renditions) else "audio"
     rows = [row for row in generation.renditions if row.kind == kind]

@@ -20,7 +20,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_output_error
 from tqstudio.engine.media.ffmpeg.process import can_be_confined, start
-from tqstudio.engine.media.plan.file_names import POSTER_NAME
+from tqstudio.engine.media.plan.file_names import POSTER_NAME, STORED_POSTERS
 from tqstudio.engine.media.segments import storyboard
 from tqstudio.engine.media.segments.storyboard import Tile
 from tqstudio.engine.parts.part import Part
@@ -54,8 +54,8 @@ class Pictures(Part):
         """Return a picture, at most so large.
 
         Args:
-            published_at: of the generation, whose files never change.
-            folder: where it is; one of another video may follow there.
+            published_at: of the generation, whose files never change; 0 for a store.
+            folder: where it is; one of another video may follow there. Or the store of a video.
 
         Raises:
             TqError: NOT_FOUND without such a picture; OUTPUT_INVALID if it cannot be decoded; of its disk.
@@ -72,7 +72,7 @@ class Pictures(Part):
     async def _make(self, folder: Path, kind: Kind, width: int, height: int) -> PictureView:
         def read() -> tuple[list[Tile], dict[str, bytes]]:
             tiles = [] if kind == "poster" else _spread(storyboard.shown(folder), width, height)
-            names = [tile.sprite for tile in tiles] or [POSTER_NAME]
+            names = [tile.sprite for tile in tiles] or [_poster(folder)]
             return tiles, {name: durable.read(folder / name) for name in names}
 
         try:
@@ -101,6 +101,12 @@ class Pictures(Part):
             "times": [tile.at_s for tile in tiles],
             "rgb_b64": [base64.b64encode(part.rgb).decode() for part in parts],
         }
+
+
+def _poster(folder: Path) -> str:
+    """The name of the poster of a ladder, or of the newest one in a store."""
+    stored = sorted(folder.glob(STORED_POSTERS), key=lambda path: path.stat().st_mtime)
+    return stored[-1].name if stored else POSTER_NAME
 
 
 def _size(tile: Tile, width: int, height: int) -> tuple[int, int]:

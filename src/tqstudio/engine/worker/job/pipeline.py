@@ -21,6 +21,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.poster import is_poster_complete
 from tqstudio.engine.media.encode.values import Duplicate, OwnershipLostError
 from tqstudio.engine.media.plan import warnings
+from tqstudio.engine.media.plan.file_names import STORED_POSTERS
 from tqstudio.engine.media.plan.video_codecs import encoder_for, uses_gpu
 from tqstudio.engine.worker.job import manifest, wings
 from tqstudio.engine.worker.job.attempt import Attempt, WorkerConfig, output_of
@@ -186,7 +187,7 @@ class LadderWork(Attempt):
         """The path at which the poster is stored for later attempts."""
         of = self.profile
         settings = f"{content_id}:{of.poster_position}:{of.poster_height}:{of.background}"
-        return self.video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
+        return self.video_store / STORED_POSTERS.replace("*", blake3(settings.encode()).hexdigest()[:12])
 
 
 def _outcome_line(outcome: Outcome) -> str:

@@ -17,9 +17,11 @@ from tqstudio.words import format as fmt
 _OWN = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d\.\d{3}) ")
 _LABEL = re.compile(r"\[[^\] ]+\] ")
 _COMMAND = re.compile(r"\[[^\] ]+\] \$ \S+ ")
-_DESCRIPTION = re.compile(r"(Input|Output) #|Stream mapping:|  |\[\w+ @ \w+\] Opening '")
+_DESCRIPTION = re.compile(r"(Input|Output) #|Stream mapping:|  |\[\w+\] Opening '")
 """How lines of ffmpeg begin, after the label of the run, that are about its files."""
 _ERROR = re.compile(r"error|failed|invalid|corrupt|could not|cannot|stalled|traceback", re.IGNORECASE)
+_ADDRESS = re.compile(r" @ 0x[0-9a-f]+\]")
+"""In lines of ffmpeg: where a part of it is in memory."""
 _MIN_FOLDED = 3
 _STEP = re.compile(r"\w+: (started|done after)")
 
@@ -116,13 +118,13 @@ def tail(text: str, ellipsis: str) -> list[str]:
 
 
 def _folded(lines: Sequence[str], ellipsis: str) -> Iterator[str]:
-    """The lines with commands cut, and what is about files in one line each."""
+    """The lines with commands cut, without addresses, and what is about files in one line each."""
 
     def run_of(line: str) -> str:
         label = _LABEL.match(line)
         return label[0] if label and _DESCRIPTION.match(line[label.end() :]) else ""
 
-    for run, found in groupby(lines, run_of):
+    for run, found in groupby((_ADDRESS.sub("]", line) for line in lines), run_of):
         group = list(found)
         if run and len(group) >= _MIN_FOLDED:
             yield f"{group[0]} {ellipsis} {len(group) - 1} more lines"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -16,14 +15,14 @@ from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.target import Target
+from tqstudio.ui.drawings.plots import shows_pictures
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job import graphics, sections
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.screens.job.log_lines import tail
 from tqstudio.ui.widgets.document import Document, Section
 from tqstudio.words.format import copied
-from tqstudio.words.sentences import is_playable
-from tqstudio.words.symbols import ASCII
+from tqstudio.words.sentences import has_poster, is_playable
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobDetail, JobRow, PictureView, WallView
@@ -143,7 +142,7 @@ class JobScreen(JobActions):
 
     def _film(self, detail: JobDetail) -> list[PictureView | None]:
         """The poster and the film strip, where they are wanted and there is room for them."""
-        if not (self._shows_pictures and self._has_room):
+        if not (shows_pictures(self.document) and self._has_room):
             return []
         width, height = self.document.size.width // 2 - 4, self.document.size.height
         heights = {"poster": min(45, height // 3 * 2), "storyboard": STRIP_PIXELS}
@@ -152,26 +151,20 @@ class JobScreen(JobActions):
 
     def _of_ladder(self, detail: JobDetail, call: Call[T]) -> T | None:
         generation = detail["video_view"]["generation"]
+        if generation is None and (call.params.get("kind") != "poster" or not has_poster(detail)):
+            return None
         start = self.shell.start if self.context.model.up else None
-        return generation and self.context.feed.ladder_answers.get(call, generation["number"], start)
+        return self.context.feed.ladder_answers.get(call, generation["number"] if generation else 0, start)
 
     @property
     def _has_room(self) -> bool:
         return self.document.size.width >= TWO_COLUMNS and self.document.size.height >= PICTURE_LINES
 
-    @property
-    def _shows_pictures(self) -> bool:
-        """Whether the terminal has the colours for them, and the user wants them; not over SSH unasked."""
-        colours = not self.app.no_color and self.app.console.color_system in ("256", "truecolor")
-        default = "off" if os.environ.get("SSH_CONNECTION") else "on"
-        wanted = (self.context.remembered.get("pictures") or default) == "on"
-        return colours and wanted and self.context.glyphs is not ASCII
-
     async def do_pictures(self, _: str) -> None:
-        self.context.remembered.set("pictures", "off" if self._shows_pictures else "on")
-        if not self._shows_pictures and self.context.remembered.get("pictures") == "on":
+        self.context.remembered.set("pictures", "off" if shows_pictures(self.document) else "on")
+        if not shows_pictures(self.document) and self.context.remembered.get("pictures") == "on":
             self.toast("this terminal has too few colours for pictures")
-        elif self._shows_pictures and not self._has_room:
+        elif shows_pictures(self.document) and not self._has_room:
             self.toast("there is no room for pictures: make the window larger")
         self.paint()
 

@@ -56,7 +56,7 @@ IGNORE_KEYS_S = 0.7
 FOLDER_CELLS = 16
 JOB_DIGITS = 19
 """Digits from which a number may be too large for the database."""
-LIVE_S, LIVE_HEIGHT, LIVE_LOG = 3.0, 35, 25
+LIVE_S, LIVE_HEIGHT, LIVE_LOG = 3.0, 35, 50
 """Interval of reading what the pane shows of a running job, from this height, and lines of its log."""
 REST_S = 0.15
 """Delay before more details of the job under the cursor are requested."""
