@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs pictures simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -113,6 +113,10 @@ service: $(STAMP)
 # Write the generated parts of the documentation, and count the words of the rest.
 docs: $(STAMP)
 	$(BIN)/python tools/docs.py
+
+# Take the pictures of the UI in README and docs from a real supervisor; about two minutes.
+pictures: $(STAMP)
+	$(BIN)/python tools/picture.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
