@@ -19,7 +19,8 @@ import man_page
 from tqstudio.config import Settings
 from tqstudio.protocol.filters import WORDS
 from tqstudio.protocol.roles import ROLE_OF, Role
-from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
+from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.wings.alerts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -45,6 +45,7 @@ from tqstudio.words.symbols import ASCII, Glyphs, choose_glyphs
 
 TYPING_S = 0.6
 """Rows keep their order for this long after a key press."""
+READ_ONLY = "this screen is read-only"
 CLOCK_S = 1.0
 """Interval at which ages and countdowns are updated."""
 
@@ -111,12 +112,12 @@ class StudioApp(App[None]):
             start_timeout_s=start_timeout_s,
         )
         vivid = self.painter.colours()
-        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home, remembered, keys)
+        signs = glyphs or choose_glyphs()
+        self.context = Context(model, feed, signs, vivid, vivid, home, remembered, keys, watch)
         self.painter.context = self.context
         self.set_class(self.context.glyphs is ASCII, "ascii")
         wanted = view or remembered.get("view")
         self._view = wanted if wanted in VIEWS else "queue"
-        self._watch = watch
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
@@ -207,8 +208,8 @@ class StudioApp(App[None]):
         """
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
-        if self._watch and name not in LOOKING:
-            self.toast("this screen is read-only")
+        if self.context.watch and name not in LOOKING:
+            self.toast(READ_ONLY)
             return
         self._key_at = monotonic()
         if name == "back" and (bulk := self.context.model.bulk) is not None:
@@ -231,9 +232,8 @@ class StudioApp(App[None]):
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
         starts = error.code is ErrorCode.NO_SUPERVISOR and not self.context.model.remote
-        self.toast(
-            in_one_line(error.code, error.message, "S starts it" if starts else error.hint), problem=True
-        )
+        hint = f"{self.context.sign('start')} starts it" if starts else error.hint
+        self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
     async def do_leave(self, _: str) -> None:
         self.exit()
@@ -261,7 +261,9 @@ class StudioApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Textual binds a key of its own to this, which bypasses `perform`."""
-        if not too_small(self.size):
+        if self.context.watch:
+            self.toast(READ_ONLY)
+        elif not too_small(self.size):
             load("command_palette").open_in(self)
 
     async def do_back(self, _: str) -> None:
@@ -340,7 +342,7 @@ class StudioApp(App[None]):
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()
         self._view = view
-        if not self._watch:
+        if not self.context.watch:
             self.context.remembered.set("view", view)
         if not isinstance(self.screen, StudioScreen):
             self.push_screen(view)

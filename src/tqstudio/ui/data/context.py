@@ -27,6 +27,12 @@ class Context:
     home: Home
     remembered: Remembered
     keys: Keys
+    watch: bool = False
+    """Whether the screen is read-only."""
+
+    def sign(self, action: str) -> str:
+        """The key of an action, for a sentence."""
+        return self.keys.sign(action)
 
 
 class Shell(Protocol):

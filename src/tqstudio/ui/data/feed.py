@@ -37,6 +37,8 @@ BACKOFF_S = (1.0, 2.0, 3.0)
 """Delays between connection attempts; the last one repeats."""
 AGAIN_S = (0.5, 1.0, 2.0, *[3.0] * 18)
 """Delays until an answer that was lost is asked for again."""
+KEYS_AGAIN = 5
+"""How many of them keys wait for."""
 MAX_MISSED_EVENTS = 1_000
 """After missing more events than this, only the newest are loaded."""
 START_TIMEOUT_S = 10.0
@@ -93,14 +95,22 @@ class Feed:
             self._client = self._client_factory()
         return await self._client.send(call)
 
-    async def send_again(self, call: Call[T]) -> T:
-        """Send a request that has an idempotency key, again and again for a minute until it is answered."""
-        for wait_s in AGAIN_S:
+    async def send_again(self, call: Call[T], lost: Callable[[str], None] | None = None) -> T:
+        """Send a request that has an idempotency key, again and again for a minute until it is answered.
+
+        Args:
+            lost: keys wait for the answer: not as long, and not for a supervisor that was not there at first.
+                Called with what is waited for.
+        """
+        for number, wait_s in enumerate(AGAIN_S if lost is None else AGAIN_S[:KEYS_AGAIN]):
             try:
                 return await self.send(call)
             except TqError as error:
-                if error.code not in UNANSWERED:
+                never_sent = number == 0 and error.code is ErrorCode.NO_SUPERVISOR
+                if error.code not in UNANSWERED or (lost is not None and never_sent):
                     raise
+            if lost is not None:
+                lost("the answer was lost; asking for it again…")
             await asyncio.sleep(wait_s)
         return await self.send(call)
 

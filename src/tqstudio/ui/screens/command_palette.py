@@ -20,8 +20,9 @@ from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.answers import JobRow
 from tqstudio.protocol.filters import Term
-from tqstudio.ui.actions.registry import JOBS, actions_of, key_sign
+from tqstudio.ui.actions.registry import JOBS, actions_of
 from tqstudio.ui.data.context import Context, Shell
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.ui.screens.frame.base import StudioScreen
 
 Found = tuple[str, str, Callable[[], object]]
