@@ -321,8 +321,8 @@ class StudioApp(App[None]):
     async def show_job(self, job: int, *, anywhere: bool = False) -> None:
         await self._show_queue().go_to(job, anywhere=anywhere)
 
-    async def show_folder(self, folder: int) -> None:
-        await self._show_queue().ask(query_of(f"folder:{folder}", self.context.model.jobs.query.sort))
+    async def show_jobs(self, line: str) -> None:
+        await self._show_queue().ask(query_of(line, self.context.model.jobs.query.sort))
 
     def _show_queue(self) -> QueueScreen:
         self._show("queue")

@@ -174,7 +174,7 @@ ACTIONS: tuple[Action, ...] = (
         "palette",
         ("colon", "ctrl+p"),
         "palette",
-        "find an action, job, folder, worker, profile or theme",
+        "find an action, job, folder, worker, profile, setting or theme",
         palette=False,
     ),
     _everywhere("help", ("question_mark",), "help", "show this menu of what can be done here", 50),

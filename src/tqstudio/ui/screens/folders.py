@@ -151,7 +151,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         if folder is None:
             self.toast("no folder is selected")
             return
-        await self.shell.show_folder(folder["id"])
+        await self.shell.show_jobs(f"folder:{folder['id']}")
 
     def _is_elsewhere(self) -> bool:
         """Whether the folders are those of a studio on another machine, which refuses to change them."""
