@@ -37,6 +37,8 @@ BACKOFF_S = (1.0, 2.0, 3.0)
 """Delays between connection attempts; the last one repeats."""
 AGAIN_S = (0.5, 1.0, 2.0, *[3.0] * 18)
 """Delays until an answer that was lost is asked for again."""
+LIST_S = 0.1
+"""How long the list may take to be shown together with the status."""
 KEYS_AGAIN = 5
 """How many of them keys wait for."""
 MAX_MISSED_EVENTS = 1_000
@@ -194,9 +196,13 @@ class Feed:
         model.take_status(await self._in_time(calls.status()))
         model.connection = ConnectionState(Link.UP)
         self._starting_until = 0.0
-        self._changed()
         anchor, _ = self._anchor()
-        await self.job_pages.reload(anchor)
+        # A picture without the list would delay the one with it.
+        without = asyncio.get_running_loop().call_later(LIST_S, self._changed)
+        try:
+            await self.job_pages.reload(anchor)
+        finally:
+            without.cancel()
         self._changed()
 
     async def _in_time(self, call: Call[T]) -> T:
