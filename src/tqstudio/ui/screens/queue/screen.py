@@ -147,7 +147,7 @@ class QueueScreen(QueueActions):
         if not window.loaded:
             return query.line(), ""
         count = fmt.counted(len(window) if window.total is None else window.total, "job")
-        if query.narrowed and status:
+        if query.narrowed and status and not query.filter.deleted:
             shown = f"{fmt.number(len(window))}+" if window.total is None else fmt.number(window.total)
             count = f"{shown} of {fmt.number(sum(status['jobs'].values()))}"
         states = (("frozen", self.frozen), ("following", self.list.follow))
