@@ -25,6 +25,7 @@ _KEYS = 20
 _RUNNING = 8
 """Jobs that run at once."""
 _REPORT_S = 0.25
+_BEAT_S = 10.0
 _RUNGS = ("1080p", "720p", "480p", "360p")
 _SEGMENTS = 400
 
@@ -199,7 +200,7 @@ def _reporting(running: Studio) -> Iterator[None]:
 
 
 def _report(jobs: list[tuple[RawClient, str, str, int]], ended: threading.Event) -> None:
-    began = time.monotonic()
+    began = beat = time.monotonic()
     while not ended.wait(_REPORT_S):
         share = (time.monotonic() - began) / 600 % 1
         renditions = [
@@ -216,3 +217,8 @@ def _report(jobs: list[tuple[RawClient, str, str, int]], ended: threading.Event)
         body = {"step": "transcode", "progress": share * 100, "speed": 2 + share, "renditions": renditions}
         for line, path, instance, epoch in jobs:
             line.post(path, {"instance": instance, "epoch": epoch, **body})
+        if time.monotonic() > beat:
+            beat += _BEAT_S
+            for line, path, instance, epoch in jobs:
+                beats = [{"job": int(path.split("/")[4]), "epoch": epoch}]
+                line.post("/v1/worker/heartbeat", {"instance": instance, "jobs": beats})
