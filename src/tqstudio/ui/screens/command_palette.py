@@ -116,7 +116,7 @@ def _explain(app: App[Any], context: Context, setting: SettingView, file: str) -
     name, value = setting["name"], setting["value"]
     line = f"{name} = {setting['default'] if value == 'not shown' else value}"
     start = "The supervisor reads this line when it starts."
-    first = f"TQSTUDIO_{name.upper()} in its environment, or a flag, comes before it."
+    first = f"TQSTUDIO_{name.upper()} in its environment, or a flag, overrides it."
     rows = ("now", value), ("default", setting["default"]), ("allowed", setting["allowed"].replace("`", ""))
     text = [name, f"{'':{_CELLS}}{setting['meaning']}", *(f" {key:{_CELLS - 1}}{what}" for key, what in rows)]
     text += ["", file, *(f"{'':{_CELLS}}{each}" for each in (line, start, first))]
