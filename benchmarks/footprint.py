@@ -21,6 +21,8 @@ from tqstudio.engine.store.jobs.undo import SLICE
 from tqstudio.home import Home
 
 _SETTLE_S = 2.0
+_LOADED_S = 8.0
+"""Until a UI has loaded the views that are not shown yet."""
 _KEYS = 20
 _RUNNING = 8
 """Jobs that run at once."""
@@ -49,7 +51,7 @@ def measure(options: Options, root: Path) -> Section:
             terminal = Terminal(tqstudio(), running.environment)
             try:
                 paints.append(terminal.first_paint_s())
-                terminal.drain(_SETTLE_S)
+                terminal.drain(_LOADED_S)
                 before = sum(cpu_s(terminal.pid))
                 terminal.drain(options.idle_s / 2)
                 used = sum(cpu_s(terminal.pid)) - before
