@@ -12,7 +12,7 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.words.symbols import ASCII
 
-from .conftest import MakeApp, loaded, messages, until
+from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
 from .samples import wall_job, wall_quality
 from .test_actions import footer
@@ -107,6 +107,7 @@ async def test_a_read_only_screen_offers_only_what_works(make_app: MakeApp, fake
     async with app.run_test(size=(120, 40)) as pilot:
         await loaded(pilot)
         assert footer(app).split() == ["?", "help", "q", "quit"]
+        assert "Queue" not in "\n".join(screen_text(app)[:3])
         assert notice_of(app).strip().endswith("the queue is paused")
         fake.down = True
         fake.drop()

@@ -231,7 +231,8 @@ class StudioApp(App[None]):
 
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
-        starts = error.code is ErrorCode.NO_SUPERVISOR and not self.context.model.remote
+        here = not (self.context.model.remote or self.context.watch)
+        starts = error.code is ErrorCode.NO_SUPERVISOR and here
         hint = f"{self.context.sign('start')} starts it" if starts else error.hint
         self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
