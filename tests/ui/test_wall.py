@@ -102,7 +102,7 @@ async def test_no_key_of_a_read_only_screen_changes_anything(make_app: MakeApp, 
 
 
 async def test_a_read_only_screen_offers_only_what_works(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    fake.gates.append(fake._pause(requests.QueuePause()))
+    fake._pause(requests.QueuePause())
     app = make_app(view="wall", watch=True)
     async with app.run_test(size=(120, 40)) as pilot:
         await loaded(pilot)
