@@ -17,13 +17,17 @@ from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio, tqstudio
 from benchmarks.terminal import Terminal
+from tqstudio.engine.store.jobs.undo import SLICE
 from tqstudio.home import Home
 
 _SETTLE_S = 2.0
+_LOADED_S = 8.0
+"""Until a UI has loaded the views that are not shown yet."""
 _KEYS = 20
 _RUNNING = 8
 """Jobs that run at once."""
 _REPORT_S = 0.25
+_BEAT_S = 10.0
 _RUNGS = ("1080p", "720p", "480p", "360p")
 _SEGMENTS = 400
 
@@ -47,7 +51,7 @@ def measure(options: Options, root: Path) -> Section:
             terminal = Terminal(tqstudio(), running.environment)
             try:
                 paints.append(terminal.first_paint_s())
-                terminal.drain(_SETTLE_S)
+                terminal.drain(_LOADED_S)
                 before = sum(cpu_s(terminal.pid))
                 terminal.drain(options.idle_s / 2)
                 used = sum(cpu_s(terminal.pid)) - before
@@ -60,7 +64,7 @@ def measure(options: Options, root: Path) -> Section:
     section.add("UI, memory", memory["UI"], "MB", at_most(80))
     section.add("supervisor, of one core", idle["supervisor"], "%", at_most(0.5))
     section.add("worker, of one core", idle["worker"], "%")
-    section.add("UI, of one core", idle["UI"], "%")
+    section.add("UI, of one core", idle["UI"], "%", at_most(1))
     section.add("UI, exec to first picture", paints, "s", at_most(0.5))
     section.add("a Python that fills the screen and nothing else", yardstick, "s")
     _keys(section, options, root)
@@ -92,24 +96,34 @@ def _python_paint_s(running: Studio) -> float:
 
 
 def _keys(section: Section, options: Options, root: Path) -> None:
-    """From a key to its picture, in a long queue."""
+    """From a key to its picture, in a long queue; the first job of it, and an action on all."""
     home = Home(root / "long")
     seed(home, options.ui_jobs)
     p50, p95 = [], []
+    shown, marked, slices = [], [], []
     with studio(home.root) as running:
         for _ in range(options.rounds):
             terminal = Terminal(tqstudio(), running.environment)
             try:
-                terminal.first_paint_s()
+                shown.append(terminal.shows_s(".mp4"))
                 terminal.drain(_SETTLE_S)
                 seconds = [terminal.answer_s(key) for key in [b"j"] * _KEYS + [b"\x1b[6~"] * _KEYS]
+                marked.append(terminal.shows_s("marked", b"a"))
+                terminal.shows_s("Cancel all", b"x")
+                # The count of the first slice comes with the second; escape stops that.
+                slices.append(terminal.shows_s(f"{SLICE} of", b"y"))
+                terminal.shows_s("stopped", b"\x1b")
+                terminal.shows_s("undone", b"z")
             finally:
                 terminal.close()
             p50.append(percentile(seconds, 50) * 1000)
             p95.append(percentile(seconds, 95) * 1000)
     queue = f"{count(options.ui_jobs)} jobs"
+    section.add(f"UI with {queue}, exec to first job", shown, "s", at_most(0.8))
     section.add(f"UI with {queue}, key to picture, p50", p50, "ms")
     section.add(f"UI with {queue}, key to picture, p95", p95, "ms", at_most(50))
+    section.add(f"UI with {queue}, all marked", marked, "s", at_most(0.3))
+    section.add(f"the first {SLICE} of them cancelled", slices, "s", at_most(1))
 
 
 def _moving(section: Section, options: Options, root: Path) -> None:
@@ -117,6 +131,7 @@ def _moving(section: Section, options: Options, root: Path) -> None:
     home = Home(root / "moving")
     seed(home, 100 * _RUNNING)
     share: dict[str, list[float]] = {"UI": [], "supervisor": []}
+    traffic: dict[str, list[float]] = {"list": [], "wall": []}
     with studio(home.root) as running, _reporting(running):
         for _ in range(options.rounds):
             terminal = Terminal(tqstudio(), running.environment)
@@ -126,15 +141,20 @@ def _moving(section: Section, options: Options, root: Path) -> None:
                 pids = {"UI": terminal.pid, "supervisor": running.pid}
                 before = {name: cpu_s(pid)[0] for name, pid in pids.items()}
                 began = time.monotonic()
-                terminal.drain(options.idle_s / 2)
+                written = terminal.drain(options.idle_s / 2)
                 elapsed = time.monotonic() - began
                 for name, pid in pids.items():
                     share[name].append((cpu_s(pid)[0] - before[name]) / elapsed * 100)
+                traffic["list"].append(written / elapsed / 1000)
+                terminal.shows_s(_RUNGS[0], b"w")
+                traffic["wall"].append(terminal.drain(options.idle_s / 2) / (options.idle_s / 2) / 1000)
             finally:
                 terminal.close()
     what = f"{_RUNNING} running jobs reported {1 / _REPORT_S:.0f} times a second"
     section.add(f"UI with {what}, of one core", share["UI"], "%", at_most(5))
     section.add("supervisor meanwhile, of one core", share["supervisor"], "%")
+    section.add("what the list writes to its terminal", traffic["list"], "kB/s", at_most(2))
+    section.add("what the wall writes", traffic["wall"], "kB/s", at_most(10))
 
 
 def _pages(section: Section, options: Options, root: Path) -> None:
@@ -182,7 +202,7 @@ def _reporting(running: Studio) -> Iterator[None]:
 
 
 def _report(jobs: list[tuple[RawClient, str, str, int]], ended: threading.Event) -> None:
-    began = time.monotonic()
+    began = beat = time.monotonic()
     while not ended.wait(_REPORT_S):
         share = (time.monotonic() - began) / 600 % 1
         renditions = [
@@ -199,3 +219,8 @@ def _report(jobs: list[tuple[RawClient, str, str, int]], ended: threading.Event)
         body = {"step": "transcode", "progress": share * 100, "speed": 2 + share, "renditions": renditions}
         for line, path, instance, epoch in jobs:
             line.post(path, {"instance": instance, "epoch": epoch, **body})
+        if time.monotonic() > beat:
+            beat += _BEAT_S
+            for line, path, instance, epoch in jobs:
+                beats = [{"job": int(path.split("/")[4]), "epoch": epoch}]
+                line.post("/v1/worker/heartbeat", {"instance": instance, "jobs": beats})

@@ -56,6 +56,15 @@ class Terminal:
             if len(seen) >= enough and seen.strip():
                 return time.perf_counter() - self.started
 
+    def shows_s(self, text: str, key: bytes = b"", timeout_s: float = 20) -> float:
+        """Seconds from a key, or from exec without one, until a text has been written since."""
+        began, before = (time.perf_counter(), len(self._written)) if key else (self.started, 0)
+        os.write(self._master, key)
+        while text not in _seen(self._written[before:]):
+            if time.perf_counter() > began + timeout_s or not self._read(timeout_s):
+                raise RuntimeError(f"{text!r} is not shown: {_seen(self._written)[-400:]!r}")
+        return time.perf_counter() - began
+
     def answer_s(self, key: bytes, timeout_s: float = 5) -> float:
         """Seconds from a key to the last of what it writes at once, after the screen has been still."""
         self.rest(0.1)
@@ -81,11 +90,12 @@ class Terminal:
         while self._read(still_s) and time.perf_counter() < deadline:
             pass
 
-    def drain(self, seconds: float) -> None:
-        """Read what is written for so long: a terminal that no one reads stops its program."""
-        deadline = time.perf_counter() + seconds
+    def drain(self, seconds: float) -> int:
+        """Read what is written for so long, as one must; answers how much that is."""
+        deadline, before = time.perf_counter() + seconds, len(self._written)
         while (left := deadline - time.perf_counter()) > 0:
             self._read(left)
+        return len(self._written) - before
 
     def _read(self, timeout_s: float) -> bool:
         if not select.select([self._master], [], [], timeout_s)[0]:

@@ -9,6 +9,7 @@ import pytest
 
 from tqstudio import paths, toml_files
 from tqstudio.config import Settings, load_settings
+from tqstudio.engine.monitoring.settings import views
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import MAX_SOCKET_PATH, Home, current_home
 from tqstudio.protocol import launch
@@ -201,3 +202,14 @@ def test_a_byte_order_mark_is_read_over(home: Home) -> None:
     theme = home.root / "profile.toml"
     theme.write_bytes(b'\xef\xbb\xbfname = "caf\xc3\xa9"\r\n')
     assert toml_files.read(theme) == {"name": "café"}
+
+
+def test_settings_are_shown_as_they_are_written_and_secrets_not_at_all() -> None:
+    shown = {each["name"]: each for each in views(Settings(alert_secret="hush", lease_s=90, hours="sat"))}
+    assert list(shown) == list(Settings.model_fields)
+    assert shown["alert_secret"]["value"] == "not shown"
+    assert shown["redis_url"]["value"] == '""', "that it is empty is no secret"
+    lease = shown["lease_s"]
+    assert (lease["value"], lease["default"], lease["allowed"]) == ("90", "60", "> 0")
+    assert (shown["hours"]["value"], shown["gpu"]["value"]) == ('"sat"', "true")
+    assert "hush" not in str(shown)

@@ -9,23 +9,21 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
-
-from pydantic.fields import FieldInfo
 
 import commands_page
 import fault_matrix
 import man_page
 from tqstudio.config import Settings
+from tqstudio.engine.monitoring.settings import allowed
 from tqstudio.protocol.filters import WORDS
 from tqstudio.protocol.roles import ROLE_OF, Role
-from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED, key_sign
+from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.wings.alerts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 MANUAL = ROOT / "man" / "tqstudio.1"
 _VIEWS = {SCROLLED: "everywhere", LISTS: "lists"}
-_BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
 
 def _settings() -> str:
@@ -35,25 +33,8 @@ def _settings() -> str:
         default = field.default if field.default != "" else "–"
         if isinstance(default, bool):
             default = str(default).lower()
-        rows.append(f"| `{key}` | {default} | {_allowed(field)} | {field.description} |")
+        rows.append(f"| `{key}` | {default} | {allowed(field)} | {field.description} |")
     return "\n".join(rows)
-
-
-def _allowed(field: FieldInfo) -> str:
-    """Formats the allowed values of a setting: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
-    if field.annotation is bool:
-        return "true, false"
-    if field.annotation is str:
-        return f"such as `{field.examples[0]}`" if field.examples else "text"
-    if choices := get_args(field.annotation):
-        return ", ".join(choices)
-    bounds = {
-        name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
-    }
-    text = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
-    if "le" in bounds:
-        text = text.replace("≥ ", "").replace("≤ ", "")
-    return f"{text}, whole" if field.annotation is int else text
 
 
 def _keys() -> str:

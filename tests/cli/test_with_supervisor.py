@@ -686,13 +686,21 @@ def test_a_filter_chooses_the_jobs(up: Program, clips: Path, tmp_path: Path) -> 
     assert listed("!state:paused chosen") == []
     assert listed("chosen", "--status", "paused", "--sort", "-size") == [chosen]
     raised = up("job", "priority", "41", "--filter", "chosen state:paused,failed", "--json")
-    assert [result["job"] for result in raised.json()["results"]] == [chosen]
+    assert raised.json() == {"done": 1, "skipped": {}, "reason": "", "removed_segments": 0, "stopped": False}
     assert _shown(up, chosen)["priority"] == 41
-    assert up("job", "cancel", "--filter", "chosen !state:done").out == f"job {chosen}: cancelled\n"
+    assert up("job", "cancel", "--filter", "chosen !state:done").out == "1 cancelled\n"
+    refused = up("job", "pause", "--filter", "chosen")
+    assert (refused.code, refused.out) == (4, "0 paused, 1 skipped: cancelled\n")
+    assert f"error: REFUSED: job {chosen} is cancelled; retry it first" in refused.err
+    for profile in ([], ["--profile", "fast"]):
+        refused = up("job", "retranscode", "--filter", "chosen", "--drop", "storyboard", *profile)
+        assert refused.code == 4
+        assert f"job {chosen} is cancelled; use retry or restart" in refused.err
     assert up("job", "delete", "--filter", "chosen state:cancelled").code == 0
     assert listed("chosen") == []
     assert listed("state:deleted chosen state:cancelled") == [chosen]
-    assert up("job", "undelete", "--filter", "state:deleted chosen state:cancelled").code == 0
+    restored = up("job", "undelete", "--filter", "state:deleted chosen state:cancelled")
+    assert (restored.code, restored.out) == (0, "1 restored\n")
     assert listed("chosen state:cancelled") == [chosen]
     up("job", "cancel", str(chosen))
     up("job", "delete", str(chosen))

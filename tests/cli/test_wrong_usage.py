@@ -22,7 +22,7 @@ Here = Callable[..., int]
         ("job list --limit 0", "--limit cannot be 0", "use a whole number of at least 1"),
         ("add x --priority 5000", "--priority cannot be 5000", "use a whole number from -1000 to 1000"),
         ("add x --delay soon", "--delay cannot be soon", "use a number of at least 0"),
-        ("stats --by dya", "--by cannot be dya", "did you mean day? use one of day, batch, worker"),
+        ("stats --by dya", "--by cannot be dya", "did you mean day? use one of hour, day, batch, worker"),
         ("add x --order foo", "--order cannot be foo", "use one of name, size, mtime"),
         (
             "folder edit 1 --after-done mvoe",

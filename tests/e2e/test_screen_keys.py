@@ -131,3 +131,13 @@ def test_the_program_can_be_left_while_an_answer_is_waited_for(
         assert terminal.ended() == 0
     finally:
         studio.process.send_signal(signal.SIGCONT)
+
+
+def test_the_palette_explains_the_settings_of_the_supervisor(studio: Studio, terminal: Terminal) -> None:
+    terminal.shows("the queue is empty")
+    terminal.press(":reserve_b")
+    reserve = studio.environment["TQSTUDIO_DISK_RESERVE_BYTES"]
+    terminal.shows(f"setting disk_reserve_bytes = {reserve}")
+    terminal.press("\r")
+    terminal.shows("free disk space that jobs leave unused", f"now      {reserve}", "default  2000000000")
+    terminal.shows(f"disk_reserve_bytes = {reserve}", "TQSTUDIO_DISK_RESERVE_BYTES in its environment")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import Program
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -126,3 +127,25 @@ def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: T
     terminal.shows("z restores them")
     terminal.press("z")
     terminal.shows("21 jobs", "clip-0")
+
+
+@pytest.mark.slow
+def test_a_command_and_the_bin_act_on_more_jobs_than_a_slice(
+    studio: Studio, held: Held, terminal: Terminal
+) -> None:
+    """What a command deletes by filter, a key in the bin brings back by filter."""
+    jobs = held(600, "many")
+    terminal.shows("600 jobs")
+    answer = Program(studio.home.root)("job", "delete", "--filter", "many", "--json")
+    assert (answer.code, answer.json()["done"]) == (0, 600), answer.err
+    terminal.shows("the queue is empty")
+    terminal.press("/state:deleted many\r")
+    terminal.shows("many-000.mp4", "600 jobs", "r restore", "deleted – r restores it")
+    terminal.press("ar")
+    terminal.shows("Restore all 600 jobs that match state:deleted many?")
+    terminal.press("y")
+    terminal.shows("600 restored")
+    terminal.press("\x1b")
+    terminal.shows("600 jobs", "many-000.mp4")
+    assert {studio.job(job)["deleted_at"] for job in (jobs[0], jobs[-1])} == {None}
+    assert "cancelled" not in {studio.job(job)["status"] for job in (jobs[0], jobs[-1])}

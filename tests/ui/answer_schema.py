@@ -25,6 +25,7 @@ TYPES: dict[tuple[str, str], Any] = {
     ("GET", "folders"): dict[str, list[answers.FolderView]],
     ("POST", "folders"): answers.FolderView,
     ("PATCH", "folders/{}"): answers.FolderView,
+    ("GET", "settings"): answers.SettingsView,
     ("GET", "profiles"): dict[str, list[answers.ProfileView]],
     ("GET", "videos/{}"): answers.VideoView,
     ("POST", "videos"): answers.AddAnswer,

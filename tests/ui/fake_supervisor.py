@@ -54,6 +54,7 @@ from .samples import (
     sample_jobs,
     sample_load,
     sample_picture,
+    sample_settings,
     sample_statistics,
     sample_wall,
     sample_workers,
@@ -115,6 +116,10 @@ class FakeSupervisor:
         """How many more pages of jobs are answered, where a test counts them out."""
         self.slices: asyncio.Semaphore | None = None
         """How many more slices of an action are answered, where a test counts them out."""
+        self.lost = 0
+        """How many more requests are carried out without an answer."""
+        self._answers: dict[Any, Any] = {}
+        """Answers by idempotency key and slice."""
         self.slice = 500
         """Jobs that one request about a filter changes."""
         self.undoable: list[tuple[Undoable, dict[int, Any]]] = []
@@ -154,7 +159,9 @@ class FakeSupervisor:
         return next(row for row in self.jobs if row["id"] == number)
 
     def operations(self) -> list[dict[str, Any]]:
-        return [dict(call.body or {}) for call in self.sent if call.path == "/v1/jobs/actions"]
+        """The actions on jobs, without their idempotency keys."""
+        bodies = [dict(call.body or {}) for call in self.sent if call.path == "/v1/jobs/actions"]
+        return [{key: value for key, value in body.items() if key != "idempotency_key"} for body in bodies]
 
     # What a worker does.
 
@@ -198,8 +205,14 @@ class FakeSupervisor:
             await self.pages.acquire()
         if self.slices is not None and call.path == "/v1/jobs/bulk":
             await self.slices.acquire()
-        answer = self._answer(call)
+        body = dict(call.body or {})
+        key = (body.get("idempotency_key"), body.get("after"))
+        answer = (key[0] and self._answers.get(key)) or self._answer(call)
         check_answer(call, answer)
+        self._answers[key] = answer
+        if call.method == "POST" and self.lost:
+            self.lost -= 1
+            raise fail(ErrorCode.SUPERVISOR_SILENT, "the supervisor did not answer")
         # A copy, as over the wire.
         return from_json(to_json(answer))
 
@@ -277,6 +290,8 @@ class FakeSupervisor:
                 self.undoable.append((Undoable.FOLDER_REMOVED, {folder["id"]: dict(folder)}))
                 self.happened("folder_removed", None, actor="user", detail=folder["path"])
                 return {"removed": folder["id"]}
+            case "GET", ["settings"]:
+                return {"file": "/home/x/config.toml", "settings": sample_settings()}
             case "GET", ["profiles"]:
                 return {"profiles": self.profiles}
             case "GET", ["videos", number]:

@@ -306,6 +306,16 @@ def profile(name: str, **more: Any) -> Any:
     } | more
 
 
+def sample_settings() -> list[Any]:
+    value = {
+        "name": "disk_reserve_bytes",
+        "value": "5000000000",
+        "default": "2000000000",
+        "allowed": "≥ 0, whole",
+    }
+    return [value | {"meaning": "free disk space that jobs leave unused"}]
+
+
 def sample_folders() -> list[Any]:
     shared = {
         "output_root": "/srv/streams",

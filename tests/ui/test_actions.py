@@ -7,7 +7,18 @@ from typing import Any, get_args
 import pytest
 from textual.widgets import Button
 
-from tqstudio.ui.actions.registry import ACTIONS, SCROLLED, View, actions_of, bindings_of, enabled, label
+from tqstudio.lifecycle import Control, JobStatus, Operation
+from tqstudio.ui.actions.registry import (
+    ACTIONS,
+    BY_NAME,
+    SCROLLED,
+    View,
+    actions_of,
+    bindings_of,
+    enabled,
+    label,
+    operation_for,
+)
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
@@ -17,7 +28,7 @@ from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.views import VIEWS, view_class
 from tqstudio.ui.widgets.job_list import JobList
 
-from .conftest import MakeApp, loaded, messages, until
+from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
 from .samples import many_jobs, missing_folder, sample_jobs
 from .test_queue import current
@@ -190,6 +201,66 @@ async def test_an_undo_that_could_not_be_sent_can_be_tried_again(
         fake.down = False
         await pilot.press("z")
         await until(pilot, lambda: "intro.mp4 restored to the list" in messages(app))
+
+
+async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(
+    make_app: MakeApp, fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tqstudio.ui.data.feed.AGAIN_S", (0.01,) * 20)
+    before = fake.job(322)["priority"]
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await go_to(app, pilot, 322)
+        fake.lost = 2
+        await pilot.press("plus")
+        await until(pilot, lambda: "the answer was lost; asking for it again" in messages(app))
+        await until(pilot, lambda: len(fake.operations()) == 3)
+        assert fake.job(322)["priority"] == before + 1
+        await pilot.press("plus")
+        await until(pilot, lambda: fake.job(322)["priority"] == before + 2)
+        fake.lost = 1
+        await pilot.press("z")
+        await until(pilot, lambda: "the former priority of job 322" in messages(app))
+        assert fake.job(322)["priority"] == before + 1, "one action was undone"
+        assert "SUPERVISOR_SILENT" not in messages(app)
+        fake.lost = 100
+        await pilot.press("minus")
+        await until(pilot, lambda: "SUPERVISOR_SILENT" in messages(app))
+        assert fake.job(322)["priority"] == before
+
+
+async def test_deleted_jobs_are_restored_in_the_bin(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app().run_test(size=(120, 30)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "space", "k", "space", "D")
+        await until(pilot, lambda: len(fake.deleted) == 2)
+        await pilot.press("slash", *"state:deleted", "enter")
+        await until(pilot, lambda: len(app.context.model.jobs.rows) == 2)
+        assert "r restore" in footer(app)
+        assert any("deleted – r restores it" in line for line in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "is deleted; restore it first" in messages(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.VIEW == "job" and "r restore" in footer(app))
+        assert any("deleted – r restores it" in line for line in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "1 job restored to the list" in messages(app))
+        await until(pilot, lambda: "r restore" not in footer(app), "it is read again")
+        await pilot.press("escape", "a", "r")
+        await until(pilot, lambda: not fake.deleted)
+        await until(pilot, lambda: not app.context.model.jobs.rows)
+        assert not app.context.model.marks
+
+
+def test_what_is_in_the_list_is_retried_before_what_is_deleted() -> None:
+    failed, gone = (
+        Target(number, "", JobStatus.FAILED, Control.NONE, 0, (), number == 2) for number in (1, 2)
+    )
+    retry = BY_NAME["retry"]
+    assert operation_for(retry, [failed, gone]) is Operation.RETRY
+    assert operation_for(retry, [gone]) is Operation.UNDELETE
+    assert (label(retry, [failed, gone]), label(retry, [gone])) == ("retry", "restore")
+    assert operation_for(retry, [failed]) is Operation.RETRY
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.job_pane import JobPane
 from tqstudio.ui.widgets.line_view import LineView
 
-from .conftest import MakeApp, loaded, messages, until
+from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
 from .samples import divide, job_live, job_row, rendition, sample_jobs
 from .test_queue import text_of
@@ -432,3 +433,13 @@ async def test_why_there_are_no_statistics(
         monkeypatch.setattr(fake, "down", True)
         await pilot.press("5")
         await until(pilot, lambda: "NO_SUPERVISOR" in shown(app), "the reason is shown")
+
+
+async def test_the_status_does_not_wait_for_a_slow_list(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.pages = asyncio.Semaphore(0)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = pilot.app
+        await until(pilot, lambda: "up 3d" in screen_text(app)[0], "the header is drawn")
+        assert not app.context.model.jobs.loaded
+        fake.pages.release()
+        await loaded(pilot)

@@ -431,6 +431,15 @@ async def test_the_status_counts_jobs(same: Compare) -> None:
     await same(scenario)
 
 
+async def test_settings(same: Compare) -> None:
+    async def scenario(side: Side) -> Any:
+        found = await side.send(calls.settings())
+        [one] = [each for each in found["settings"] if each["name"] == "disk_reserve_bytes"]
+        return found["file"].endswith("/config.toml"), one | {"value": ""}
+
+    await same(scenario)
+
+
 async def test_profiles(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         found = (await side.send(calls.profiles()))["profiles"]

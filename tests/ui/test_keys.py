@@ -18,9 +18,9 @@ from tqstudio.ui.screens.dialogs.dialogs import Problem
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.log import LogScreen
 
-from .conftest import MakeApp, loaded, messages, until
+from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
-from .samples import many_jobs
+from .samples import many_jobs, profile
 from .test_actions import footer, go_to
 from .test_dialogs import help_of
 from .test_queue import current
@@ -126,6 +126,26 @@ async def test_the_palette_finds_words_in_any_order(make_app: MakeApp) -> None:
         await found(pilot, "demo old", "job 315")
 
 
+async def test_the_palette_explains_a_setting(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await found(pilot, "disk_res", "setting disk_reserve_bytes = 5000000000")
+        await pilot.press("enter")
+        await until(pilot, lambda: any("leave unused" in line for line in screen_text(app)))
+        shown = "\n".join(screen_text(app))
+        for part in ("now      5000000000", "default  2000000000", "≥ 0, whole", "/home/x/config.toml"):
+            assert part in shown
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == "disk_reserve_bytes = 5000000000")
+
+
+async def test_settings_of_another_machine_are_not_asked_for(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    async with make_app(remote=lambda: "nas").run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await found(pilot, "profile fast", "profile fast")
+        assert "/v1/settings" not in {call.path for call in fake.sent}
+
+
 async def test_names_with_brackets_are_no_markup(make_app: MakeApp, fake: FakeSupervisor) -> None:
     fake.folders[0]["path"] = "/srv/[/x] [red]"
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -146,6 +166,7 @@ async def test_the_palette_goes_to_folders_workers_and_profiles(
         app = await loaded(pilot)
         await until(pilot, lambda: app.context.model.folders)
         folder, worker = fake.folders[0], fake.workers[-1]
+        fake.profiles.append(profile("two words"))
         await found(pilot, f"folder {folder['path']}", f"folder {folder['path']}")
         await pilot.press("enter")
         await until(pilot, lambda: app.context.model.jobs.query.line() == f"folder:{folder['id']}")
@@ -153,9 +174,9 @@ async def test_the_palette_goes_to_folders_workers_and_profiles(
         await pilot.press("enter")
         await until(pilot, lambda: app._view == "workers" and app.screen.is_mounted)
         await until(pilot, lambda: app.screen.selected()["name"] == worker["name"])
-        await found(pilot, "profile fast", "profile fast")
+        await found(pilot, "profile two", "profile two words")
         await pilot.press("enter")
-        await until(pilot, lambda: "profile fast: " in messages(app))
+        await until(pilot, lambda: app.context.model.jobs.query.line() == 'profile:"two words"')
 
 
 async def test_a_theme_is_shown_before_it_is_chosen(make_app: MakeApp, tmp_path: Path) -> None:
@@ -253,6 +274,35 @@ async def test_changed_keys_act_and_are_shown(
         assert [line.split()[0] for line in help_of(app)] == ["Move", "n"]
         await pilot.press("escape")
         await found(pilot, "mark", "mark  (p)")
+
+
+def test_a_sentence_names_the_key_that_is_set(tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, 'undo = "f9"\npause = []\nraise = "z"\n')
+    named = ("undo", "pause", "raise", "back", "folder_add")
+    assert [*map(keys.sign, named)] == ["f9", ":pause", "z", "esc", "n"]
+
+
+async def test_sentences_name_the_keys_that_are_set(
+    make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
+) -> None:
+    (tmp_path / "keys.toml").write_text('undo = "f9"\npause = "f8"\npause_all = "f7"\nfolder_add = "f6"\n')
+    fake.folders.clear()
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("f7")
+        await until(
+            pilot, lambda: any("the queue is paused – f7 resumes it" in line for line in screen_text(app))
+        )
+        await go_to(app, pilot, 322)
+        await pilot.press("x")
+        await until(pilot, lambda: "cancel: 1 job; f9 undoes it" in messages(app))
+        await pilot.press("f9")
+        await until(pilot, lambda: (row := app.context.model.job(322)) and row["status"] == "pending")
+        await go_to(app, pilot, 322)
+        await pilot.press("f8")
+        await until(pilot, lambda: any("paused – f8 resumes it" in line for line in screen_text(app)))
+        await pilot.press("3")
+        await until(pilot, lambda: any("f6 adds one" in line for line in screen_text(app)))
 
 
 # Opening the result, and own commands.

@@ -20,7 +20,7 @@ from tqstudio.ui.widgets.row_list import RowList
 
 from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
-from .samples import job_live, job_row, many_jobs, rendition
+from .samples import NOW, job_live, job_row, many_jobs, rendition
 
 
 def queue_of(app: StudioApp) -> QueueScreen:
@@ -477,6 +477,21 @@ async def test_all_that_match_are_marked_and_changed_in_slices(
         assert len({request["idempotency_key"] for request in requests}) == 1
         assert fake.job(later)["status"] == "pending"
         assert sum(row["status"] == "cancelled" for row in fake.jobs) == 1_200
+
+
+async def test_all_that_match_are_restored(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    rows = many_jobs(700)
+    fake.jobs, fake.deleted = rows[:1], [row | {"deleted_at": NOW.isoformat()} for row in rows[1:]]
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash", *"state:deleted", "enter", "a")
+        await until(pilot, lambda: "all 699 jobs that match state:deleted marked" in messages(app))
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
+        await pilot.press("y")
+        await until(pilot, lambda: "699 restored" in messages(app))
+        assert len(fake.jobs) == 700
+        assert not app.context.model.marks
 
 
 async def test_escape_stops_after_a_slice(make_app: MakeApp, fake: FakeSupervisor) -> None:

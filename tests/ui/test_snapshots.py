@@ -24,7 +24,8 @@ from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, screen_text, until
 from .fake_supervisor import FakeSupervisor
-from .samples import divide, missing_folder, worker
+from .samples import NOW, divide, missing_folder, worker
+from .test_keys import found
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="golden pictures are of Python 3.11")
 
@@ -180,6 +181,21 @@ def test_what_runs(
 
     app = make_app(view=view, **options)
     assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+def test_the_bin(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
+    fake.deleted = [fake.jobs.pop() | {"deleted_at": NOW.isoformat()} for _ in range(3)]
+    before = _pressing("slash", *"state:deleted", "enter")
+    assert snap_compare(make_app(), terminal_size=(80, 24), run_before=before)
+
+
+def test_a_setting(make_app: MakeApp, snap_compare: Any) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await loaded(pilot)
+        await found(pilot, "disk_res", "setting")
+        await _pressing("enter")(pilot)
+
+    assert snap_compare(make_app(theme="paper"), terminal_size=(120, 40), run_before=before)
 
 
 def test_no_supervisor(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:

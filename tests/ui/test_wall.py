@@ -6,12 +6,17 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from tqstudio.protocol import requests
+from tqstudio.ui.actions.registry import READ_ONLY
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.words.symbols import ASCII
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
 from .samples import wall_job, wall_quality
+from .test_actions import footer
+from .test_app import notice_of
 
 
 def wall_text(app: StudioApp) -> list[str]:
@@ -86,6 +91,26 @@ async def test_no_key_of_a_read_only_screen_changes_anything(make_app: MakeApp, 
         assert app.screen.VIEW == "wall"
         assert not [call for call in fake.sent if call.method != "GET"]
         assert app.context.remembered.get("view") is None
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "this screen is read-only" in messages(app))
+        assert app.screen.VIEW == "wall"
         await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert {line.does[0] for line in app.screen._lines if line.does} == READ_ONLY
         await pilot.press("q")
     assert not app.is_running
+
+
+async def test_a_read_only_screen_offers_only_what_works(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake._pause(requests.QueuePause())
+    app = make_app(view="wall", read_only=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await loaded(pilot)
+        assert footer(app).split() == ["?", "help", "q", "quit"]
+        assert "Queue" not in "\n".join(screen_text(app)[:3])
+        assert notice_of(app).strip().endswith("the queue is paused")
+        fake.down = True
+        fake.drop()
+        await until(pilot, lambda: "ctrl+r" in footer(app))
+        assert footer(app).split() == ["ctrl+r", "try", "now", "?", "help", "q", "quit"]
+        assert "S starts" not in notice_of(app)

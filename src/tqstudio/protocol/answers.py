@@ -956,6 +956,21 @@ class JobSource(TypedDict):
     source: SourceSummary
 
 
+class SettingView(TypedDict):
+    name: str
+    value: str
+    """As it is written in the file; of a secret only that it is set."""
+    default: str
+    allowed: str
+    meaning: str
+
+
+class SettingsView(TypedDict):
+    file: str
+    """The path of the file that sets them."""
+    settings: list[SettingView]
+
+
 class ProfileView(TypedDict):
     name: str
     description: str

@@ -285,6 +285,10 @@ def events(
     return Call("GET", "/v1/events", {"limit": limit} | {k: v for k, v in given.items() if v is not None})
 
 
+def settings() -> Call[answers.SettingsView]:
+    return Call("GET", "/v1/settings")
+
+
 def profiles() -> Call[dict[str, list[answers.ProfileView]]]:
     return Call("GET", "/v1/profiles")
 

@@ -94,6 +94,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "POST /v1/folders": Role.OWNER,
         "PATCH /v1/folders/{folder}": Role.OWNER,
         "DELETE /v1/folders/{folder}": Role.OWNER,
+        "GET /v1/settings": Role.OWNER,
         "POST /v1/backup": Role.OWNER,
         "POST /v1/commands": Role.OWNER,
         "POST /v1/commands/leave": Role.OWNER,

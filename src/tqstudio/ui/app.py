@@ -45,6 +45,7 @@ from tqstudio.words.symbols import ASCII, Glyphs, choose_glyphs
 
 TYPING_S = 0.6
 """Rows keep their order for this long after a key press."""
+IS_READ_ONLY = "this screen is read-only"
 CLOCK_S = 1.0
 """Interval at which ages and countdowns are updated."""
 
@@ -111,12 +112,12 @@ class StudioApp(App[None]):
             start_timeout_s=start_timeout_s,
         )
         vivid = self.painter.colours()
-        self.context = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home, remembered, keys)
+        signs = glyphs or choose_glyphs()
+        self.context = Context(model, feed, signs, vivid, vivid, home, remembered, keys, read_only)
         self.painter.context = self.context
         self.set_class(self.context.glyphs is ASCII, "ascii")
         wanted = view or remembered.get("view")
         self._view = wanted if wanted in VIEWS else "queue"
-        self._read_only = read_only
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0
         self._toasts = Toasts(self)
@@ -208,8 +209,8 @@ class StudioApp(App[None]):
         """
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
-        if self._read_only and name not in READ_ONLY:
-            self.toast("this screen is read-only")
+        if self.context.read_only and name not in READ_ONLY:
+            self.toast(IS_READ_ONLY)
             return
         self._key_at = monotonic()
         if name == "back" and (bulk := self.context.model.bulk) is not None:
@@ -231,10 +232,10 @@ class StudioApp(App[None]):
 
     def show_error(self, error: TqError) -> None:
         """Show an error and its hint as a toast."""
-        starts = error.code is ErrorCode.NO_SUPERVISOR and not self.context.model.remote
-        self.toast(
-            in_one_line(error.code, error.message, "S starts it" if starts else error.hint), problem=True
-        )
+        here = not (self.context.model.remote or self.context.read_only)
+        starts = error.code is ErrorCode.NO_SUPERVISOR and here
+        hint = f"{self.context.sign('start')} starts it" if starts else error.hint
+        self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
     async def do_leave(self, _: str) -> None:
         self.exit()
@@ -262,7 +263,9 @@ class StudioApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Textual binds a key of its own to this, which bypasses `perform`."""
-        if not (too_small(self.size) or self._read_only):
+        if self.context.read_only:
+            self.toast(IS_READ_ONLY)
+        elif not too_small(self.size):
             load("command_palette").open_in(self)
 
     async def do_back(self, _: str) -> None:
@@ -320,8 +323,8 @@ class StudioApp(App[None]):
     async def show_job(self, job: int, *, anywhere: bool = False) -> None:
         await self._show_queue().go_to(job, anywhere=anywhere)
 
-    async def show_folder(self, folder: int) -> None:
-        await self._show_queue().ask(query_of(f"folder:{folder}", self.context.model.jobs.query.sort))
+    async def show_jobs(self, line: str) -> None:
+        await self._show_queue().ask(query_of(line, self.context.model.jobs.query.sort))
 
     def _show_queue(self) -> QueueScreen:
         self._show("queue")
@@ -341,7 +344,7 @@ class StudioApp(App[None]):
         while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
             self.pop_screen()
         self._view = view
-        if not self._read_only:
+        if not self.context.read_only:
             self.context.remembered.set("view", view)
         if not isinstance(self.screen, StudioScreen):
             self.push_screen(view)

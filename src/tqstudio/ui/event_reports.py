@@ -62,7 +62,8 @@ class EventReports:
         self.job = newest["job"]
         name = readable(newest["video_name"] or f"job {newest['job']}")
         others = f" and {counted(len(failed) - 1, 'other')}" if failed[1:] else ""
-        self._report(f"{name}{others} failed: {newest['code']} – ! shows it")
+        shows = "" if self._context.read_only else f" – {self._context.sign('reported')} shows it"
+        self._report(f"{name}{others} failed: {newest['code']}{shows}")
 
     def _report_empty(self) -> None:
         left_s = (self._ended_at or 0.0) + _EMPTY_S - monotonic()

@@ -25,7 +25,6 @@ class Ways:
 COMMANDS = Ways(
     retry="retry it with: tqstudio job retry {job}", resume="resume it with: tqstudio job resume {job}"
 )
-KEYS = Ways(retry="r on job {job} retries it", resume="p on job {job} resumes it")
 
 _WORDS = {
     "queued": ("queued as job {job}", "queued"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -252,25 +252,27 @@ def by_reason(skipped: Iterable[tuple[str, str | None]]) -> list[str]:
     return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
 
 
-def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> str:
+def status_text(row: answers.JobRow, gates: Sequence[answers.GateView], sign: Callable[[str], str]) -> str:
     """What a job waits for, and the key that helps; for a done job, how long it took.
 
-    Empty where its error or its progress shows it. `gates` are what blocks the queue.
+    Empty where its error or its progress shows it. `gates` are what blocks the queue; `sign` returns the
+    key of an action.
     """
     if row["deleted_at"]:
-        return f"deleted; restore it with: tqstudio job undelete {row['id']}"
+        return f"deleted – {sign('retry')} restores it"
     match row["word"]:
         case "held":
-            return "on hold since it was added – p starts it"
+            return f"on hold since it was added – {sign('pause')} starts it"
         case "paused":
-            return f"paused{_kept(row)} – p resumes it"
+            return f"paused{_kept(row)} – {sign('pause')} resumes it"
         case "retry" if row["retry_in_s"] is None:
             return "waiting for the hours of its drop folder"
         case "retry":
-            return "will be retried automatically – press p twice to retry now"
+            return f"will be retried automatically – press {sign('pause')} twice to retry now"
         case "pending" | "changed" if gates:
             # The notice under the header says what to do about it.
-            return f"waiting: {gate_reason(gates[0]) if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
+            first = gates[0]
+            return f"waiting: {gate_reason(first) if first['kind'] != 'user' else gate_words(first, sign)}"
         case "changed":
             return f"waiting to be encoded again, because this changed: {', '.join(changes(row))}"
         case "pending":
@@ -278,11 +280,12 @@ def status_text(row: answers.JobRow, gates: Sequence[answers.GateView] = ()) -> 
             return "waiting for a worker" if read else "waiting for a worker; source not analysed yet"
         case "running" if row.get("idle_s") is not None:
             idle = short_duration(row["idle_s"] or 0.0)
-            return f"no progress for {idle} – press p twice to requeue it{_kept(row)}; l shows its log"
+            twice = f"press {sign('pause')} twice to requeue it"
+            return f"no progress for {idle} – {twice}{_kept(row)}; {sign('log')} shows its log"
         case "done" if row["actual_s"] is not None:
             return f"took {took_words(row)}"
         case "cancelled":
-            return "cancelled – r retries it"
+            return f"cancelled – {sign('retry')} retries it"
     return ""
 
 
@@ -305,13 +308,17 @@ def _kept(row: answers.JobRow) -> str:
     return f"; {counted(kept, 'finished segment')} kept" if kept else ""
 
 
-def gate_words(gate: answers.GateView) -> str:
-    """What blocks the queue, and what to do about it."""
+def gate_words(gate: answers.GateView, sign: Callable[[str], str] | None = None) -> str:
+    """What blocks the queue, and what to do about it; without keys where nothing may be done."""
     if gate["kind"] == "user":
         why = "" if gate["reason"] == PAUSED_WITHOUT_REASON else f" ({gate['reason']})"
-        return f"the queue is paused{end(gate['until'])}{why} – P resumes it"
+        resumes = f" – {sign('pause_all')} resumes it" if sign else ""
+        return f"the queue is paused{end(gate['until'])}{why}{resumes}"
     if gate["kind"] == "workers":
-        return f"{gate['reason']} – 2 lists the workers, e there enables one"
+        enables = (
+            sign and f"{sign('view_workers')} lists the workers, {sign('worker_switch')} there enables one"
+        )
+        return f"{gate['reason']} – {enables}" if enables else gate["reason"]
     return in_one_line(gate["code"], gate_reason(gate), gate["hint"])
 
 

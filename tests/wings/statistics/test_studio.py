@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,11 @@ def test_attempts_and_sums(
     [one] = [line for line in run("stats", "--by", "batch").out.splitlines() if line.startswith("one")]
     assert re.search(r" first\.mp4 .*\d\d:\d\d$", one)
     assert run("stats", "--since", "1d").out.splitlines()[-1].split()[:3] == ["total", "1", "1"]
+    by_hour = run("stats", "--by", "hour").out.splitlines()
+    assert re.match(r"HOUR +DONE +FAILED", by_hour[5])
+    assert len(by_hour) == 5 + 1 + 48 + 1
+    assert by_hour[-1].split()[:3] == ["total", "1", "1"]
+    assert by_hour[-2].startswith(f"{datetime.now():%Y-%m-%d}")
     for since in ("soon", "9999999999d", "500d", "tomorrow"):
         refused = run("stats", "--since", since)
         assert refused.code == 2

@@ -20,7 +20,7 @@ from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import MICROSECOND, iso_time
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
-from tqstudio.engine.monitoring import disks
+from tqstudio.engine.monitoring import disks, settings
 from tqstudio.engine.monitoring.readiness import readiness
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import deliveries, folders
@@ -206,6 +206,12 @@ async def _folder_problems(services: Services) -> list[answers.FolderProblem]:
 async def load(services: TheServices) -> answers.LoadView:
     """The load of the last twenty minutes."""
     return services.recorder.load
+
+
+@router.get("/settings")
+async def setting_list(services: TheServices) -> answers.SettingsView:
+    """The settings, as they are since the supervisor's start."""
+    return {"file": data(services.home.config), "settings": settings.views(services.settings)}
 
 
 @router.get("/profiles")

@@ -15,8 +15,8 @@ from textual.keys import Keys as TextualKeys
 
 from tqstudio import path_checks, toml_files
 from tqstudio.paths import readable
-from tqstudio.ui.actions.registry import BY_NAME, JOBS, KEY_SIGNS, View, actions_of, key_sign
-from tqstudio.ui.data.keys import PLACEHOLDER, Keys, OwnCommand
+from tqstudio.ui.actions.registry import BY_NAME, JOBS, View, actions_of
+from tqstudio.ui.data.keys import KEY_SIGNS, PLACEHOLDER, Keys, OwnCommand, key_sign
 
 PLACEHOLDERS = ("master", "folder", "source", "name", "id")
 NO_KEY = "none"

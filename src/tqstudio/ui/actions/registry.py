@@ -56,7 +56,14 @@ _everywhere = partial(Action, group="Everywhere", views=EVERYWHERE)
 ACTIONS: tuple[Action, ...] = (
     _job("pause", ("p",), "pause", "pause or resume the job", 10, Operation.PAUSE),
     _job("cancel", ("x",), "cancel", "cancel the job; finished segments are kept", 11, Operation.CANCEL),
-    _job("retry", ("r",), "retry", "retry a failed or cancelled job", 12, Operation.RETRY),
+    _job(
+        "retry",
+        ("r",),
+        "retry",
+        "retry a failed or cancelled job; restore a deleted one",
+        12,
+        Operation.RETRY,
+    ),
     _job(
         "retranscode",
         ("e",),
@@ -109,7 +116,7 @@ ACTIONS: tuple[Action, ...] = (
     _list("acted_on", ("grave_accent",), "last job", "move to the job acted on last"),
     _list("mark", ("space",), "mark", "mark or unmark this job"),
     _list("mark_all", ("a",), "mark all", "mark every job that the filter shows"),
-    _list("range", ("v",), "range", "mark from this job to the one where v is pressed again"),
+    _list("range", ("v",), "range", "mark from this job to the one where it is pressed again"),
     _list("alike", ("asterisk",), "alike", "mark what has this job's error code, drop folder or profile"),
     _list("unmark", ("u",), "unmark", "remove all marks", 14),
     _list(
@@ -167,7 +174,7 @@ ACTIONS: tuple[Action, ...] = (
         "palette",
         ("colon", "ctrl+p"),
         "palette",
-        "find an action, job, folder, worker, profile or theme",
+        "find an action, job, folder, worker, profile, setting or theme",
         palette=False,
     ),
     _everywhere("help", ("question_mark",), "help", "show this menu of what can be done here", 50),
@@ -177,33 +184,10 @@ ACTIONS: tuple[Action, ...] = (
 
 BY_NAME = {action.name: action for action in ACTIONS}
 
-KEY_SIGNS = {
-    "plus": "+",
-    "minus": "-",
-    "equals_sign": "=",
-    "slash": "/",
-    "asterisk": "*",
-    "grave_accent": "`",
-    "exclamation_mark": "!",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "colon": ":",
-    "question_mark": "?",
-    "escape": "esc",
-    "pageup": "pgup",
-    "pagedown": "pgdn",
-    "up": "↑",
-    "down": "↓",
-}
 
-
-def key_sign(key: str) -> str:
-    """The displayed name of a key."""
-    return KEY_SIGNS.get(key, key)
-
-
-def actions_of(view: View) -> list[Action]:
-    return [action for action in ACTIONS if view in action.views]
+def actions_of(view: View, *, read_only: bool = False) -> list[Action]:
+    """The actions of a view, or those of them that a read-only screen has."""
+    return [each for each in ACTIONS if view in each.views and (each.name in READ_ONLY or not read_only)]
 
 
 def bindings_of(view: View) -> list[BindingType]:
@@ -216,7 +200,10 @@ def bindings_of(view: View) -> list[BindingType]:
 
 
 def operation_for(action: Action, targets: Collection[Target]) -> Operation | None:
-    """The operation of an action: `p` resumes if none of the targets can be paused."""
+    """The operation of an action: `p` resumes if none of the targets can be paused; `r` restores deleted ones
+    if none can be retried."""
+    if action.operation is Operation.RETRY and any(target.deleted for target in targets):
+        return Operation.RETRY if _is_possible(Operation.RETRY, targets) else Operation.UNDELETE
     if action.operation is not Operation.PAUSE:
         return action.operation
     pauses = _is_possible(Operation.PAUSE, targets) or not _is_possible(Operation.RESUME, targets)
@@ -244,4 +231,6 @@ def label(action: Action, targets: Collection[Target], *, paused: bool = False) 
     """The action's footer word for these jobs, in a queue that may be `paused`."""
     if action.name == "pause" and targets and operation_for(action, targets) is Operation.RESUME:
         return "resume"
+    if action.name == "retry" and operation_for(action, targets) is Operation.UNDELETE:
+        return "restore"
     return "resume all" if action.name == "pause_all" and paused else action.text

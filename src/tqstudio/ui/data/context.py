@@ -27,6 +27,12 @@ class Context:
     home: Home
     remembered: Remembered
     keys: Keys
+    read_only: bool = False
+    """Whether the screen is read-only."""
+
+    def sign(self, action: str) -> str:
+        """The key of an action, for a sentence."""
+        return self.keys.sign(action)
 
 
 class Shell(Protocol):
@@ -61,8 +67,8 @@ class Shell(Protocol):
     async def show_job(self, job: int, *, anywhere: bool = False) -> None:
         """Move the cursor of the queue to a job; `anywhere` removes a filter that hides it."""
 
-    async def show_folder(self, folder: int) -> None:
-        """Show the jobs of a drop folder."""
+    async def show_jobs(self, line: str) -> None:
+        """Show the jobs that match a filter line."""
 
     async def show_worker(self, name: str) -> None:
         """Move the cursor of the workers to one."""

@@ -37,6 +37,10 @@ BACKOFF_S = (1.0, 2.0, 3.0)
 """Delays between connection attempts; the last one repeats."""
 AGAIN_S = (0.5, 1.0, 2.0, *[3.0] * 18)
 """Delays until an answer that was lost is asked for again."""
+LIST_S = 0.1
+"""How long the list may take to be shown together with the status."""
+KEYS_AGAIN = 5
+"""How many of them keys wait for."""
 MAX_MISSED_EVENTS = 1_000
 """After missing more events than this, only the newest are loaded."""
 START_TIMEOUT_S = 10.0
@@ -93,14 +97,22 @@ class Feed:
             self._client = self._client_factory()
         return await self._client.send(call)
 
-    async def send_again(self, call: Call[T]) -> T:
-        """Send a request that has an idempotency key, again and again for a minute until it is answered."""
-        for wait_s in AGAIN_S:
+    async def send_again(self, call: Call[T], lost: Callable[[str], None] | None = None) -> T:
+        """Send a request that has an idempotency key, again and again for a minute until it is answered.
+
+        Args:
+            lost: keys wait for the answer: not as long, and not for a supervisor that was not there at first.
+                Called with what is waited for.
+        """
+        for number, wait_s in enumerate(AGAIN_S if lost is None else AGAIN_S[:KEYS_AGAIN]):
             try:
                 return await self.send(call)
             except TqError as error:
-                if error.code not in UNANSWERED:
+                never_sent = number == 0 and error.code is ErrorCode.NO_SUPERVISOR
+                if error.code not in UNANSWERED or (lost is not None and never_sent):
                     raise
+            if lost is not None:
+                lost("the answer was lost; asking for it again…")
             await asyncio.sleep(wait_s)
         return await self.send(call)
 
@@ -184,9 +196,13 @@ class Feed:
         model.take_status(await self._in_time(calls.status()))
         model.connection = ConnectionState(Link.UP)
         self._starting_until = 0.0
-        self._changed()
         anchor, _ = self._anchor()
-        await self.job_pages.reload(anchor)
+        # A picture without the list would delay the one with it.
+        without = asyncio.get_running_loop().call_later(LIST_S, self._changed)
+        try:
+            await self.job_pages.reload(anchor)
+        finally:
+            without.cancel()
         self._changed()
 
     async def _in_time(self, call: Call[T]) -> T:

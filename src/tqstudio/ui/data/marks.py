@@ -89,6 +89,8 @@ class Marks(dict[int, Target]):
             return
         if event["target"] is not None:
             target = replace(target, status=JobStatus(event["target"]), control=Control.NONE)
+        if trigger == EventKind.UNDELETED:
+            target = replace(target, deleted=False)
         if trigger in CONTROL_ASKED:
             target = replace(target, control=CONTROL_ASKED[trigger])
         if trigger in _EMPTIED:

@@ -29,12 +29,14 @@ class Target:
     segments_done: int
     qualities: tuple[tuple[str, str], ...] = ()
     """The possible qualities, each with the reason why the job did not encode it; "" where it did."""
+    deleted: bool = False
 
     @classmethod
     def of(cls, row: JobRow) -> Target:
         done = sum(rendition["segments_done"] for rendition in row["renditions"])
         status, control = JobStatus(row["status"]), Control(row["control"])
-        return cls(row["id"], row["name"], status, control, done, tuple(_qualities(row)))
+        deleted = row["deleted_at"] is not None
+        return cls(row["id"], row["name"], status, control, done, tuple(_qualities(row)), deleted)
 
     @property
     def pausable(self) -> bool:
@@ -54,6 +56,12 @@ def _qualities(row: JobRow) -> Iterator[tuple[str, str]]:
 
 def refusal(operation: Operation, target: Target) -> str:
     """Why the operation is not possible on this job now; empty if it is."""
+    if target.deleted != (operation is Operation.UNDELETE):
+        return (
+            f"job {target.id} is deleted; restore it first"
+            if target.deleted
+            else f"job {target.id} is not deleted"
+        )
     decision = decide(target.status, operation, target.control)
     if not decision.allowed:
         return f"job {target.id} {decision.reason}"

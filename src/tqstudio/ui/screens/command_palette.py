@@ -1,11 +1,11 @@
-"""The command palette: finds actions, jobs, folders, workers, profiles and themes."""
+"""The command palette: finds actions, jobs, folders, workers, profiles, settings and themes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from textual import on
 from textual.app import App
@@ -18,10 +18,11 @@ from textual.widgets import OptionList
 from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
-from tqstudio.protocol.answers import JobRow
+from tqstudio.protocol.answers import JobRow, SettingView
 from tqstudio.protocol.filters import Term
-from tqstudio.ui.actions.registry import JOBS, actions_of, key_sign
+from tqstudio.ui.actions.registry import BY_NAME, JOBS, actions_of
 from tqstudio.ui.data.context import Context, Shell
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.ui.screens.frame.base import StudioScreen
 
 Found = tuple[str, str, Callable[[], object]]
@@ -29,6 +30,8 @@ Found = tuple[str, str, Callable[[], object]]
 TYPING_S = 0.15
 """Jobs are asked for once nothing was typed for this long."""
 MAX_JOBS = 20
+_CELLS = 10
+"""Width of the names in the text about a setting."""
 MAX_TEXT = 200
 """Characters of a search that the supervisor takes."""
 
@@ -49,7 +52,7 @@ class Known(Provider):
             do = partial(shell.perform, "own_command", key)
             yield f"{command.run}  ({key_sign(key)})", "a command of your own", do
         for folder in context.model.folders or ():
-            do = partial(shell.show_folder, folder["id"])
+            do = partial(shell.show_jobs, f"folder:{folder['id']}")
             yield f"folder {readable(folder['path'])}", "show its jobs", do
         for name, worker in context.model.workers.items():
             yield f"worker {name}", worker["status"], partial(shell.show_worker, name)
@@ -69,7 +72,7 @@ class Known(Provider):
 
 
 class FromSupervisor(Provider):
-    """Jobs by number or name, and profiles; nothing while the supervisor does not answer."""
+    """Jobs by number or name, profiles and settings; nothing while the supervisor does not answer."""
 
     async def search(self, query: str) -> Hits:
         if not isinstance(self.screen, StudioScreen) or not query.strip() or len(query) > MAX_TEXT:
@@ -89,12 +92,39 @@ class FromSupervisor(Provider):
             matcher = self.matcher(query)
             for profile in (await context.feed.send(calls.profiles()))["profiles"]:
                 if score := matcher.match(text := f"profile {readable(profile['name'])}"):
-                    about = f"{text}: {profile['codec']}; {' '.join(profile['rungs'])}"
-                    show = partial(shell.toast, about)
-                    help = escape(profile["description"])
+                    show = partial(shell.show_jobs, Term("profile", (profile["name"],)).line())
+                    about = (profile["codec"], " ".join(profile["rungs"]), profile["description"])
+                    help = escape("; ".join(filter(None, about)))
                     yield Hit(score, _found_in(matcher, text), show, text, help=help)
+            # Only a caller on the same machine may read them.
+            if context.model.remote:
+                return
+            known = await context.feed.send(calls.settings())
+            for setting in known["settings"]:
+                text = f"setting {setting['name']} = {setting['value']}"
+                if score := max(matcher.match(text), matcher.match(setting["meaning"]) * 0.8):
+                    explain = partial(_explain, self.app, context, setting, known["file"])
+                    yield Hit(score, _found_in(matcher, text), explain, text, help=escape(setting["meaning"]))
         except TqError:
             return
+
+
+def _explain(app: App[Any], context: Context, setting: SettingView, file: str) -> None:
+    """Open a text about a setting: what it is, and the line that changes it, which `y` copies."""
+    from tqstudio.ui.screens.frame.text import TextScreen
+
+    name, value = setting["name"], setting["value"]
+    line = f"{name} = {setting['default'] if value == 'not shown' else value}"
+    start = "The supervisor reads this line when it starts."
+    first = f"TQSTUDIO_{name.upper()} in its environment, or a flag, overrides it."
+    rows = ("now", value), ("default", setting["default"]), ("allowed", setting["allowed"].replace("`", ""))
+    text = [name, f"{'':{_CELLS}}{setting['meaning']}", *(f" {key:{_CELLS - 1}}{what}" for key, what in rows)]
+    text += ["", file, *(f"{'':{_CELLS}}{each}" for each in (line, start, first))]
+
+    async def read() -> tuple[str, str]:
+        return "\n".join(text), line
+
+    app.push_screen(TextScreen(context, f"setting {name}", read, wrapped=True, name_cells=_CELLS))
 
 
 def _found_in(matcher: Matcher, text: str) -> Content:
@@ -129,5 +159,5 @@ class Palette(CommandPalette):
 def open_in(app: App[None]) -> None:
     """Show the palette, unless it is shown."""
     if not isinstance(app.screen, CommandPalette):
-        what = "find an action, job, folder, worker, profile or theme"
+        what = BY_NAME["palette"].help
         app.push_screen(Palette([Known, FromSupervisor], placeholder=what))

@@ -32,7 +32,8 @@ class FolderList(ItemList["FolderView"]):
         return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
 
     def empty(self) -> str:
-        unwatched = "no drop folder yet – n adds one; videos dropped into it are transcoded"
+        key = self.context.sign("folder_add")
+        unwatched = f"no drop folder yet – {key} adds one; videos dropped into it are transcoded"
         return self._owner.nothing("folder", unwatched, read=self.context.model.folders is not None)
 
     def key(self, at: int) -> Hashable:
@@ -150,7 +151,7 @@ class FoldersScreen(ListScreen["FolderView"]):
         if folder is None:
             self.toast("no folder is selected")
             return
-        await self.shell.show_folder(folder["id"])
+        await self.shell.show_jobs(f"folder:{folder['id']}")
 
     def _is_elsewhere(self) -> bool:
         """Whether the folders are those of a studio on another machine, which refuses to change them."""
@@ -221,7 +222,8 @@ class FoldersScreen(ListScreen["FolderView"]):
             return
         await self.context.feed.send(calls.remove_folder(folder["id"]))
         self.context.feed.read_folders_soon()
-        self.toast(f"{paths.readable(folder['path'])} is not watched any more; its jobs stay; z undoes it")
+        stays = f"its jobs stay; {self.context.sign('undo')} undoes it"
+        self.toast(f"{paths.readable(folder['path'])} is not watched any more; {stays}")
 
 
 def _why(skipped: SkippedFile) -> str:

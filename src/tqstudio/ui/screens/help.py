@@ -15,7 +15,8 @@ from textual.containers import Vertical
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from tqstudio.ui.actions.registry import JOBS, Action, actions_of, key_sign, obstacle
+from tqstudio.ui.actions.registry import JOBS, Action, actions_of, obstacle
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.dialogs.dialogs import Dialog, Problem
 from tqstudio.ui.screens.frame.base import StudioScreen
@@ -155,7 +156,9 @@ class HelpScreen(Dialog[Chosen | None]):
 def _lines_of(below: StudioScreen) -> Iterator[_Line]:
     """The actions of the view by group, own commands, signs, and what its filter understands."""
     context, view = below.context, below.VIEW
-    for action in sorted(actions_of(view), key=lambda action: _SHARED.get(action.group, 0)):
+    for action in sorted(
+        actions_of(view, read_only=context.read_only), key=lambda action: _SHARED.get(action.group, 0)
+    ):
         keys = " ".join(map(key_sign, context.keys.of(view, action.name)))
         yield _Line(action.group, keys, action.help, (action.name, ""), _why_not(below, action))
     for key, command in context.keys.commands.items() if view in JOBS else ():

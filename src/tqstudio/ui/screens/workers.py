@@ -241,7 +241,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
             return "", []
         about = [f"{key} {value}" for key, value in worker["capabilities"].items()]
         return worker["name"], [
-            *_remarks(worker),
+            *self._remarks(worker),
             ("encoder", worker["encoder"] or ""),
             ("device", worker["device"] or ""),
             ("process", f"{worker['pid']}, {worker['type']}" if worker["pid"] else worker["type"]),
@@ -270,7 +270,8 @@ class WorkersScreen(ListScreen["WorkerView"]):
             self.toast("no worker is selected")
             return
         if worker["draining"]:
-            self.toast(f"{worker['name']} is already draining; e lets it take jobs again")
+            lets = f"{self.context.sign('worker_switch')} lets it take jobs again"
+            self.toast(f"{worker['name']} is already draining; {lets}")
             return
         await self._act(worker["name"], "drain")
 
@@ -280,12 +281,13 @@ class WorkersScreen(ListScreen["WorkerView"]):
         self.toast(f"{name} is {worker['status']}")
         self.paint()
 
-
-def _remarks(worker: WorkerView) -> Facts:
-    """Why the worker takes no jobs, and the key that helps."""
-    if worker["quarantine"]:
+    def _remarks(self, worker: WorkerView) -> Facts:
+        """Why the worker takes no jobs, and the key that helps."""
+        if not worker["quarantine"]:
+            return [("remark", worker["note"] or "")]
+        sign = self.context.sign
+        shows = f"{sign('view_history')} and {sign('filter')} {worker['name']} show what failed"
         return [
             ("quarantine", worker["quarantine"]),
-            ("", f"4 and / {worker['name']} show what failed; e enables it again"),
+            ("", f"{shows}; {sign('worker_switch')} enables it again"),
         ]
-    return [("remark", worker["note"] or "")]

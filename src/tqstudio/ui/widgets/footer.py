@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from textual.strip import Strip
 
 from tqstudio.lifecycle import JobStatus
-from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
+from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, label
 from tqstudio.ui.data.context import Context
+from tqstudio.ui.data.keys import key_sign
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import Line, width_of
@@ -54,7 +55,8 @@ class Footer(LineView):
         targets, marked = self._targets(), self._marked()
         # A list has no previous screen, only other lists.
         left_out = "back" if self._view in LISTS else ""
-        hints = [a for a in actions_of(self._view) if a.footer and a.name != left_out]
+        there = actions_of(self._view, read_only=self.context.read_only)
+        hints = [a for a in there if a.footer and a.name != left_out]
         # What a done job is for is its ladder.
         done = any(target.status is JobStatus.DONE for target in targets)
         hints = [a for a in hints if self._key(a) and (done or a.name != "open_result")]

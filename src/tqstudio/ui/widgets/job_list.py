@@ -69,11 +69,12 @@ COLUMNS = (
 WORDY = 40
 """From this width of the name column the word after the sign of a warning is shown."""
 FIRST_STEPS = """the queue is empty
-n\tadds a video, or all videos of a folder
-3 then n\twatches a folder: every video put there is added
+{add}\tadds a video, or all videos of a folder
+{view_folders} then {folder_add}\twatches a folder: every video put there is added
  \tboth ask where the ladders go, and show the default
-?\texplains the signs and lists the keys
-q\tleaves; the supervisor continues with the queue"""
+{help}\texplains the signs and lists the keys
+{leave}\tleaves; the supervisor continues with the queue"""
+_FIRST = ("add", "view_folders", "folder_add", "help", "leave")
 LEAST_IMPORTANT_FIRST = ("speed", "worker", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
 SORTED_BY = {
@@ -229,12 +230,14 @@ class JobList(RowList):
             self.post_message(self.NeedMore(edge))
 
     def empty(self) -> str:
-        model = self.context.model
+        model, sign = self.context.model, self.context.sign
         if unread := model.unread(read=model.jobs.loaded):
             return unread
         if model.jobs.query.narrowed:
-            return "no job matches the filter – esc shows all"
-        return "the queue is empty – n says how to upload files" if model.remote else FIRST_STEPS
+            return f"no job matches the filter – {sign('back')} shows all"
+        if model.remote:
+            return f"the queue is empty – {sign('add')} says how to upload files"
+        return FIRST_STEPS.format_map({action: sign(action) for action in _FIRST})
 
     def head(self, width: int) -> Strip:
         line = self.start(width).gap(2)

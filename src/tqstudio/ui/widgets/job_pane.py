@@ -84,7 +84,8 @@ class JobPane(LineView):
         body = self._facts(row, width) if self.page == "facts" else self._short(row, width)
         if len(body) > height > 0:
             more = self.start(width).gap(2)
-            more.add(f"{len(body) - height + 1} more – enter shows all", self.context.palette.faint)
+            shows = f"{self.context.sign('open')} shows all"
+            more.add(f"{len(body) - height + 1} more – {shows}", self.context.palette.faint)
             body = [*body[: height - 1], more.strip()]
         return [*lines, *body]
 
@@ -210,7 +211,7 @@ class JobPane(LineView):
         row = self._job()
         if room < 2 or self.log_tail is None or row is None or self.log_tail[0] != row["id"]:
             return []
-        line = self.start(width).gap(2).add("l", palette.key).add(" log ", palette.dim)
+        line = self.start(width).gap(2).add(self.context.sign("log"), palette.key).add(" log ", palette.dim)
         lines = [line.fill(glyphs.rule, palette.rule, keep=1).strip()]
         for text in self.log_tail[1][-room + 1 :]:
             line = self.start(width).gap(2)
@@ -244,7 +245,8 @@ class JobPane(LineView):
         lines = self.paragraph(f"{error['code']}: {error['message']}", width, palette.error)
         lines += self.paragraph(f"{glyphs.arrow} {error['hint']}", width, palette.text)
         if error["log"]:
-            line = self.start(width).gap(2).add("l", palette.key).add(" log  ", palette.dim)
+            line = self.start(width).gap(2).add(self.context.sign("log"), palette.key)
+            line.add(" log  ", palette.dim)
             lines.append(
                 line.add(fit_name(error["log"], line.room - 1, glyphs.ellipsis), palette.dim).strip()
             )
@@ -261,9 +263,9 @@ class JobPane(LineView):
 
     def _status_text(self, row: JobRow, width: int) -> list[Strip]:
         model = self.context.model
-        if row["status"] == "done":
+        if row["status"] == "done" and not row["deleted_at"]:
             return self.named("took", sentences.took_words(row), width, cells=9)
-        text = "" if model.stale else sentences.status_text(row, model.gates)
+        text = "" if model.stale else sentences.status_text(row, model.gates, self.context.sign)
         return self.paragraph(text, width, self.context.palette.text)
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:
@@ -271,7 +273,7 @@ class JobPane(LineView):
         generation = self.context.model.generations.get(row["video"]) if sentences.is_playable(row) else None
         if generation is None:
             return []
-        palette = self.context.palette
+        palette, key = self.context.palette, self.context.sign("copy")
         lines = []
         # A path that needs two lines anyway starts right after the command.
         place = fmt.copied(generation["master_b64"])
@@ -280,8 +282,8 @@ class JobPane(LineView):
         for at, part in enumerate(parts):
             line = self.start(width).gap(2).cell("" if at else name, 9, palette.faint).gap()
             line.add(part, palette.text)
-            if at == len(parts) - 1 and line.room > width_of(COPIES) + 2:
-                line.gap(2).add("y", palette.key).add(COPIES, palette.dim)
+            if at == len(parts) - 1 and line.room > width_of(key + COPIES) + 1:
+                line.gap(2).add(key, palette.key).add(COPIES, palette.dim)
             lines.append(line.strip())
         return lines
 

@@ -54,11 +54,11 @@ class Notice(LineView):
         model = self.context.model
         found: list[tuple[str, ...]] = []
         if model.connection.link is Link.LOST:
-            found.append(("error", *_lost(model)))
+            found.append(("error", *self._lost(model)))
         elif model.status is not None:
-            found += [("warning", *_gate(gate)) for gate in model.status["gates"]]
+            found += [("warning", *self._gate(gate)) for gate in model.status["gates"]]
         if model.folder_news:
-            found.append(("warning", *_folders(model.folder_news)))
+            found.append(("warning", *self._folders(model.folder_news)))
         found += [("warning", note) for note in model.notes]
         return found
 
@@ -70,40 +70,43 @@ class Notice(LineView):
             self.styles.height = max(1, count)
         super().paint()
 
+    def _lost(self, model: Model) -> list[str]:
+        """Why the supervisor is unreachable, and the key that helps."""
+        ago = f", last seen {fmt.short_duration(model.since_contact_s)} ago" if model.last_contact else ""
+        again, start = self.context.sign("reconnect"), self.context.sign("start")
+        if model.connection.reason:
+            return [f"{model.connection.reason} – {again} tries again now"]
+        if model.connection.unresponsive:
+            what = "the supervisor is running but does not answer"
+            return [f"{what}{ago} – {again} tries again now", f"{what}; {again} tries again"]
+        if model.remote:
+            what = f"no studio answers at {model.remote}"
+            return [f"{what}{ago}: nothing below is updated – {again} retries now"]
+        what, starts = "no supervisor is running", "" if self.context.read_only else f"{start} starts one, "
+        return [
+            f"{what}{ago}: nothing below is updated – {starts}{again} retries now",
+            f"{what}{ago} – {starts}{again} retries",
+            f"{what} – {starts}{again} retries",
+        ]
 
-def _lost(model: Model) -> list[str]:
-    """Why the supervisor is unreachable, and the key that helps."""
-    ago = f", last seen {fmt.short_duration(model.since_contact_s)} ago" if model.last_contact else ""
-    if model.connection.reason:
-        return [f"{model.connection.reason} – ctrl+r tries again now"]
-    if model.connection.unresponsive:
-        what = "the supervisor is running but does not answer"
-        return [f"{what}{ago} – ctrl+r tries again now", f"{what}; ctrl+r tries again"]
-    if model.remote:
-        return [f"no studio answers at {model.remote}{ago}: nothing below is updated – ctrl+r retries now"]
-    what = "no supervisor is running"
-    return [
-        f"{what}{ago}: nothing below is updated – S starts one, ctrl+r retries now",
-        f"{what}{ago} – S starts one, ctrl+r retries",
-        f"{what} – S starts one, ctrl+r retries",
-    ]
+    def _gate(self, gate: GateView) -> list[str]:
+        """What blocks the queue; for a full disk also shorter wordings with the figures."""
+        words = [gate_words(gate, None if self.context.read_only else self.context.sign)]
+        if "path" in gate:
+            needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
+            figures = f"not enough space at {readable(gate['path'])}: {units.size(gate['free'])} free{needed}"
+            words.append(in_one_line(gate["code"], figures, gate["hint"]))
+        return words
 
-
-def _gate(gate: GateView) -> list[str]:
-    """What blocks the queue; for a full disk also shorter wordings with the figures."""
-    words = [gate_words(gate)]
-    if "path" in gate:
-        needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
-        figures = f"not enough space at {readable(gate['path'])}: {units.size(gate['free'])} free{needed}"
-        words.append(in_one_line(gate["code"], figures, gate["hint"]))
-    return words
-
-
-def _folders(folders: Sequence[FolderView]) -> list[str]:
-    problem = folders[0]["problem"]
-    assert problem is not None
-    if len(folders) > 1:
-        names = ", ".join(readable(folder["path"]) for folder in folders)
-        return [f"{len(folders)} drop folders cannot be watched: {names} – 3 shows why"]
-    what = in_one_line(problem["code"], problem["message"])
-    return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows what to do"]
+    def _folders(self, folders: Sequence[FolderView]) -> list[str]:
+        problem, shows, hides = folders[0]["problem"], *map(self.context.sign, ("view_folders", "back"))
+        assert problem is not None
+        if len(folders) > 1:
+            names = ", ".join(readable(folder["path"]) for folder in folders)
+            why = "" if self.context.read_only else f" – {shows} shows why"
+            return [f"{len(folders)} drop folders cannot be watched: {names}{why}"]
+        what = in_one_line(problem["code"], problem["message"])
+        if self.context.read_only:
+            return [f"{what} – {problem['hint']}", what]
+        hint = f"{problem['hint']} ({shows} shows it, {hides} hides this)"
+        return [f"{what} – {hint}", f"{what} – {shows} shows what to do"]

@@ -11,15 +11,15 @@ from tqstudio.ui.data.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 
-TABS: dict[View, tuple[str, str]] = {
-    "queue": ("1", "Queue"),
-    "workers": ("2", "Workers"),
-    "folders": ("3", "Folders"),
-    "history": ("4", "History"),
-    "statistics": ("5", "Stats"),
-    "wall": ("w", "Wall"),
+TABS: dict[View, str] = {
+    "queue": "Queue",
+    "workers": "Workers",
+    "folders": "Folders",
+    "history": "History",
+    "statistics": "Stats",
+    "wall": "Wall",
 }
-"""Key and name of each view."""
+"""The name of each view."""
 
 
 class Tabs(LineView):
@@ -35,13 +35,18 @@ class Tabs(LineView):
         line = self.start(width).gap()
         problems = len(self.context.model.folder_problems)
         filter_line, remark = self._tab_text()
-        names = sum(len(name) + 4 for _, name in TABS.values()) + (len(f" x{problems}") if problems else 0)
+        # A read-only screen stays where it is.
+        alone = self.context.read_only
+        tabs = {view: name for view, name in TABS.items() if view == self._view or not alone}
+        keys = {view: "" if alone else self.context.sign(f"view_{view}") for view in tabs}
+        names = width_of("".join(keys.values())) + sum(len(name) + 3 for name in tabs.values())
+        names += len(f" x{problems}") if problems else 0
         # The names of the other views give way to the filter and the remark.
         short = names + width_of(remark) + (width_of(filter_line) + 2 if filter_line else 0) + 4 > width
-        for view, (key, name) in TABS.items():
+        for view, name in tabs.items():
             here = view == self._view
             click = link(f"view_{view}")
-            line.add(key, (palette.key if here else palette.faint) + click)
+            line.add(keys[view], (palette.key if here else palette.faint) + click)
             if not short or here:
                 line.add(f" {name}", (palette.strong if here else palette.dim) + click)
             if view == "folders" and problems:

@@ -1,4 +1,5 @@
-"""`stats`: throughput, speed, bytes, processor time and errors of estimates, by day, batch or worker."""
+"""`stats`: throughput, speed, bytes, processor time and errors of estimates, by hour, day, batch or
+worker."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from tqstudio.words.symbols import choose_glyphs
 
 
 class By(StrEnum):
+    HOUR = "hour"
     DAY = "day"
     BATCH = "batch"
     WORKER = "worker"
@@ -25,12 +27,15 @@ class By(StrEnum):
 
 def stats(
     since: Annotated[
-        str | None, typer.Option("--since", metavar="12h|7d|TIME", help="Since then; by default 30 days.")
+        str | None,
+        typer.Option("--since", metavar="12h|7d|TIME", help="Since then; by default 30 days, of hours 48."),
     ] = None,
-    by: Annotated[By, typer.Option("--by", metavar="day|batch|worker", help="What to add up by.")] = By.DAY,
+    by: Annotated[
+        By, typer.Option("--by", metavar="hour|day|batch|worker", help="What to add up by.")
+    ] = By.DAY,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show what was done: throughput, speed, bytes and processor time by day, batch or worker.
+    """Show what was done: throughput, speed, bytes and processor time by hour, day, batch or worker.
 
     MEDIA, IN and OUT count jobs that are done, WORK and CPU all attempts. SPEED is MEDIA ÷ WORK. OFF is the
     median error of the estimates; in column 90%, nine of ten errors were smaller.
@@ -46,7 +51,7 @@ def stats(
     now = datetime.now(UTC).astimezone()
     rows = [(fmt.plain(row["key"]) or "none", *values(row)) for row in view["rows"]]
     last = ("total", *values(view["total"]))
-    if by is By.DAY and len(rows) > 1:
+    if by in (By.HOUR, By.DAY) and len(rows) > 1:
         heights = choose_glyphs().heights
         lines = {title: fmt.sparkline(series(view["rows"], key), heights) for title, key, _ in FIGURES}
         for title in ("done", "media", "speed", "cpu"):

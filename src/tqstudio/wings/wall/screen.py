@@ -70,7 +70,8 @@ class Wall(LineView):
             lines = self.paragraph("nothing is running", width, palette.dim)
             lines.append(self.start(width).strip())
         if hidden:
-            more = f"{fmt.counted(hidden, 'more job')} running: 1 shows the list"
+            key = "" if self.context.read_only else f": {self.context.sign('view_queue')} shows the list"
+            more = f"{fmt.counted(hidden, 'more job')} running{key}"
             lines[-1:] = self.paragraph(more, width, palette.faint)
         return [*lines, *self._below(width, height - len(lines))][:height]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
+from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.session.supervisor_session import (
     SupervisorSession,
     every_job,
@@ -17,9 +20,11 @@ from tqstudio.cli.session.supervisor_session import (
 from tqstudio.cli.terminal import printing
 from tqstudio.cli.terminal.options import FilterLine, JsonFlag, Priority, ProfileName, SomeJobIds, listed
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Operation
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.filters import parse
+from tqstudio.words import bulk
 from tqstudio.words import format as fmt
 from tqstudio.words import undo as undone
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import ActionResult, UndoAnswer
 
 MAX_IDS = 10_000
+_INTERRUPTED = 130
 
 # The result for a job; `{word}` is its state.
 _RESULTS = {
@@ -42,6 +48,25 @@ _RESULTS = {
     "delete": "job {job} deleted; undo with: tqstudio job undelete {job}",
     "undelete": "job {job} restored: {word}",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """All jobs that match a filter line, up to the newest of them; `total` is None if there are many."""
+
+    line: str
+    newest: int
+    total: int | None
+
+
+class Counts(TypedDict):
+    """What an operation on all jobs that match a filter did; the fields of `BulkAnswer`, added up."""
+
+    done: int
+    skipped: dict[str, int]
+    reason: str
+    removed_segments: int
+    stopped: bool
 
 
 def _command(operation: str, about: str) -> Callable[..., int]:
@@ -140,8 +165,8 @@ def undo(as_json: JsonFlag = False) -> int:
     return 4 if answer["left"] else 0
 
 
-def _chosen(ids: Sequence[int] | None, line: str) -> tuple[SupervisorSession, Sequence[int]]:
-    """The supervisor for an operation on jobs, at least one of which exists, and their numbers."""
+def _chosen(ids: Sequence[int] | None, line: str) -> tuple[SupervisorSession, Sequence[int] | Matching]:
+    """The supervisor for an operation on jobs, at least one of which exists, and which they are."""
     wanted = parse(line)
     if bool(ids) == bool(wanted.terms):
         raise TqError(
@@ -162,27 +187,82 @@ def _chosen(ids: Sequence[int] | None, line: str) -> tuple[SupervisorSession, Se
     which = f"there is no job {ids[0]}" if ids else "no job matches the filter"
     none = TqError(ErrorCode.NOT_FOUND, which, "list them with: tqstudio job list")
     at = session_for(known, none)
-    # All of them before the first is changed, because changed ones may match no more.
-    found = ids or [row["id"] for row in every_job(at.client, wanted.line(), "number")]
-    if not found:
+    if ids:
+        return at, ids
+    page = at.client.send(calls.jobs(wanted.line(), sort="-number", limit=1))
+    if not page["jobs"]:
         raise none
-    return at, found
+    return at, Matching(wanted.line(), page["jobs"][0]["id"], page["total"])
 
 
-def act(at: SupervisorSession, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:
-    """Apply `operation` to any number of jobs."""
+def act(
+    at: SupervisorSession, operation: str, chosen: Sequence[int] | Matching, **more: Any
+) -> list[ActionResult] | Counts:
+    """Apply `operation` to any number of jobs; those that match a filter are only counted."""
     results: list[ActionResult] = []
+    ids = chosen
+    if isinstance(ids, Matching):
+        if more.get("profile") is None:
+            return _act_on_matching(at, Operation(operation), ids, more)
+        # The supervisor gives jobs that match a filter no other profile.
+        ids = [row["id"] for row in every_job(at.client, ids.line, "number") if row["id"] <= ids.newest]
     for start in range(0, len(ids), MAX_IDS):
         results += at.client.send(calls.act(operation, ids[start : start + MAX_IDS], **more))["results"]
     return results
 
 
-def report(results: list[ActionResult], operation: str, as_json: bool, *, how: str = "") -> int:
-    """Print the result for each job; returns 4 if any was refused.
+def _act_on_matching(
+    at: SupervisorSession, operation: Operation, of: Matching, more: dict[str, Any]
+) -> Counts:
+    """Apply an operation slice by slice, until Ctrl-C; counts on stderr where that is a terminal."""
+    counts = Counts(done=0, skipped={}, reason="", removed_segments=0, stopped=False)
+    key, after, so_far = uuid.uuid4().hex, 0, 0
+    line = "\r{}\x1b[K" if printing.terminal(sys.stderr) else ""
+    with Interrupt() as interrupt:
+        while not counts["stopped"]:
+            print(
+                line.format(bulk.progress(operation, so_far, of.total)), end="", file=sys.stderr, flush=True
+            )
+            call = calls.act_on_matching(operation, of.line, newest=of.newest, key=key, after=after, **more)
+            try:
+                answer = at.client.send(call)
+            except TqError:
+                print(line.format(""), end="", file=sys.stderr)
+                if so_far:
+                    printing.err(bulk.sentence(operation, counts["done"], counts["skipped"], stopped=True))
+                raise
+            for state, number in answer["skipped"].items():
+                counts["skipped"][state] = counts["skipped"].get(state, 0) + number
+            counts["done"] += answer["done"]
+            counts["reason"] = counts["reason"] or answer["reason"]
+            counts["removed_segments"] += answer["removed_segments"]
+            so_far = counts["done"] + sum(counts["skipped"].values())
+            if answer["after"] is None:
+                break
+            after, counts["stopped"] = answer["after"], interrupt.requested
+    print(line.format(""), end="", file=sys.stderr, flush=True)
+    return counts
+
+
+def _report_counts(counts: Counts, operation: Operation, as_json: bool) -> int:
+    """Print what was done in one sentence, and why the first job was skipped."""
+    text = bulk.sentence(operation, counts["done"], counts["skipped"], stopped=counts["stopped"])
+    if counts["removed_segments"]:
+        text += f"; with {fmt.counted(counts['removed_segments'], 'finished segment')}"
+    if counts["reason"]:
+        printing.err(printing.error_lines(ErrorCode.REFUSED, counts["reason"], ""))
+    printing.answer(counts, text, as_json)
+    return _INTERRUPTED if counts["stopped"] else 4 if counts["skipped"] else 0
+
+
+def report(results: list[ActionResult] | Counts, operation: str, as_json: bool, *, how: str = "") -> int:
+    """Print the result for each job, or of all together; returns 4 if any was refused.
 
     Args:
         how: an addition for new jobs, or the requested priority.
     """
+    if isinstance(results, dict):
+        return _report_counts(results, Operation(operation), as_json)
     if as_json:
         printing.out_json({"results": results})
     for result in results:

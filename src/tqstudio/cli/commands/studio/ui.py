@@ -59,7 +59,8 @@ def open_screen() -> int:
 def keys(as_json: JsonFlag = False) -> int:
     """Print the keys of the terminal UI: with those of keys.toml in the home, and what is wrong there."""
     from tqstudio.ui.actions.keys_file import read_keys
-    from tqstudio.ui.actions.registry import ACTIONS, key_sign
+    from tqstudio.ui.actions.registry import ACTIONS
+    from tqstudio.ui.data.keys import key_sign
 
     found, groups = read_keys(current_home().keys), [each.group for each in ACTIONS]
     rows = [

@@ -67,7 +67,7 @@ class StudioScreen(Screen[None]):
         )
         yield Static(
             f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines;"
-            " q quits.",
+            f" {self.context.sign('leave')} quits.",
             id="too-small",
         )
 
@@ -162,7 +162,7 @@ class StudioScreen(Screen[None]):
         answer: UndoAnswer | None = None
         while answer is None or answer["remaining"]:
             call = calls.undo(uuid.uuid4().hex, answer and answer["undo"])
-            answer = undone.added(answer, await self.context.feed.send(call))
+            answer = undone.added(answer, await self.context.feed.send_again(call, self.toast))
             if answer["remaining"]:
                 self.toast(f"undoing: {fmt.counted(answer['remaining'], 'job')} left")
         self.context.feed.refresh_soon()
@@ -187,7 +187,8 @@ class StudioScreen(Screen[None]):
             if until is not None:
                 self.shell.start(self._pause_until(until))
 
-        sentence = "Running jobs finish, no other starts; P resumes it earlier. Type 2h, 07:00 or a date."
+        resumes = f"{self.context.sign('pause_all')} resumes it earlier"
+        sentence = f"Running jobs finish, no other starts; {resumes}. Type 2h, 07:00 or a date."
         wrong = "type a time such as 30m, 2h, 3d, 07:00 or 2026-12-24T18:00"
         self.app.push_screen(AskText("Pause the queue until", sentence, "", read, wrong), answered)
 

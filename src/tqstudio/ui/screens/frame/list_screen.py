@@ -164,7 +164,8 @@ class ListScreen(RowsScreen, Generic[Item]):
         """The text of the empty list."""
         if unread := self.context.model.unread(read=read):
             return unread
-        return f"no {kind} matches the filter – esc shows all" if self.filter_text else otherwise
+        shows = f"{self.context.sign('back')} shows all"
+        return f"no {kind} matches the filter – {shows}" if self.filter_text else otherwise
 
     def matches(self, *texts: str | None) -> bool:
         """Whether every word of the filter is in one of the texts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,11 @@ class JobActions(StudioScreen):
         """The job under the cursor, or the one this screen shows."""
         raise NotImplementedError
 
+    @property
+    def _undo(self) -> str:
+        """The key that undoes."""
+        return self.context.sign("undo")
+
     async def do_delete_video(self, _: str) -> None:
         row = self.current()
         if row is None:
@@ -58,9 +64,9 @@ class JobActions(StudioScreen):
         async def delete() -> None:
             await self.context.feed.send(calls.delete_video(video))
             self.context.feed.refresh_soon()
-            self.toast(f"video {name} deleted; z brings it back")
+            self.toast(f"video {name} deleted; {self._undo} brings it back")
 
-        self._ask_and_start(video_question(name), delete)
+        self._ask_and_start(video_question(name, self._undo), delete)
 
     async def do_priority(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.dialogs import AskPriority
@@ -85,7 +91,8 @@ class JobActions(StudioScreen):
             return
         qualities = _qualities(allowed)
         if not qualities:
-            question = many_question(Operation.RETRANSCODE, f"all qualities of {self._named(allowed)}")
+            named = f"all qualities of {self._named(allowed)}"
+            question = many_question(Operation.RETRANSCODE, named, self._undo)
             self._ask_and_send(question, Operation.RETRANSCODE, [(_ids(allowed), {})])
             return
 
@@ -211,8 +218,9 @@ class JobActions(StudioScreen):
         try:
             for ids, more in requests:
                 for at in range(0, len(ids), MAX_MARKED):
-                    call = calls.act(operation.value, ids[at : at + MAX_MARKED], **more)
-                    results += (await self.context.feed.send(call))["results"]
+                    part, key = ids[at : at + MAX_MARKED], uuid.uuid4().hex
+                    call = calls.act(operation.value, part, idempotency_key=key, **more)
+                    results += (await self.context.feed.send_again(call, self.toast))["results"]
         except TqError as error:
             self.show_error(error)
             if not results:
@@ -240,9 +248,16 @@ class JobActions(StudioScreen):
             self.context.model.jobs.drop(ids)
             removed = sum(result["removed_segments"] for result in results)
             without = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
-            self.toast(f"delete: {counted(done, 'job')}; z restores {'it' if done == 1 else 'them'}{without}")
+            restores = f"{self._undo} restores {'it' if done == 1 else 'them'}"
+            self.toast(f"delete: {counted(done, 'job')}; {restores}{without}")
+        elif operation is Operation.UNDELETE and done:
+            ids = [result["job"] for result in results if result["ok"]]
+            self.context.model.marks.drop(ids)
+            if self.context.model.jobs.query.filter.deleted:
+                self.context.model.jobs.drop(ids)
+            self.toast(f"{counted(done, 'job')} restored to the list")
         elif operation is Operation.CANCEL and done:
-            self.toast(f"cancel: {counted(done, 'job')}; z undoes it")
+            self.toast(f"cancel: {counted(done, 'job')}; {self._undo} undoes it")
         elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.paint()
@@ -252,13 +267,15 @@ class JobActions(StudioScreen):
         if operation is Operation.DELETE:
             lost = self._lost_with(targets)
             if lost:
-                return delete_question(targets, self._named(targets), lost)
+                return delete_question(targets, self._named(targets), lost, self._undo)
         # What can be undone asks from many jobs on.
         elif any(has_work(target) for target in targets) and (
             operation is Operation.RESTART or (operation is Operation.CANCEL and len(targets) > MANY)
         ):
-            return loss_question(operation, targets, self._named(targets))
-        return many_question(operation, self._named(targets)) if len(targets) > MANY else None
+            return loss_question(operation, targets, self._named(targets), self.context.sign("pause"))
+        if len(targets) <= MANY:
+            return None
+        return many_question(operation, self._named(targets), self._undo)
 
     def hidden(self) -> Collection[int]:
         """The target jobs that the filter hides."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _VERBS = {
     Operation.PRIORITY: ("Change the priority of", "Change the priority"),
     Operation.RETRANSCODE: ("Encode again:", "Encode again"),
+    Operation.UNDELETE: ("Restore", "Restore"),
 }
 """First words of a confirmation, and its answer, where these are not the operation's name."""
 STAYS = "Ladders and sources stay."
@@ -24,48 +25,55 @@ def has_work(target: Target) -> bool:
     return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
 
 
-def many_question(operation: Operation, named: str, *, known: bool = True) -> Confirm:
-    """Asks about many jobs. Args: `known` is whether their finished segments are, so that none is lost."""
+def many_question(operation: Operation, named: str, undo: str, *, known: bool = True) -> Confirm:
+    """Asks about many jobs.
+
+    Args:
+        undo: the key that undoes it.
+        known: whether their finished segments are known, so that none is lost.
+    """
     name = operation.value.capitalize()
     verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
     if operation is Operation.RETRANSCODE:
         sentence = "Each becomes a new job. The current version stays playable meanwhile."
     elif operation is Operation.DELETE:
-        sentence = f"They leave the list; z restores them. {STAYS}"
+        sentence = f"They leave the list; {undo} restores them. {STAYS}"
         if not known:
             sentence += " Unfinished work of failed and cancelled ones is lost."
+    elif operation is Operation.UNDELETE:
+        sentence = "They return to the list. Work that was removed with them does not."
     elif operation is Operation.RESTART and not known:
         sentence = "Their finished segments are lost: everything is encoded again."
     return _confirm(f"{verb} {named}?", [sentence], keep="Change nothing", go=go)
 
 
-def delete_question(targets: Sequence[Target], named: str, segments: int) -> Confirm:
+def delete_question(targets: Sequence[Target], named: str, segments: int, undo: str) -> Confirm:
     it, its = ("it", "its") if len(targets) == 1 else ("them", "their")
     return _confirm(
         f"Delete {named}?",
         [
             f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
-            f"z restores {it} to the list, without {its} segments. {STAYS}",
+            f"{undo} restores {it} to the list, without {its} segments. {STAYS}",
         ],
         keep=f"Keep {it}",
         go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
     )
 
 
-def video_question(name: str) -> Confirm:
+def video_question(name: str, undo: str) -> Confirm:
     return _confirm(
         f"Delete the video {name}?",
         [
             "Its ladder, its jobs and their unfinished work are removed; the source stays.",
-            "z brings it back while its files are kept.",
+            f"{undo} brings it back while its files are kept.",
         ],
         keep="Keep it",
         go="Delete the video",
     )
 
 
-def loss_question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
+def loss_question(operation: Operation, targets: Sequence[Target], named: str, pause: str) -> Confirm:
     """Asks whether to cancel or restart, naming what is lost and what is kept."""
     running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
     segments = sum(target.segments_done for target in targets)
@@ -79,7 +87,7 @@ def loss_question(operation: Operation, targets: Sequence[Target], named: str) -
         )
         return _confirm(
             f"Restart {named}?",
-            [lost, "Everything is encoded again. To requeue a stuck job instead, press p twice."],
+            [lost, f"Everything is encoded again. To requeue a stuck job instead, press {pause} twice."],
             keep="Keep it as it is",
             go="Restart",
         )

@@ -41,7 +41,7 @@ def log(doc: Document, _: JobDetail, width: int, *, lines: list[str]) -> list[St
     """The end of the log, where there is room beside the other sections."""
     if not lines:
         return []
-    drawn = [doc.heading("Log", width, "l shows all")]
+    drawn = [doc.heading("Log", width, f"{doc.context.sign('log')} shows all")]
     for each in lines:
         line = doc.start(width).gap(2)
         text = fit(fmt.plain(each), line.room - 2, doc.context.glyphs.ellipsis)

@@ -82,7 +82,7 @@ class LogScreen(TextScreen):
 
     async def _go(self, step: int, _: str) -> None:
         if not self._lines.wanted:
-            self.toast("/ searches for a text first")
+            self.toast(f"{self.context.sign('search')} searches for a text first")
         elif not self._lines.jump(self._lines.matches, step):
             self.toast(f"nothing in this log matches {self._lines.wanted}")
         self.paint()

@@ -41,10 +41,11 @@ async def master_of(context: Context, row: JobRow | None) -> str:
         TqError: REFUSED if it has none.
     """
     if row is None or no_result(row):
-        raise TqError(ErrorCode.REFUSED, no_result(row), "enter shows how far it is")
+        raise TqError(ErrorCode.REFUSED, no_result(row), f"{context.sign('open')} shows how far it is")
     generation = (await context.feed.send(calls.video(row["video"])))["generation"]
     if generation is None:
-        raise TqError(ErrorCode.REFUSED, f"the ladder of job {row['id']} was deleted", "r makes it again")
+        what = f"the ladder of job {row['id']} was deleted"
+        raise TqError(ErrorCode.REFUSED, what, f"{context.sign('add')} in the queue adds its source again")
     return generation["master_b64"]
 
 

@@ -53,7 +53,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
-    waits = "" if stale else sentences.status_text(job, model.gates)
+    waits = "" if stale else sentences.status_text(job, model.gates, doc.context.sign)
     plays = sentences.viewable_words(job)
     plays = plays and f"{glyphs.states['viewable']} {plays}"
     now = ", ".join(filter(None, (waits, plays)))
@@ -68,7 +68,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines = [line.add(first, palette.text).strip()]
     changes = "" if job["word"] == "changed" else ", ".join(sentences.changes(job))
     below = [(" ".join(rest), palette.text), (changes and f"changed: {changes}", palette.text)]
-    below += _error(job, glyphs.arrow, palette)
+    below += _error(job, glyphs.arrow, palette, doc.context.sign("log"))
     below += [
         (f"{glyphs.states['warning']} {each['code']}: {each['text']}", palette.warning)
         for each in job["warnings"]
@@ -81,12 +81,12 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     return [*lines, doc.blank(width)]
 
 
-def _error(job: JobDetail, arrow: str, palette: Colours) -> list[tuple[str, Style]]:
+def _error(job: JobDetail, arrow: str, palette: Colours, key: str) -> list[tuple[str, Style]]:
     """Code and message, hint, and the path of the log."""
     error = sentences.error_now(job)
     if error is None:
         return []
-    log = f"l opens the log: {error['log']}" if error["log"] else ""
+    log = f"{key} opens the log: {error['log']}" if error["log"] else ""
     return [
         (f"{error['code']}: {error['message']}", palette.error),
         (f"{arrow} {error['hint']}", palette.text),
@@ -257,8 +257,10 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if attempt is None or not attempt["argv"]:
         return []
     palette = doc.context.palette
-    copies = "" if sentences.is_playable(job) and job["video_view"]["generation"] else "y copies, "
-    lines = [doc.heading("Commands", width, f"{copies}c shows all")]
+    sign = doc.context.sign
+    copies_path = sentences.is_playable(job) and job["video_view"]["generation"]
+    copies = "" if copies_path else f"{sign('copy')} copies, "
+    lines = [doc.heading("Commands", width, f"{copies}{sign('command')} shows all")]
     for argv in attempt["argv"]:
         short = [argv[0].rpartition("/")[2], *argv[1:]]
         parts = wrap(fmt.plain(shell_quoting.line(short)), width - 4)
@@ -317,7 +319,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if published is None:
         return []
     when = fmt.moment(published["published_at"], doc.context.model.now())
-    copies = "y copies it, " if sentences.is_playable(job) else ""
+    copies = f"{doc.context.sign('copy')} copies it, " if sentences.is_playable(job) else ""
     lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
     lines += doc.fact("playlist", readable(published["master"]), width)
     if not is_bucket(published["master"]):

@@ -18,7 +18,7 @@ from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.frame.list_screen import RowsScreen
 from tqstudio.ui.screens.queue.bulk import BulkActions
-from tqstudio.words.added import KEYS, sentence, summary
+from tqstudio.words.added import Ways, sentence, summary
 from tqstudio.words.format import copied, counted
 from tqstudio.words.sentences import is_playable
 
@@ -55,11 +55,14 @@ class QueueActions(BulkActions, RowsScreen):
         marks.clear()
         if window.whole:
             marks.update({row["id"]: Target.of(row) for row in window.rows})
-            self.toast(f"{counted(len(marks), 'job')} marked; u unmarks")
+            self.toast(f"{counted(len(marks), 'job')} marked; {self.context.sign('unmark')} unmarks")
         else:
-            page = await self.context.feed.send(calls.jobs(sort="-number", limit=1))
-            marks.matching = Matching(window.query.line(), page["jobs"][0]["id"], window.total)
-            self.toast(f"{marks.matching} marked; u unmarks")
+            # Deleted jobs are only found by a filter for them; one for words would take longer.
+            line = "state:deleted" if window.query.filter.deleted else ""
+            page = await self.context.feed.send(calls.jobs(line, sort="-number", limit=1))
+            newest = max((row["id"] for row in page["jobs"]), default=0)
+            marks.matching = Matching(window.query.line(), newest, window.total)
+            self.toast(f"{marks.matching} marked; {self.context.sign('unmark')} unmarks")
         self.paint()
 
     async def do_range(self, _: str) -> None:
@@ -68,7 +71,8 @@ class QueueActions(BulkActions, RowsScreen):
         start = self.list.find(self._range_from) if self._range_from is not None else None
         if row is not None and start is None:
             self._range_from = row["id"]
-            self.toast(f"range from job {row['id']}: v marks up to the job under the cursor")
+            key = self.context.sign("range")
+            self.toast(f"range from job {row['id']}: {key} marks up to the job under the cursor")
         elif row is not None and start is not None:
             first, last = sorted((start, self.list.cursor))
             self._range_from, self.list.marks.matching = None, None
@@ -130,14 +134,24 @@ class QueueActions(BulkActions, RowsScreen):
         ]
         refused = [result for result in results if result["decision"] in ("rejected", "failed")]
         if len(refused) == len(results):
-            raise _refusal(results)
-        self.toast(_summary(results), problem=bool(refused))
+            raise _refusal(results, self._summary(results[:1]))
+        self.toast(self._summary(results), problem=bool(refused))
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
         output = encode(answer.output) if answer.output else None
         encoded = [encode(path) for path in paths]
         request = calls.add(encoded, profile=answer.profile, output_b64=output, hold=answer.hold or None)
         return (await self.context.feed.send(request))["results"]
+
+    def _summary(self, results: Sequence[AddResult]) -> str:
+        """The decision about the files, as a toast."""
+        first, sign = results[0], self.context.sign
+        if len(results) > 1:
+            return f"{counted(len(results), 'file')}: {summary(results)}"
+        ways = Ways(
+            f"{sign('retry')} on job {{job}} retries it", f"{sign('pause')} on job {{job}} resumes it"
+        )
+        return f"{readable(os.path.basename(first['path']))}: {sentence(first, ways)}"
 
 
 def _files(answer: PathAnswer) -> list[list[bytes]]:
@@ -158,17 +172,9 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
     return [found[at : at + AT_ONCE] for at in range(0, len(found), AT_ONCE)]
 
 
-def _summary(results: Sequence[AddResult]) -> str:
-    """The decision about the files, as a toast."""
-    first = results[0]
-    if len(results) == 1:
-        return f"{readable(os.path.basename(first['path']))}: {sentence(first, KEYS)}"
-    return f"{counted(len(results), 'file')}: {summary(results)}"
-
-
-def _refusal(results: Sequence[AddResult]) -> TqError:
+def _refusal(results: Sequence[AddResult], of_first: str) -> TqError:
     """The error when nothing was queued: the first reason, and for how many files."""
     first = results[0]
-    error = first["error"] or {"code": ErrorCode.REFUSED, "message": _summary(results[:1]), "hint": ""}
+    error = first["error"] or {"code": ErrorCode.REFUSED, "message": of_first, "hint": ""}
     none = f"none of {counted(len(results), 'file')} was queued; first: " if len(results) > 1 else ""
     return TqError(error["code"], none + error["message"], error["hint"])

@@ -15,18 +15,7 @@ from tqstudio.ui.data.marks import Matching
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.screens.job.confirmations import many_question
-from tqstudio.words.format import number
-
-_WORDS = {
-    Operation.PAUSE: ("pausing", "paused"),
-    Operation.RESUME: ("resuming", "resumed"),
-    Operation.CANCEL: ("cancelling", "cancelled"),
-    Operation.RETRY: ("retrying", "requeued"),
-    Operation.RESTART: ("restarting", "restarted"),
-    Operation.RETRANSCODE: ("queueing", "queued again"),
-    Operation.PRIORITY: ("changing", "changed"),
-    Operation.DELETE: ("deleting", "deleted"),
-}
+from tqstudio.words import bulk
 
 
 class BulkActions(JobActions):
@@ -49,9 +38,10 @@ class BulkActions(JobActions):
         if matching is None:
             super()._confirm_and_send(operation, targets, **more)
         elif self.context.model.bulk is not None:
-            self.toast("another action on many jobs is still running: esc stops it")
+            stops = f"{self.context.sign('back')} stops it"
+            self.toast(f"another action on many jobs is still running: {stops}")
         else:
-            question = many_question(operation, str(matching), known=False)
+            question = many_question(operation, str(matching), self._undo, known=False)
             self._ask_and_start(question, partial(self._begin, operation, matching, more))
 
     async def _begin(self, operation: Operation, matching: Matching, more: dict[str, Any]) -> None:
@@ -61,13 +51,13 @@ class BulkActions(JobActions):
     async def _run(self, operation: Operation, matching: Matching, more: dict[str, Any]) -> None:
         """Apply an operation slice by slice, and report it in one sentence."""
         self.context.model.bulk = stop = asyncio.Event()
-        doing, did = _WORDS[operation]
         key, done, skipped = uuid.uuid4().hex, 0, Counter[str]()
         after: int | None = 0
-        total = "" if matching.total is None else f" of {number(matching.total)}"
+        stops = f"{self.context.sign('back')} stops after this slice"
         try:
             while after is not None and not stop.is_set():
-                self.toast(f"{doing} {number(done + skipped.total())}{total} · esc stops after this slice")
+                so_far = bulk.progress(operation, done + skipped.total(), matching.total)
+                self.toast(f"{so_far} · {stops}")
                 call = calls.act_on_matching(
                     operation.value, matching.line, newest=matching.newest, key=key, after=after, **more
                 )
@@ -77,8 +67,7 @@ class BulkActions(JobActions):
         finally:
             self.context.model.bulk = None
             self.context.feed.refresh_soon()
-        if operation is Operation.DELETE:
+        if operation in (Operation.DELETE, Operation.UNDELETE):
             self.context.model.marks.clear()
-        left = f", {number(skipped.total())} skipped: {', '.join(skipped)}" if skipped else ""
-        self.toast(f"{number(done)} {did}{left}{'' if after is None else '; stopped'}")
+        self.toast(bulk.sentence(operation, done, skipped, stopped=after is not None))
         self.paint()

@@ -63,8 +63,8 @@ REST_S = 0.15
 
 
 NOT_SORTED = {
-    "profile": "by profile there is no order: filter by one, as in /profile:web",
-    "source": "by picture there is no order: s sorts by the size or length of the source",
+    "profile": "by profile there is no order: filter by one, as in {filter}profile:web",
+    "source": "by picture there is no order: {sort} sorts by the size or length of the source",
 }
 """Why the head of a column sorts nothing; the others change while a job runs."""
 
@@ -104,7 +104,8 @@ class QueueScreen(QueueActions):
             some = [
                 Target.of(row) for row in window.rows if self.list.marks.has(row["id"], window.query.line())
             ]
-            return some or [Target(0, "", JobStatus.PENDING, Control.NONE, 0)]
+            deleted = query_of(matching.line).filter.deleted
+            return some or [Target(0, "", JobStatus.PENDING, Control.NONE, 0, deleted=deleted)]
         if self.list.marks:
             for job in self.list.marks:
                 if row := window.row(job):
@@ -145,7 +146,7 @@ class QueueScreen(QueueActions):
         if not window.loaded:
             return query.line(), ""
         count = fmt.counted(len(window) if window.total is None else window.total, "job")
-        if query.narrowed and status:
+        if query.narrowed and status and not query.filter.deleted:
             shown = f"{fmt.number(len(window))}+" if window.total is None else fmt.number(window.total)
             count = f"{shown} of {fmt.number(sum(status['jobs'].values()))}"
         states = (("frozen", self.frozen), ("following", self.list.follow))
@@ -312,7 +313,7 @@ class QueueScreen(QueueActions):
             await self.ask(Query(sort=query.sort), keep=job)
         at = self.list.find(job)
         if at is None:
-            self.toast(f"job {job} is not in this list: esc clears the filter")
+            self.toast(f"job {job} is not in this list: {self.context.sign('back')} clears the filter")
         else:
             self.list.move_to(at)
 
@@ -331,7 +332,9 @@ class QueueScreen(QueueActions):
         if (by := SORTED_BY.get(column)) is not None:
             await self._sort_by(by)
         else:
-            self.toast(NOT_SORTED.get(column, "what changes while a job runs is no order: rows would jump"))
+            why = NOT_SORTED.get(column, "what changes while a job runs is no order: rows would jump")
+            sign = self.context.sign
+            self.toast(why.format(filter=sign("filter"), sort=sign("sort")))
 
     async def _sort_by(self, by: str) -> None:
         query = self.context.model.jobs.query
