@@ -290,6 +290,6 @@ async def test_all_text_on_the_screen_has_contrast(
             poor = {
                 (text.strip(), shown(ink, system), shown(paper, system))
                 for text, ink, paper in texts
-                if contrast(shown(ink, system), shown(paper, system)) < 4.5
+                if contrast(shown(ink, system), shown(paper, system)) < 4.5 and text.strip("▀")
             }
             assert not poor, system
