@@ -45,7 +45,7 @@ class FolderList(ItemList["FolderView"]):
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         glyphs = self.context.glyphs
         folder = self.shown[at]
-        state = "failed" if folder["problem"] else "running" if folder["enabled"] else "cancelled"
+        state = "failed" if folder["problem"] else "done" if folder["enabled"] else "cancelled"
         word = "problem" if folder["problem"] else "watched" if folder["enabled"] else "off"
         today = (
             f"{glyphs.states['done']}{folder['done_today']} {glyphs.states['failed']}{folder['failed_today']}"
