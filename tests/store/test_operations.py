@@ -38,7 +38,7 @@ from tqstudio.lifecycle import (
     sources_of,
 )
 
-from .conftest import NOW, Queue, rolled_back, token
+from .conftest import NOW, TV, Queue, rolled_back, token
 from .matrix import MATRIX, NAMES_OF
 
 R, P, H, D, F, C = (
@@ -99,7 +99,7 @@ def test_the_matrix(queue: Queue, operation: Operation, status: JobStatus) -> No
             assert any(name in applied.decision.reason for name in NAMES_OF[status])
             assert not changed
             assert len(queue.history()) == events
-        case "same" | "new":
+        case "same" | "new" | "given":
             assert not changed
             assert len(queue.history()) == events
         case "asked":
@@ -542,9 +542,7 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
 
     def changes() -> list[bool]:
         return [
-            jobs.set_profile(
-                queue.db, job, profile="tv", profile_json="{}", prefer_gpu=True, now=NOW, actor="test"
-            ),
+            jobs.set_settings(queue.db, job, TV, now=NOW, actor="test"),
             jobs.encode_all(queue.db, job, now=NOW, actor="test"),
         ]
 
