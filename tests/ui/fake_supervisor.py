@@ -50,6 +50,7 @@ from .samples import (
     sample_bits,
     sample_events,
     sample_folders,
+    sample_forecast,
     sample_jobs,
     sample_load,
     sample_picture,
@@ -245,6 +246,8 @@ class FakeSupervisor:
                 if request.operation in UNDOABLE:
                     self._record(request.operation, before)
                 return {"results": results}
+            case "POST", ["jobs", "forecast"]:
+                return self._forecast(_parsed(requests.ForecastRequest, body))
             case "POST", ["jobs", "bulk"]:
                 return self._act_on_matching(_parsed(requests.BulkRequest, body))
             case "POST", ["undo"]:
@@ -299,6 +302,13 @@ class FakeSupervisor:
         raise fail(ErrorCode.NOT_FOUND, f"there is no endpoint {call.path}")
 
     # Jobs
+
+    def _forecast(self, request: requests.ForecastRequest) -> Any:
+        self._require_profile(request.profile)
+        rows = [row for row in self.jobs if row["id"] in request.ids]
+        if not request.ids:
+            rows = [r for r in self._listed(parse(request.filter), "number") if r["id"] <= request.newest]
+        return sample_forecast(rows[:50], request, len(rows))
 
     def _act_on_matching(self, request: requests.BulkRequest) -> Any:
         rows = self._listed(parse(request.filter), "number")
@@ -376,6 +386,14 @@ class FakeSupervisor:
             decision = Decision(None, "is deleted; undelete it first")
         elif decision.effect is Effect.NEW_JOB:
             return self._retranscode(row, request)
+        elif operation is Operation.CHANGE and decision.allowed:
+            row["profile"] = request.profile or row["profile"]
+            if request.priority is not None:
+                row["priority"] = request.priority
+            self.happened("profile", number, actor="user", detail=f"profile {row['profile']}")
+            if request.hold is not None and request.hold != (status is JobStatus.PAUSED):
+                self._move(row, EventKind.PAUSE if request.hold else EventKind.RESUME, actor="user")
+            self._sort()
         elif operation is Operation.PRIORITY and decision.allowed:
             wanted = row["priority"] + (request.delta or 0) if request.priority is None else request.priority
             row["priority"] = max(-1000, min(1000, wanted))
@@ -480,7 +498,7 @@ class FakeSupervisor:
 
     def _version(self, number: int) -> int:
         """The last event by which a person changed a job."""
-        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "deleted", "undeleted"}
+        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "profile", "deleted", "undeleted"}
         kinds |= {f"{each.value}_asked" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
         kinds.add("uncancel_failed")
         of_persons = (

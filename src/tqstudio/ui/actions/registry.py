@@ -58,12 +58,12 @@ ACTIONS: tuple[Action, ...] = (
     _job("cancel", ("x",), "cancel", "cancel the job; finished segments are kept", 11, Operation.CANCEL),
     _job("retry", ("r",), "retry", "retry a failed or cancelled job", 12, Operation.RETRY),
     _job(
-        "retranscode",
+        "change",
         ("e",),
-        "retranscode",
-        "encode some or all qualities of a done job again",
+        "change",
+        "change a waiting job, or encode a done one again",
         13,
-        Operation.RETRANSCODE,
+        Operation.CHANGE,
     ),
     _job(
         "restart", ("R",), "restart", "restart the job; finished segments are discarded", 0, Operation.RESTART

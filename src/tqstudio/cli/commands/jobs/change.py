@@ -15,11 +15,21 @@ from tqstudio.cli.session.supervisor_session import (
     session_for,
 )
 from tqstudio.cli.terminal import printing
-from tqstudio.cli.terminal.options import FilterLine, JsonFlag, Priority, ProfileName, SomeJobIds, listed
+from tqstudio.cli.terminal.options import (
+    FilterLine,
+    JsonFlag,
+    Priority,
+    ProfileName,
+    Settings,
+    SomeJobIds,
+    listed,
+    overrides,
+)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.filters import parse
+from tqstudio.words import forecast
 from tqstudio.words import format as fmt
 from tqstudio.words import undo as undone
 
@@ -38,6 +48,7 @@ _RESULTS = {
     "cancel": "job {job}: {word}",
     "retry": "job {job} requeued: {word}",
     "restart": "job {job} restarted: {word}",
+    "change": "job {job} changed: {word}",
     "priority": "job {job}: priority{how}",
     "delete": "job {job} deleted; undo with: tqstudio job undelete {job}",
     "undelete": "job {job} restored: {word}",
@@ -64,6 +75,62 @@ delete = _command(
 undelete = _command("undelete", "Restore deleted jobs; work that was removed with them is not restored.")
 
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what it would cost: space, time, segments that are kept.")
+]
+
+
+def change(
+    ids: SomeJobIds = None,
+    line: FilterLine = "",
+    quality: Annotated[
+        list[str] | None,
+        typer.Option("--quality", "-q", metavar="720p", help="Only these qualities, or all."),
+    ] = None,
+    profile: ProfileName = None,
+    settings: Settings = None,
+    priority: Priority = None,
+    hold: Annotated[
+        bool | None,
+        typer.Option("--hold/--no-hold", help="Hold them, or let them start.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Give jobs other settings; a done one is encoded again.
+
+    What is not named stays as it is. Of several jobs each gets what it can have of the qualities.
+    """
+    qualities = listed(quality)
+    given: dict[str, Any] = {
+        "renditions": ([] if qualities == ["all"] else qualities) if quality else None,
+        "profile": profile,
+        "overrides": overrides(settings),
+        "priority": priority,
+        "hold": hold,
+    }
+    at, chosen = _chosen(ids, line)
+    return _settle(at, "change", chosen, given, dry_run, as_json)
+
+
+def _settle(
+    at: SupervisorSession,
+    operation: str,
+    ids: Sequence[int],
+    given: dict[str, Any],
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Change jobs, or say what it would cost."""
+    if not dry_run:
+        profile = given["profile"]
+        how = f", with profile {profile}" if profile else ""
+        return report(act(at, operation, ids, **given), operation, as_json, how=how)
+    view = at.client.send(calls.forecast(operation=operation, ids=list(ids[:MAX_IDS]), **given))
+    printing.answer(view, "\n".join((forecast.effect_words(view), *forecast.cost_lines(view))), as_json)
+    return 0 if view["again"] + view["changed"] else 4
+
+
 def retranscode(
     ids: SomeJobIds = None,
     line: FilterLine = "",
@@ -80,14 +147,23 @@ def retranscode(
         ),
     ] = None,
     profile: ProfileName = None,
+    settings: Settings = None,
     priority: Priority = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Queue the new jobs as paused.")] = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    qualities = {"renditions": listed(quality) or None, "drop": listed(drop)}
+    given: dict[str, Any] = {
+        "renditions": listed(quality) or None,
+        "drop": listed(drop),
+        "profile": profile,
+        "overrides": overrides(settings),
+        "priority": priority,
+        "hold": hold,
+    }
     at, chosen = _chosen(ids, line)
-    results = act(at, "retranscode", chosen, **qualities, profile=profile, priority=priority)
-    return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
+    return _settle(at, "retranscode", chosen, given, dry_run, as_json)
 
 
 def priority(

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _VERBS = {
     Operation.PRIORITY: ("Change the priority of", "Change the priority"),
-    Operation.RETRANSCODE: ("Encode again:", "Encode again"),
 }
 """First words of a confirmation, and its answer, where these are not the operation's name."""
 STAYS = "Ladders and sources stay."
@@ -29,9 +28,7 @@ def many_question(operation: Operation, named: str, *, known: bool = True) -> Co
     name = operation.value.capitalize()
     verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
-    if operation is Operation.RETRANSCODE:
-        sentence = "Each becomes a new job. The current version stays playable meanwhile."
-    elif operation is Operation.DELETE:
+    if operation is Operation.DELETE:
         sentence = f"They leave the list; z restores them. {STAYS}"
         if not known:
             sentence += " Unfinished work of failed and cancelled ones is lost."

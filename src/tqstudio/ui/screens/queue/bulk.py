@@ -23,10 +23,13 @@ _WORDS = {
     Operation.CANCEL: ("cancelling", "cancelled"),
     Operation.RETRY: ("retrying", "requeued"),
     Operation.RESTART: ("restarting", "restarted"),
-    Operation.RETRANSCODE: ("queueing", "queued again"),
+    Operation.CHANGE: ("changing", "changed"),
     Operation.PRIORITY: ("changing", "changed"),
     Operation.DELETE: ("deleting", "deleted"),
 }
+
+
+_BUSY = "another action on many jobs is still running: esc stops it"
 
 
 class BulkActions(JobActions):
@@ -38,18 +41,27 @@ class BulkActions(JobActions):
     def _named(self, targets: Sequence[Target]) -> str:
         return str(self.context.model.marks.matching or super()._named(targets))
 
-    async def do_retranscode(self, _: str) -> None:
-        if self.context.model.marks.matching is None:
-            await super().do_retranscode(_)
-        else:
-            self._confirm_and_send(Operation.RETRANSCODE, ())
+    async def do_change(self, _: str) -> None:
+        matching = self.context.model.marks.matching
+        if matching is None:
+            await super().do_change(_)
+            return
+
+        async def apply(given: dict[str, Any]) -> str:
+            if self.context.model.bulk is not None:
+                return _BUSY
+            await self._begin(Operation.CHANGE, matching, given)
+            return ""
+
+        which = {"filter": matching.line, "newest": matching.newest}
+        self._open_change(f"Change {matching}", which, apply)
 
     def _confirm_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
         matching = self.context.model.marks.matching
         if matching is None:
             super()._confirm_and_send(operation, targets, **more)
         elif self.context.model.bulk is not None:
-            self.toast("another action on many jobs is still running: esc stops it")
+            self.toast(_BUSY)
         else:
             question = many_question(operation, str(matching), known=False)
             self._ask_and_start(question, partial(self._begin, operation, matching, more))
