@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from tqstudio.engine.store.db.connection import Address
-from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions, undo
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress, transitions, undo
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
@@ -551,6 +552,32 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
         queue.do(job, Operation.DELETE)
         queue.db.execute("UPDATE job SET kind = 'changed' WHERE id = :id", {"id": job})
         assert changes() == [False, False], "it is deleted"
+
+
+def test_other_settings_keep_what_is_named(queue: Queue) -> None:
+    job, other = (queue.claimed(queue.worker(f"worker {number}")).job for number in range(2))
+    for each in (job, other):
+        for position, name in enumerate(("720p", "480p", "360p")):
+            values = {"job": each, "name": name, "position": position}
+            queue.db.execute(
+                "INSERT INTO rendition (job_id, name, position, status, required, progress, segments_done)"
+                " VALUES (:job, :name, :position, 'pending', 1, 50, 3)",
+                values,
+            )
+    queue.release(claims.granted(queue.db, queue.supervisor)[0])
+    new = replace(TV, requested=("480p",), dropped=("audio-en",), kind=JobKind.CHANGED, priority=9)
+    assert jobs.set_settings(queue.db, job, new, keep=["480p", "240p"], now=queue.now, actor="test")
+    names = [[row["name"] for row in progress.renditions(queue.db, each)] for each in (job, other)]
+    assert names == [["480p"], ["720p", "480p", "360p"]]
+    spec = jobs.spec_of(queue.db, job)
+    assert (spec.profile, spec.prefer_gpu, spec.requested, spec.dropped) == (
+        "tv",
+        True,
+        ("480p",),
+        ("audio-en",),
+    )
+    assert (spec.kind, spec.priority) == (JobKind.NEW, 999), "these are not of the settings"
+    assert queue.history(job)[-1]["detail"] == "profile tv, 480p"
 
 
 @pytest.mark.parametrize(

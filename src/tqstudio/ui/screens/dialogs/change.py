@@ -53,7 +53,6 @@ class ChangeJobs(Dialog[None]):
         Binding("down", "app.focus_next", "next", show=False, id="change.next"),
     ]
     AUTO_FOCUS = "#profile"
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (28, "-high")]
     BOX = "dialog wide change"
     HINT = "tab next   space ticks   a all or none   enter applies   esc back"
 
@@ -65,6 +64,7 @@ class ChangeJobs(Dialog[None]):
         apply: Callable[[dict[str, Any]], Awaitable[str]],
     ) -> None:
         super().__init__(title)
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (28, "-high")]
         self.context = context
         self._which, self._apply = which, apply
         self._about: dict[str, str] = {}
@@ -89,7 +89,7 @@ class ChangeJobs(Dialog[None]):
         with Horizontal(classes="field close"):
             yield Label("")
             yield Tick("copy what fits", glyphs, value=False, id="copy")
-            yield Tick("on hold, until resumed", glyphs, value=False, id="hold")
+            yield Tick("on hold", glyphs, value=False, id="hold")
         yield Label(_CALCULATING, id="cost", classes="step")
         yield Problem()
 
