@@ -273,6 +273,13 @@ def test_what_was_not_examined_is_not_in_the_sums(desk: Desk) -> None:
     assert (view["jobs"], view["looked_at"], view["changed"], view["unknown"]) == (3, 2, 2, 1)
     assert view["max_bytes"] == forecast(desk, known)["max_bytes"]
     assert (view["values"]["profile"], view["values"]["hold"]) == (None, True)
+    change(desk, unknown, renditions=["480p"])
+    view = forecast(desk, unknown)
+    assert {each["name"]: each["becomes"] for each in view["qualities"]} == {
+        "720p": "left out",
+        "480p": "perhaps",
+        "360p": "left out",
+    }
 
 
 def test_many_jobs_are_estimated_by_a_sample(desk: Desk) -> None:

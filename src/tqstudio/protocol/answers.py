@@ -775,7 +775,8 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
-Becomes = Literal["encoded", "copied", "kept", "left out"]
+Becomes = Literal["encoded", "copied", "kept", "left out", "perhaps"]
+"""`perhaps`: the source was not examined yet, and may be too small."""
 
 
 class ForecastQuality(TypedDict):

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import ForecastView
 
 
+_BECOMES = {
+    "encoded": "encoded",
+    "copied": "copied",
+    "kept": "kept",
+    "perhaps": "if the source is large enough",
+}
+
+
 def effect_words(view: ForecastView) -> str:
     """What happens to the jobs: `12 jobs: 3 encoded again, 9 changed`; and of how many that is known."""
     jobs = "many jobs" if view["jobs"] is None else counted(view["jobs"], "job")
@@ -35,14 +43,17 @@ def cost_lines(view: ForecastView) -> list[str]:
 
 
 def _qualities(view: ForecastView) -> Iterator[str]:
+    of = {"perhaps": view["unknown"]}
     examined = view["again"] + view["changed"] - view["unknown"]
     names = {
-        id(each): each["name"] if each["jobs"] == examined else f"{each['name']} in {each['jobs']}"
+        id(each): each["name"]
+        if each["jobs"] >= of.get(each["becomes"], examined)
+        else f"{each['name']} in {each['jobs']}"
         for each in view["qualities"]
     }
-    for becomes in ("encoded", "copied", "kept"):
+    for becomes, words in _BECOMES.items():
         if found := [names[id(each)] for each in view["qualities"] if each["becomes"] == becomes]:
-            yield f"{becomes}: {', '.join(found)}"
+            yield f"{words}: {', '.join(found)}"
     left_out = [each for each in view["qualities"] if each["becomes"] == "left out"]
     for words in by_reason((names[id(each)], each["reason"]) for each in left_out):
         yield f"left out, {words}"

@@ -16,7 +16,7 @@ from tqstudio.engine.api.jobs import profile_of
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.speed_model import SpeedModel
 from tqstudio.engine.live.workload import Workload, work_of
-from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile, names
 from tqstudio.engine.media.plan.rungs import DROPPED, NOT_REQUESTED, max_bytes
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.queue.job_settings import (
@@ -159,18 +159,16 @@ def _add(cost: _Cost, subject: Subject, wanted: JobSpec, request: ForecastReques
         if not choice.nothing_to_make:
             cost.works.append(_work(subject, wanted, choice))
         _count_segments(cost, subject, wanted, choice)
-        for name, becomes, reason in _become(choice):
-            quality = cost.qualities.setdefault(
-                (name, becomes),
-                {
-                    "name": name,
-                    "becomes": becomes,
-                    "reason": reason,
-                    "possible": reason in ("", NOT_REQUESTED, DROPPED),
-                    "jobs": 0,
-                },
-            )
-            quality["jobs"] += 1
+    for name, becomes, reason in _become(choice) if source is not None else _perhaps(wanted, profile):
+        possible = reason in ("", NOT_REQUESTED, DROPPED)
+        new: answers.ForecastQuality = {
+            "name": name,
+            "becomes": becomes,
+            "reason": reason,
+            "possible": possible,
+            "jobs": 0,
+        }
+        cost.qualities.setdefault((name, becomes), new)["jobs"] += 1
     cost.unknown += source is None
     cost.again += done
     cost.changed += not done
@@ -203,6 +201,14 @@ def _become(choice: RenditionChoice) -> Iterator[tuple[str, answers.Becomes, str
             yield rung.name, "copied" if rung.copied else "encoded", ""
 
 
+def _perhaps(wanted: JobSpec, profile: Profile) -> Iterator[tuple[str, answers.Becomes, str]]:
+    for name in names(profile).values():
+        if wanted.requested is None or name in wanted.requested:
+            yield name, "perhaps", ""
+        else:
+            yield name, "left out", NOT_REQUESTED
+
+
 def _work(subject: Subject, wanted: JobSpec, choice: RenditionChoice) -> Workload | None:
     """Returns the work of a job, without what is finished and is used again."""
     made = {rung.name: rung.weight for rung in choice.make}
@@ -213,8 +219,8 @@ def _work(subject: Subject, wanted: JobSpec, choice: RenditionChoice) -> Workloa
         rows = [row for row in subject.renditions if row["name"] in kept]
         there = sum(made.get(row["name"], 0.0) * row["progress"] / 100 for row in rows)
         left = 1 - there / sum(made.values())
-    names = None if is_whole else [*made]
-    return work_of(subject.video.facts, wanted.profile_json, CPU_ENCODER, wanted=names, left=left)
+    qualities = None if is_whole else [*made]
+    return work_of(subject.video.facts, wanted.profile_json, CPU_ENCODER, wanted=qualities, left=left)
 
 
 def _count_segments(cost: _Cost, subject: Subject, wanted: JobSpec, choice: RenditionChoice) -> None:

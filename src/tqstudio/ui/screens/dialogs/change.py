@@ -69,6 +69,8 @@ class ChangeJobs(Dialog[None]):
         self._which, self._apply = which, apply
         self._about: dict[str, str] = {}
         """Descriptions of the profiles."""
+        self._profile = ""
+        """The one that the jobs get; empty where they differ."""
         self._touched: set[str] = set()
         """The ticks that a person has set: `qualities`, `copy` and `hold`."""
         self._asked: dict[str, Any] | None = None
@@ -107,7 +109,7 @@ class ChangeJobs(Dialog[None]):
             return
         self._about = {each["name"]: each["description"] for each in found if not each["error"]}
         self.query_one(_Profiles).set_options((Text(plain(name)), name) for name in self._about)
-        self._describe(None)
+        self._describe()
 
     # What is asked for
 
@@ -183,16 +185,15 @@ class ChangeJobs(Dialog[None]):
         for name, value in (("copy", values["copy"] == "fitting"), ("hold", bool(values["hold"]))):
             if name not in self._touched:
                 self.query_one(f"#{name}", Tick).show(value)
-        self._describe(values["profile"])
+        self._profile = values["profile"] or ""
+        self._describe()
 
-    def _describe(self, profile: str | None) -> None:
+    def _describe(self) -> None:
         """Name the profile that the jobs have, and describe it or the chosen one."""
         select = self.query_one(_Profiles)
-        if select.value is Select.NULL and profile is not None:
-            select.prompt = f"{plain(profile)}, as it is"
-        chosen = profile if select.value is Select.NULL else str(select.value)
-        if chosen is not None:
-            self.query_one("#about", Remark).set_text(self._about.get(chosen, ""))
+        if select.value is Select.NULL and self._profile:
+            select.prompt = f"{plain(self._profile)}, as it is"
+        self.query_one("#about", Remark).set_text(self._about.get(self._profile, ""))
 
     async def _show_qualities(self, qualities: list[ForecastQuality]) -> None:
         made: dict[str, bool] = {}
