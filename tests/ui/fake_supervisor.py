@@ -387,10 +387,13 @@ class FakeSupervisor:
         elif decision.effect is Effect.NEW_JOB:
             return self._retranscode(row, request)
         elif operation is Operation.CHANGE and decision.allowed:
-            row["profile"] = request.profile or row["profile"]
-            if request.priority is not None:
+            if request.profile or request.overrides or request.renditions:
+                row["profile"] = request.profile or row["profile"]
+                detail = ", ".join((f"profile {row['profile']}", *(request.renditions or ())))
+                self.happened("profile", number, actor="user", detail=detail)
+            if request.priority not in (None, row["priority"]):
                 row["priority"] = request.priority
-            self.happened("profile", number, actor="user", detail=f"profile {row['profile']}")
+                self.happened("priority", number, actor="user", detail=f"priority {row['priority']}")
             if request.hold is not None and request.hold != (status is JobStatus.PAUSED):
                 self._move(row, EventKind.PAUSE if request.hold else EventKind.RESUME, actor="user")
             self._sort()
@@ -579,14 +582,18 @@ class FakeSupervisor:
         known = {each["name"] for each in row["renditions"]}
         if unknown := set(request.renditions or ()) - known:
             return _result(row["id"], row, Decision(None, f"has no quality {min(unknown)}"))
+        changes = request.operation is Operation.CHANGE
+        usual = row["priority"] if changes else 0
+        differs = changes and (request.overrides or request.profile not in (None, row["profile"]))
         new = self._create(
             row["name"],
             video=row["video"],
             path=row["path"],
             path_b64=row["path_b64"],
-            kind="retranscode",
-            priority=request.priority or 0,
+            kind="changed" if differs else "retranscode",
+            priority=usual if request.priority is None else request.priority,
             profile=request.profile or row["profile"],
+            hold=bool(request.hold),
         )
         return _result(row["id"], row, Decision(Effect.NEW_JOB)) | {"new_job": new}
 
