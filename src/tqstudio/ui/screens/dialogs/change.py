@@ -18,8 +18,10 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.screens.dialogs.dialogs import Dialog, Problem, Remark, Tick, read_priority
+from tqstudio.ui.widgets.line_view import PLAIN_SIGNS
 from tqstudio.words import forecast
 from tqstudio.words.format import plain
+from tqstudio.words.symbols import ASCII
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ForecastQuality, ForecastView, JobValues
@@ -92,10 +94,11 @@ class ChangeJobs(Dialog[None]):
             yield Label("")
             yield Tick("copy what fits", glyphs, value=False, id="copy")
             yield Tick("on hold", glyphs, value=False, id="hold")
-        yield Label(_CALCULATING, id="cost", classes="step")
+        yield Label(id="cost", classes="step")
         yield Problem()
 
     def on_mount(self) -> None:
+        self._say(_CALCULATING)
         self.run_worker(self._begin())
 
     async def _begin(self) -> None:
@@ -170,7 +173,9 @@ class ChangeJobs(Dialog[None]):
     # What is answered
 
     def _say(self, *lines: str) -> None:
-        self.query_one("#cost", Label).update(Text("\n".join(map(plain, lines))))
+        text = "\n".join(map(plain, lines))
+        shown = text.translate(PLAIN_SIGNS) if self.context.glyphs is ASCII else text
+        self.query_one("#cost", Label).update(Text(shown))
 
     async def _show(self, view: ForecastView) -> None:
         # The title says it of jobs that were marked one by one.
