@@ -566,9 +566,9 @@ def test_other_settings_keep_what_is_named(queue: Queue) -> None:
             )
     queue.release(claims.granted(queue.db, queue.supervisor)[0])
     new = replace(TV, requested=("480p",), dropped=("audio-en",), kind=JobKind.CHANGED, priority=9)
-    assert jobs.set_settings(queue.db, job, new, keep=["480p", "240p"], now=queue.now, actor="test")
+    assert jobs.set_settings(queue.db, job, new, keep=["480p", "360p"], now=queue.now, actor="test")
     names = [[row["name"] for row in progress.renditions(queue.db, each)] for each in (job, other)]
-    assert names == [["480p"], ["720p", "480p", "360p"]]
+    assert names == [["480p", "360p"], ["720p", "480p", "360p"]]
     spec = jobs.spec_of(queue.db, job)
     assert (spec.profile, spec.prefer_gpu, spec.requested, spec.dropped) == (
         "tv",

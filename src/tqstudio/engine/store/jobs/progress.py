@@ -154,7 +154,8 @@ def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: in
 
 def reset_renditions(db: Connection, job: int, *, keep: Collection[str] = ()) -> None:
     """Deletes the renditions of a job that starts over, or all but some."""
-    db.execute(delete(rendition).where(rendition.c.job_id == job, rendition.c.name.not_in(keep)))
+    of_job = delete(rendition).where(rendition.c.job_id == job)
+    db.execute(of_job.where(rendition.c.name.not_in(keep)) if keep else of_job)
 
 
 def forget_work(db: Connection, video: int) -> dict[int, int]:
