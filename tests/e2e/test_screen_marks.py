@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     small = studio.add(copy(clip(seconds=2, size="160x90"), "small.mp4"))
     for job in (large, small):
         studio.done(job)
-    terminal.shows("large.mp4", "small.mp4", "100%")
+    terminal.shows("large.mp4", "small.mp4")
+    until(lambda: len(re.findall(r"\d ✓ done", terminal.text())) == 2, "both are shown as done")
     terminal.press("a")
     terminal.shows("2 marked")
     terminal.press("/nothing\r")

@@ -21,6 +21,7 @@ from tqstudio.engine.media.plan.rungs import DROPPED, NOT_REQUESTED, max_bytes
 from tqstudio.engine.media.plan.video_codecs import CPU_ENCODER
 from tqstudio.engine.queue.job_settings import (
     Subject,
+    by_size,
     kept_of,
     kept_renditions,
     obstacle,
@@ -98,6 +99,7 @@ class _Cost:
     ) -> answers.ForecastView:
         seconds = [None if work is None else speeds.predict(work) for work in self.works]
         known = [each for each in seconds if each is not None]
+        order = by_size({name for name, _ in self.qualities})
         return {
             "jobs": jobs,
             "looked_at": looked_at,
@@ -110,7 +112,7 @@ class _Cost:
             "eta": speeds.eta(sum(known) * share) if known and len(known) == len(seconds) else None,
             "segments_kept": round(self.kept * share),
             "segments_again": round(self.lost * share),
-            "qualities": [*self.qualities.values()],
+            "qualities": sorted(self.qualities.values(), key=lambda each: order.index(each["name"])),
             "values": _in_common(self.values),
         }
 

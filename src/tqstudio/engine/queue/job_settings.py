@@ -122,8 +122,8 @@ def settle(
     unknown = set(requested or ()) - possible
     one = not changes or len(getattr(request, "ids", ())) == 1
     if unknown and (one or unknown == set(requested or ())):
-        reason = f"has no quality {_by_size(unknown)[0]} with the profile {after.name}"
-        return f"{reason}; it can have {', '.join(_by_size(possible))}"
+        reason = f"has no quality {by_size(unknown)[0]} with the profile {after.name}"
+        return f"{reason}; it can have {', '.join(by_size(possible))}"
     requested = tuple(name for name in requested or () if name not in unknown) or None
     if done and (wrong := _wrong_drop(request, subject.generation, encoded)):
         return wrong
@@ -149,7 +149,7 @@ def _as_before(subject: Subject, before: Profile, possible: set[str]) -> tuple[s
     left_out = _qualities_of(subject, before) - {row.name for row in subject.generation.renditions}
     if not left_out & possible:
         return None
-    return tuple(_by_size(name for name in possible - left_out if not is_of_track(name))) or None
+    return tuple(by_size(name for name in possible - left_out if not is_of_track(name))) or None
 
 
 def kept_renditions(subject: Subject, wanted: JobSpec) -> set[str]:
@@ -203,16 +203,16 @@ def _wrong_drop(
     there = {row.name for row in current.renditions} if current else set()
     qualities = {name for name in there if not is_of_track(name)}
     if unknown := sorted(drop - there - {STORYBOARD, SUBTITLES}):
-        return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
-    if both := _by_size(drop & set(request.renditions or ())):
+        return f"has no quality {unknown[0]} to drop; it has {', '.join(by_size(there))}"
+    if both := by_size(drop & set(request.renditions or ())):
         return f"cannot both encode and drop {both[0]}; name it once"
     left = qualities | set(request.renditions) if request.renditions else encoded or qualities
     if drop and not (left - drop - (there - qualities)):
-        return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
+        return f"has no quality left without {', '.join(by_size(drop))}; drop fewer"
     return ""
 
 
-def _by_size(names: Iterable[str]) -> list[str]:
+def by_size(names: Iterable[str]) -> list[str]:
     """Sorts qualities from best to worst, then the others."""
     sizes = {name: _SIZE.match(name) for name in names}
     return sorted(sizes, key=lambda name: (-int(found[1]) if (found := sizes[name]) else 0, name))
