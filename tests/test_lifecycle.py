@@ -97,6 +97,10 @@ def test_the_matrix(operation: Operation, status: JobStatus) -> None:
     [
         (JobStatus.PENDING, Operation.RESTART, Operation.CANCEL, JobStatus.CANCELLED),
         (JobStatus.IN_PROGRESS, Operation.PRIORITY, Operation.PAUSE, JobStatus.PAUSED),
+        (JobStatus.IN_PROGRESS, Operation.CHANGE, Operation.PAUSE, JobStatus.PAUSED),
+        (JobStatus.FAILED, Operation.CHANGE, Operation.RETRY, JobStatus.PENDING),
+        (JobStatus.CANCELLED, Operation.CHANGE, Operation.RETRY, JobStatus.PENDING),
+        (JobStatus.PENDING, Operation.RETRANSCODE, Operation.CHANGE, JobStatus.DONE),
         (JobStatus.DONE, Operation.PRIORITY, Operation.RETRANSCODE, JobStatus.PENDING),
     ],
 )

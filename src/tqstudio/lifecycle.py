@@ -267,6 +267,7 @@ class Operation(StrEnum):
     RETRY = "retry"
     RESTART = "restart"
     RETRANSCODE = "retranscode"
+    CHANGE = "change"
     PRIORITY = "priority"
     DELETE = "delete"
     UNDELETE = "undelete"
@@ -278,6 +279,7 @@ class Undoable(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
+    CHANGE = "change"
     PRIORITY = "priority"
     DELETE = "delete"
     VIDEO_DELETED = "video_deleted"
@@ -287,7 +289,9 @@ class Undoable(StrEnum):
     FOLDER_REMOVED = "folder_removed"
 
 
-UNDOABLE = frozenset(Operation(each) for each in ("pause", "resume", "cancel", "priority", "delete"))
+UNDOABLE = frozenset(
+    Operation(each) for each in ("pause", "resume", "cancel", "change", "priority", "delete")
+)
 """A retry, a restart and a new job are not undone, and a job is deleted again by hand."""
 
 
@@ -370,12 +374,20 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _C: _NOW,
     },
     Operation.RETRANSCODE: {
-        _P: _no("is still waiting; use cancel to withdraw it"),
+        _P: _no("is still waiting; use change to give it other settings"),
         _R: _no("is running; use restart to start it over, or cancel"),
-        _H: _no("is paused; use resume, restart or cancel"),
+        _H: _no("is paused; use change to give it other settings, or resume"),
         _D: _NEW,
         _F: _no("has failed; use retry or restart"),
         _C: _no("is cancelled; use retry or restart"),
+    },
+    Operation.CHANGE: {
+        _P: _NOW,
+        _R: _no("is running; pause it first, then change it"),
+        _H: _NOW,
+        _D: _NEW,
+        _F: _no("has failed; retry it first, then change it"),
+        _C: _no("is cancelled; retry it first, then change it"),
     },
     Operation.PRIORITY: {
         _P: _NOW,

@@ -598,6 +598,22 @@ def held(up: Program, clips: Path, tmp_path: Path) -> Iterator[int]:
     up("job", "delete", str(job))
 
 
+def test_a_held_job_gets_other_settings(up: Program, held: int) -> None:
+    dry = up("job", "change", str(held), "--profile", "web", "--dry-run")
+    assert (dry.code, dry.out.splitlines()[0]) == (0, "1 job: 1 changed")
+    assert _shown(up, held)["profile"] == "fast"
+    changed = up("job", "change", str(held), "--profile", "web", "--set", "crf=33", "--priority", "4")
+    assert (changed.code, changed.out) == (0, f"job {held} changed: paused\n")
+    assert [_shown(up, held)[name] for name in ("profile", "priority")] == ["web", 4]
+    refused = up("job", "change", str(held), "--set", "crf=99")
+    assert refused.code == 4
+    assert f"job {held} cannot have these settings: video.crf cannot be 99; allowed" in refused.err
+    unknown = up("job", "change", str(held), "--profile", "web", "--set", "crf=99")
+    assert (unknown.code, unknown.err.startswith("error: BAD_CONFIG: video.crf cannot be 99")) == (2, True)
+    assert up("undo").out.startswith("the former settings of job ")
+    assert [_shown(up, held)[name] for name in ("profile", "priority")] == ["fast", 0]
+
+
 def test_columns_of_lists_are_chosen(up: Program, held: int) -> None:
     jobs = up("job", "list", "--columns", "video,id,priority,profile,owner").out.splitlines()
     assert jobs[0].split() == ["VIDEO", "ID", "PRIORITY", "PROFILE", "OWNER"]

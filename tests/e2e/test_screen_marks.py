@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     small = studio.add(copy(clip(seconds=2, size="160x90"), "small.mp4"))
     for job in (large, small):
         studio.done(job)
-    terminal.shows("large.mp4", "small.mp4", "100%")
+    terminal.shows("large.mp4", "small.mp4")
+    until(lambda: len(re.findall(r"\d ✓ done", terminal.text())) == 2, "both are shown as done")
     terminal.press("a")
     terminal.shows("2 marked")
     terminal.press("/nothing\r")
@@ -33,7 +35,7 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     terminal.shows("Encode 2 jobs (2 hidden by the filter) again", "180p", "120p", "90p")
     assert done_to(studio, [large, small]) == []
     # None of them, then the largest one, which only one of the videos can have.
-    terminal.press("a \r")
+    terminal.press("a\t \r")
     terminal.shows("1 of 2 refused", f"{small} has no quality 180p")
     newest = lambda: studio.client.send(calls.jobs(sort="-number"))["jobs"]  # noqa: E731
     made = until(lambda: [row for row in newest() if row["id"] not in (large, small)], "a new job")

@@ -482,7 +482,7 @@ def test_the_operations_by_the_api(desk: Desk) -> None:
     [refused] = desk.act("retranscode", job)
     assert not refused["ok"]
     assert refused["error"]["code"] == "REFUSED"
-    assert refused["error"]["message"] == f"job {job} is still waiting; use cancel to withdraw it"
+    assert refused["error"]["message"] == f"job {job} is still waiting; use change to give it other settings"
 
 
 def test_one_refusal_stops_no_other_job(desk: Desk) -> None:

@@ -53,6 +53,7 @@ _OPERATIONS = {
     Operation.RETRY: 5,
     Operation.RESTART: 3,
     Operation.RETRANSCODE: 4,
+    Operation.CHANGE: 3,
     Operation.PRIORITY: 2,
     Operation.DELETE: 1,
     Operation.UNDELETE: 2,
@@ -207,8 +208,10 @@ class People:
             body["idempotency_key"] = f"key {self._keys}"
         if operation is Operation.PRIORITY:
             body["priority"] = rng.randint(-5, 5)
-        if operation is Operation.RETRANSCODE and rng.random() < 0.5:
+        if operation in (Operation.RETRANSCODE, Operation.CHANGE) and rng.random() < 0.5:
             body["renditions"] = [rng.choice(LADDER)]
+        if operation is Operation.CHANGE and rng.random() < 0.5:
+            body |= {"hold": rng.random() < 0.5, "overrides": {"crf": str(rng.randint(20, 30))}}
         self.world.step("user", f"{operation.value} {jobs}")
         request = ActionRequest(**body)
         for _ in range(1 + (request.idempotency_key is not None and rng.random() < 0.3)):

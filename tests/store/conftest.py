@@ -17,7 +17,7 @@ from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.dialects import postgresql, sqlite
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, LeaseToken
-from tqstudio.engine.store.jobs.jobs import NewJob
+from tqstudio.engine.store.jobs.jobs import JobSpec, NewJob
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.jobs.retry_rules import RetryRules
 from tqstudio.engine.store.library import videos
@@ -39,6 +39,7 @@ _ON_POSTGRESQL = {
     "test_schema": "postgresql",
 }
 """What runs on PostgreSQL again, and on which; `test_differential` compares all of the store on both."""
+TV = JobSpec(profile="tv", profile_json="{}", prefer_gpu=True)
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 

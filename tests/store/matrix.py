@@ -12,6 +12,7 @@ cancel       cancelled  asked        cancelled  no    cancelled  same
 retry        same       no           no         no    pending    pending
 restart      no         asked        pending    no    pending    pending
 retranscode  no         no           no         new   no         no
+change       given      no           given      new   no         no
 priority     set        no           set        no    set        set
 delete       gone       no           gone       gone  gone       gone
 """
@@ -28,7 +29,8 @@ def _read() -> dict[tuple[Operation, JobStatus], str]:
 
 
 MATRIX = _read()
-"""asked: of the worker; same: it is so already; no: refused; new: a new job; a status: at once."""
+"""asked: of the worker; same: it is so already; no: refused; new: a new job; given: by `queue/operations`,
+which knows the settings; a status: at once."""
 
 NAMES_OF = {
     JobStatus.PENDING: ("still waiting",),

@@ -386,7 +386,9 @@ def change_job(queue: Queue, rng: Random) -> Any:
             return jobs.set_metadata(db, job, {"été": rng.choice(TEXTS)})
         case 2:
             given: Any = {"profile": "tv", "profile_json": '{"é": 1}', "prefer_gpu": rng.random() < 0.5}
-            return jobs.set_profile(db, job, **given, **how)
+            given |= {"requested": rng.choice([None, ("720p",)]), "dropped": ()}
+            keep = rng.choice([(), ("720p",)])
+            return jobs.set_settings(db, job, jobs.JobSpec(**given), keep=keep, **how)
         case 3:
             return jobs.set_limits(db, job, {"max_attempts": rng.randint(1, 5), "max_crashes": 2})
         case 4:

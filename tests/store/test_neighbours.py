@@ -40,7 +40,7 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.protocol.requests import SourceIdentity
 
-from .conftest import NOW, Queue, token
+from .conftest import NOW, TV, Queue, token
 
 TABLES = (
     *(tables.folder, tables.video, tables.generation, tables.published, tables.publication),
@@ -301,9 +301,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "a batch is joined": (lambda s: jobs.join_batch(s.db, s.waiting[0], "batch"), waiting),
     "metadata is set": (lambda s: jobs.set_metadata(s.db, s.waiting[0], {"client": "acme"}), waiting),
     "a profile is set": (
-        lambda s: jobs.set_profile(
-            s.db, s.waiting[0], profile="tv", profile_json="{}", prefer_gpu=False, now=NOW, actor="test"
-        ),
+        lambda s: jobs.set_settings(s.db, s.waiting[0], TV, now=NOW, actor="test"),
         waiting,
     ),
     "a control request is noted": (lambda s: s.queue.do(s.lease.job, Operation.PAUSE), job),

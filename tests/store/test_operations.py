@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from tqstudio.engine.store.db.connection import Address
-from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions, undo
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress, transitions, undo
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
@@ -38,7 +39,7 @@ from tqstudio.lifecycle import (
     sources_of,
 )
 
-from .conftest import NOW, Queue, rolled_back, token
+from .conftest import NOW, TV, Queue, rolled_back, token
 from .matrix import MATRIX, NAMES_OF
 
 R, P, H, D, F, C = (
@@ -99,7 +100,7 @@ def test_the_matrix(queue: Queue, operation: Operation, status: JobStatus) -> No
             assert any(name in applied.decision.reason for name in NAMES_OF[status])
             assert not changed
             assert len(queue.history()) == events
-        case "same" | "new":
+        case "same" | "new" | "given":
             assert not changed
             assert len(queue.history()) == events
         case "asked":
@@ -542,9 +543,7 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
 
     def changes() -> list[bool]:
         return [
-            jobs.set_profile(
-                queue.db, job, profile="tv", profile_json="{}", prefer_gpu=True, now=NOW, actor="test"
-            ),
+            jobs.set_settings(queue.db, job, TV, now=NOW, actor="test"),
             jobs.encode_all(queue.db, job, now=NOW, actor="test"),
         ]
 
@@ -553,6 +552,32 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
         queue.do(job, Operation.DELETE)
         queue.db.execute("UPDATE job SET kind = 'changed' WHERE id = :id", {"id": job})
         assert changes() == [False, False], "it is deleted"
+
+
+def test_other_settings_keep_what_is_named(queue: Queue) -> None:
+    job, other = (queue.claimed(queue.worker(f"worker {number}")).job for number in range(2))
+    for each in (job, other):
+        for position, name in enumerate(("720p", "480p", "360p")):
+            values = {"job": each, "name": name, "position": position}
+            queue.db.execute(
+                "INSERT INTO rendition (job_id, name, position, status, required, progress, segments_done)"
+                " VALUES (:job, :name, :position, 'pending', 1, 50, 3)",
+                values,
+            )
+    queue.release(claims.granted(queue.db, queue.supervisor)[0])
+    new = replace(TV, requested=("480p",), dropped=("audio-en",), kind=JobKind.CHANGED, priority=9)
+    assert jobs.set_settings(queue.db, job, new, keep=["480p", "360p"], now=queue.now, actor="test")
+    names = [[row["name"] for row in progress.renditions(queue.db, each)] for each in (job, other)]
+    assert names == [["480p", "360p"], ["720p", "480p", "360p"]]
+    spec = jobs.spec_of(queue.db, job)
+    assert (spec.profile, spec.prefer_gpu, spec.requested, spec.dropped) == (
+        "tv",
+        True,
+        ("480p",),
+        ("audio-en",),
+    )
+    assert (spec.kind, spec.priority) == (JobKind.NEW, 999), "these are not of the settings"
+    assert queue.history(job)[-1]["detail"] == "profile tv, 480p"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tqstudio.engine.store.machine.speeds import Speed
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Operation
 
-from .conftest import SECOND, Plan, Queue, token
+from .conftest import SECOND, TV, Plan, Queue, token
 
 
 def test_a_speed_is_kept_once(queue: Queue) -> None:
@@ -117,15 +117,7 @@ def test_work_that_begins_from_nothing_is_predicted_again(queue: Queue, how: str
         queue.fail(lease, ErrorCode.SOURCE_CHANGED)
     elif how == "profile":
         queue.release(lease)
-        assert jobs.set_profile(
-            queue.db,
-            lease.job,
-            profile="tv",
-            profile_json="{}",
-            prefer_gpu=False,
-            now=queue.now,
-            actor="user",
-        )
+        assert jobs.set_settings(queue.db, lease.job, TV, now=queue.now, actor="user")
     else:
         queue.do(lease.job, Operation.RESTART)
         queue.release(lease, Control.RESTART)

@@ -16,6 +16,7 @@ TYPES: dict[tuple[str, str], Any] = {
     ("GET", "jobs"): answers.JobPage,
     ("GET", "jobs/{}"): answers.JobDetail,
     ("POST", "jobs/actions"): dict[str, list[answers.ActionResult]],
+    ("POST", "jobs/forecast"): answers.ForecastView,
     ("GET", "events"): answers.EventPage,
     ("GET", "wall"): answers.WallView,
     ("GET", "load"): answers.LoadView,

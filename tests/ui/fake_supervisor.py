@@ -51,6 +51,7 @@ from .samples import (
     sample_bits,
     sample_events,
     sample_folders,
+    sample_forecast,
     sample_jobs,
     sample_load,
     sample_picture,
@@ -259,6 +260,8 @@ class FakeSupervisor:
                 if request.operation in UNDOABLE:
                     self._record(request.operation, before)
                 return {"results": results}
+            case "POST", ["jobs", "forecast"]:
+                return self._forecast(_parsed(requests.ForecastRequest, body))
             case "POST", ["jobs", "bulk"]:
                 return self._act_on_matching(_parsed(requests.BulkRequest, body))
             case "POST", ["undo"]:
@@ -315,6 +318,13 @@ class FakeSupervisor:
         raise fail(ErrorCode.NOT_FOUND, f"there is no endpoint {call.path}")
 
     # Jobs
+
+    def _forecast(self, request: requests.ForecastRequest) -> Any:
+        self._require_profile(request.profile)
+        rows = [row for row in self.jobs if row["id"] in request.ids]
+        if not request.ids:
+            rows = [r for r in self._listed(parse(request.filter), "number") if r["id"] <= request.newest]
+        return sample_forecast(rows[:50], request, len(rows))
 
     def _act_on_matching(self, request: requests.BulkRequest) -> Any:
         rows = self._listed(parse(request.filter), "number")
@@ -393,6 +403,17 @@ class FakeSupervisor:
             decision = Decision(None, "is deleted; undelete it first")
         elif decision.effect is Effect.NEW_JOB:
             return self._retranscode(row, request)
+        elif operation is Operation.CHANGE and decision.allowed:
+            if request.profile or request.overrides or request.renditions:
+                row["profile"] = request.profile or row["profile"]
+                detail = ", ".join((f"profile {row['profile']}", *(request.renditions or ())))
+                self.happened("profile", number, actor="user", detail=detail)
+            if request.priority not in (None, row["priority"]):
+                row["priority"] = request.priority
+                self.happened("priority", number, actor="user", detail=f"priority {row['priority']}")
+            if request.hold is not None and request.hold != (status is JobStatus.PAUSED):
+                self._move(row, EventKind.PAUSE if request.hold else EventKind.RESUME, actor="user")
+            self._sort()
         elif operation is Operation.PRIORITY and decision.allowed:
             wanted = row["priority"] + (request.delta or 0) if request.priority is None else request.priority
             row["priority"] = max(-1000, min(1000, wanted))
@@ -497,7 +518,7 @@ class FakeSupervisor:
 
     def _version(self, number: int) -> int:
         """The last event by which a person changed a job."""
-        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "deleted", "undeleted"}
+        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "profile", "deleted", "undeleted"}
         kinds |= {f"{each.value}_asked" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
         kinds.add("uncancel_failed")
         of_persons = (
@@ -578,14 +599,18 @@ class FakeSupervisor:
         known = {each["name"] for each in row["renditions"]}
         if unknown := set(request.renditions or ()) - known:
             return _result(row["id"], row, Decision(None, f"has no quality {min(unknown)}"))
+        changes = request.operation is Operation.CHANGE
+        usual = row["priority"] if changes else 0
+        differs = changes and (request.overrides or request.profile not in (None, row["profile"]))
         new = self._create(
             row["name"],
             video=row["video"],
             path=row["path"],
             path_b64=row["path_b64"],
-            kind="retranscode",
-            priority=request.priority or 0,
+            kind="changed" if differs else "retranscode",
+            priority=usual if request.priority is None else request.priority,
             profile=request.profile or row["profile"],
+            hold=bool(request.hold),
         )
         return _result(row["id"], row, Decision(Effect.NEW_JOB)) | {"new_job": new}
 

@@ -316,6 +316,48 @@ def sample_settings() -> list[Any]:
     return [value | {"meaning": "free disk space that jobs leave unused"}]
 
 
+def sample_forecast(rows: list[Any], request: Any, asked: int) -> Any:
+    """What a change of these jobs costs; no profile here has a crf above 51."""
+    common = {name: rows[0][name] for name in ("profile", "priority")} if rows else {}
+    wanted = request.renditions
+    refused = [row for row in rows if row["status"] not in ("pending", "paused", "done")]
+    if "99" in request.overrides.values():
+        refused = rows
+    chosen = [row for row in rows if row not in refused]
+    why = "cannot have these settings: video.crf cannot be 99; allowed: a whole number from 1 to 63"
+    names = ("1080p", "720p", "480p")
+    qualities = [("2160p", "left out", "above source", False)] + [
+        (name, "encoded", "", True)
+        if not wanted or name in wanted
+        else (name, "left out", "not requested", True)
+        for name in names
+    ]
+    keys = ("name", "becomes", "reason", "possible")
+    profile = request.profile or common.get("profile")
+    return {
+        "jobs": asked,
+        "looked_at": len(rows),
+        "again": sum(row["status"] == "done" for row in chosen),
+        "changed": sum(row["status"] != "done" for row in chosen),
+        "refused": len(refused),
+        "reason": f"job {refused[0]['id']} {why}" if refused else "",
+        "unknown": 0,
+        "max_bytes": 900_000_000 * len(chosen) * (len(wanted or names)) // 3,
+        "eta": {"eta_s": 2460.0, "low_s": 2220.0, "high_s": 2700.0},
+        "segments_kept": 41,
+        "segments_again": 100,
+        "qualities": [dict(zip(keys, each, strict=True), jobs=len(chosen)) for each in qualities],
+        "values": {
+            "profile": profile,
+            "crf": 28 if profile == "fast" else 22,
+            "quality": 0.0,
+            "copy": "never",
+            "priority": common.get("priority", 0),
+            "hold": bool(rows) and rows[0]["status"] == "paused",
+        },
+    }
+
+
 def sample_folders() -> list[Any]:
     shared = {
         "output_root": "/srv/streams",

@@ -21,7 +21,7 @@ from tqstudio.ui.actions.registry import (
 )
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
-from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm, Tick
+from tqstudio.ui.screens.dialogs.dialogs import Confirm
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.log import LogScreen
 from tqstudio.ui.screens.job.screen import JobScreen
@@ -98,9 +98,10 @@ def test_bindings_can_be_remapped_one_by_one(view: View) -> None:
 def test_the_footer_offers_what_a_job_allows() -> None:
     by_status = {row["status"]: [Target.of(row)] for row in sample_jobs()}
     by_name = {action.name: action for action in ACTIONS}
-    assert enabled(by_name["retranscode"], by_status["done"])
-    assert not enabled(by_name["retranscode"], by_status["in_progress"])
-    assert not enabled(by_name["retranscode"], [])
+    assert enabled(by_name["change"], by_status["done"])
+    assert enabled(by_name["change"], by_status["paused"])
+    assert not enabled(by_name["change"], by_status["in_progress"])
+    assert not enabled(by_name["change"], [])
     assert enabled(by_name["retry"], by_status["failed"])
     assert enabled(by_name["retry"], [*by_status["in_progress"], *by_status["failed"]]), "one allows it"
     assert not enabled(by_name["pause"], by_status["done"])
@@ -119,15 +120,15 @@ async def test_the_footer_is_about_the_marked_jobs(make_app: MakeApp) -> None:
         assert "p pause  x cancel" in footer(app)
         assert "unmark" not in footer(app)
         await pilot.press("G", "space")
-        await until(pilot, lambda: "◆1 marked  e retranscode" in footer(app))
+        await until(pilot, lambda: "◆1 marked  e change" in footer(app))
         await pilot.press("g")
         await until(pilot, lambda: app.screen.query_one("#jobs", JobList).cursor == 0)
         offered = footer(app)
-        assert "e retranscode  u unmark" in offered, "the running job under the cursor does not matter"
+        assert "e change  u unmark" in offered, "the running job under the cursor does not matter"
         assert not any(word in offered for word in ("pause  ", "cancel", "details", "log", "copy"))
         await pilot.press("j", "j", "j", "j", "j", "j", "j", "j", "space")
         await until(pilot, lambda: "◆2 marked  p resume" in footer(app))
-        assert "e retranscode" in footer(app)
+        assert "e change" in footer(app)
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "5", "enter", "l"])
@@ -471,70 +472,6 @@ async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, fake: FakeSupe
         await pilot.press("p")
         await until(pilot, lambda: len(fake.operations()) == 2)
         assert [body["operation"] for body in fake.operations()] == ["pause", "resume"]
-
-
-async def test_retranscode_chooses_qualities(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    async with make_app().run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        await pilot.press("G", "e")
-        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
-        assert [tick.value for tick in app.screen.query(Tick)] == [True, True, True]
-        await pilot.press("space", "enter")
-        await until(pilot, lambda: fake.operations())
-        assert fake.operations() == [
-            {"operation": "retranscode", "ids": [314], "renditions": ["720p", "480p"]}
-        ]
-        await until(pilot, lambda: "new job 400" in messages(app))
-
-
-async def test_all_qualities_means_no_list(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    async with make_app().run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        await pilot.press("G", "e")
-        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
-        await pilot.press("enter")
-        await until(pilot, lambda: fake.operations())
-        assert fake.operations() == [{"operation": "retranscode", "ids": [314]}]
-
-
-async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    made = fake.jobs[-1]
-    assert (made["id"], made["status"]) == (314, "done")
-    left_out = {"status": "skipped", "segments_done": 0, "segments_total": None, "progress": 0.0}
-    too_large = {"name": "2160p", "reason": "above source", "width": None, "height": None}
-    large, middle, small = made["renditions"]
-    made["renditions"] = [
-        large | left_out | too_large,
-        large | left_out | {"reason": "not requested"},
-        middle | left_out | {"reason": "dropped"},
-        small,
-    ]
-    async with make_app().run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        await pilot.press("G", "e")
-        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
-        ticks = list(app.screen.query(Tick))
-        assert [(tick.name, tick.value) for tick in ticks] == [
-            ("1080p", False),
-            ("720p", False),
-            ("480p", True),
-        ]
-        assert "1080p – not requested" in str(ticks[0].render())
-        await pilot.press("enter")
-        await until(pilot, lambda: fake.operations())
-        assert fake.operations()[-1]["renditions"] == ["480p"], "what is shown is what is made"
-        await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
-        await pilot.press("space", "enter")
-        await until(pilot, lambda: len(fake.operations()) == 2)
-        assert fake.operations()[-1]["renditions"] == ["1080p", "480p"]
-        await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
-        await pilot.press("a", "enter")
-        await until(pilot, lambda: len(fake.operations()) == 3)
-        assert "renditions" not in fake.operations()[-1]
 
 
 async def test_priority_by_key_and_by_number(make_app: MakeApp, fake: FakeSupervisor) -> None:

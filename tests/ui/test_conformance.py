@@ -266,6 +266,22 @@ async def test_an_operation_is_undone(same: Compare, state: str, operation: str)
     assert (back, is_as_before) == (1, True)
 
 
+@pytest.mark.parametrize("state", ["pending", "paused", "running", "done"])
+async def test_jobs_get_other_settings(same: Compare, state: str) -> None:
+    given = {"profile": "fast", "priority": 7, "hold": True}
+
+    async def scenario(side: Side) -> Any:
+        job = await side.make(state)
+        before = await side.last_seq()
+        [result] = await side.act("change", job, **given)
+        if result["new_job"] is not None:
+            side.jobs[result["new_job"]] = "again"
+        again = await side.state_of(result["new_job"] or job)
+        return result["ok"], result["status"], again, await side.events(before)
+
+    await same(scenario)
+
+
 async def test_what_matches_a_filter_is_changed(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         made = [await side.make(state, f"bulk-{state}.mp4") for state in STATES]

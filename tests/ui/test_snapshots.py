@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Label
 
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
+from tqstudio.ui.screens.dialogs.change import ChangeJobs
 from tqstudio.ui.screens.folders import FoldersScreen
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
@@ -53,6 +54,8 @@ def _reading(app: StudioApp) -> bool:
         return screen._text.text == "reading…"
     if isinstance(screen, AskPath):
         return any("default" in field.placeholder for field in screen.query(Input))
+    if isinstance(screen, ChangeJobs):
+        return "calculating" in str(screen.query_one("#cost", Label).render())
     if isinstance(screen, JobScreen):
         return screen.detail is None
     if isinstance(screen, StatisticsScreen):
@@ -72,7 +75,8 @@ QUEUE = [
     ("80x24-delete", (80, 24), {}, ("G", "k", "k", "D")),
     ("80x24-help", (80, 24), {}, ("question_mark",)),
     ("80x24-add", (80, 24), {}, ("n",)),
-    ("80x24-retranscode", (80, 24), {"theme": "paper"}, ("G", "e")),
+    ("80x24-change", (80, 24), {"theme": "paper"}, ("G", "e")),
+    ("160x50-change", (160, 50), {}, ("G", "space", "g", "j", "j", "j", "space", "e")),
     ("80x24-facts", (80, 24), {}, ("i",)),
 ]
 

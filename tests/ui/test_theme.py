@@ -235,7 +235,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "folders": ("3",),
     "history": ("4", "k"),
     "restart": ("R",),
-    "retranscode": ("G", "e"),
+    "change": ("G", "e"),
     "priority": ("equals_sign",),
     "add": ("n",),
     "until": ("W",),

@@ -49,6 +49,7 @@ COMMANDS: CommandTree = {
             "resume": "jobs.change:resume",
             "cancel": "jobs.change:cancel",
             "retry": "jobs.change:retry",
+            "change": "jobs.change:change",
             "retranscode": "jobs.change:retranscode",
             "restart": "jobs.change:restart",
             "priority": "jobs.change:priority",

@@ -775,6 +775,63 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
+Becomes = Literal["encoded", "copied", "kept", "left out", "perhaps"]
+"""`perhaps`: the source was not examined yet, and may be too small."""
+
+
+class ForecastQuality(TypedDict):
+    """What becomes of a quality in some of the jobs."""
+
+    name: str
+    becomes: Becomes
+    reason: str
+    """Why it is left out."""
+    possible: bool
+    """Whether it is encoded if it is requested."""
+    jobs: int
+    """How many of those that were looked at."""
+
+
+class JobValues(TypedDict):
+    """Settings that jobs have in common; null where they differ."""
+
+    profile: str | None
+    crf: int | None
+    quality: float | None
+    """VMAF that is asked for; 0: none."""
+    copy: str | None
+    priority: int | None
+    hold: bool | None
+
+
+class ForecastView(TypedDict):
+    """What a change of jobs would cost; sums, by what was looked at, of all of them."""
+
+    jobs: int | None
+    """All that were asked about; null if counting them would need a scan."""
+    looked_at: int
+    """A sample of at most 50, of which `again` … `unknown` and the qualities are."""
+    again: int
+    """Done jobs that are encoded again."""
+    changed: int
+    """Waiting jobs that change."""
+    refused: int
+    reason: str
+    """Why the first of them is refused; empty if none is."""
+    unknown: int
+    """Jobs that were not examined yet, which the sums leave out."""
+    max_bytes: int
+    """Space that what is encoded or copied takes at most."""
+    eta: EtaView | None
+    """Time on one CPU worker, by what earlier jobs took; null if that is unknown."""
+    segments_kept: int
+    """Finished segments that stay."""
+    segments_again: int
+    """Finished segments that are made again."""
+    qualities: list[ForecastQuality]
+    values: JobValues
+
+
 class BulkAnswer(TypedDict):
     after: int | None
     """Number of the last job of this slice; null if it is the last slice."""

@@ -134,6 +134,11 @@ def act_on_matching(
     return Call("POST", "/v1/jobs/bulk", body=body | {k: v for k, v in more.items() if v is not None})
 
 
+def forecast(**asked: Any) -> Call[answers.ForecastView]:
+    """What a change would cost; `asked` are the fields of `ForecastRequest`."""
+    return Call("POST", "/v1/jobs/forecast", body={k: v for k, v in asked.items() if v is not None})
+
+
 def undo(key: str, action: int | None = None) -> Call[answers.UndoAnswer]:
     """Undo the caller's newest action, or the next part of one; repeated with its key, nothing more is."""
     return Call("POST", "/v1/undo", body={"undo": action, "idempotency_key": key})

@@ -160,18 +160,27 @@ class RelocateRequest(Message):
     to_b64: PathB64
 
 
-class JobsRequest(Message):
+class JobSettings(Message):
+    """What a change or a retranscode gives to jobs; what is left out stays as it is."""
+
+    priority: int | None = Field(None, ge=-1000, le=1000)
+    renditions: list[ShortText] | None = None
+    """Qualities to encode; empty: all. A retranscode encodes all by default."""
+    profile: ProfileName | None = None
+    overrides: dict[ShortText, ShortText] = Field(default_factory=dict)
+    """Profile keys set for these jobs only (`--set KEY=VALUE`)."""
+    hold: bool | None = None
+    """Whether they wait on hold."""
+    drop: list[ShortText] = Field(default_factory=list)
+    """Of done jobs: renditions of the current ladder to leave out, `subtitles`, `storyboard`."""
+
+
+class JobsRequest(JobSettings):
     """An operation on jobs."""
 
     operation: Operation
-    priority: int | None = Field(None, ge=-1000, le=1000)
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
-    renditions: list[ShortText] | None = None
-    profile: ProfileName | None = None
-    """For a retranscode; default: the job's own."""
-    drop: list[ShortText] = Field(default_factory=list)
-    """For a retranscode: renditions of the current ladder to leave out, `subtitles`, `storyboard`."""
 
 
 class ActionRequest(JobsRequest):
@@ -189,6 +198,16 @@ class BulkRequest(JobsRequest):
     """Number of the last job of the slice before, as its answer says."""
     idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=60)]
     """The same for all slices, which are undone together; each is applied once."""
+
+
+class ForecastRequest(JobSettings):
+    """Asks what a change of jobs would cost: of these, or of all that match a filter."""
+
+    operation: Literal[Operation.CHANGE, Operation.RETRANSCODE] = Operation.CHANGE
+    ids: list[Whole] = Field(default_factory=list, max_length=10_000)
+    filter: Annotated[str, StringConstraints(max_length=filters.LONGEST)] = ""
+    newest: Count = 0
+    """Without ids: number of the last job that may match."""
 
 
 class UndoRequest(Message):

@@ -64,6 +64,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "GET /v1/stats": Role.VIEW,
         "GET /v1/wall": Role.VIEW,
         "GET /v1/load": Role.VIEW,
+        "POST /v1/jobs/forecast": Role.VIEW,
         "POST /v1/jobs/actions": Role.OPERATE,
         "POST /v1/videos/{video}/upload": Role.OPERATE,
         "POST /v1/jobs/bulk": Role.OPERATE,

@@ -13,6 +13,7 @@ _WORDS = {
     Operation.CANCEL: ("cancelling", "cancelled"),
     Operation.RETRY: ("retrying", "requeued"),
     Operation.RESTART: ("restarting", "restarted"),
+    Operation.CHANGE: ("changing", "changed"),
     Operation.RETRANSCODE: ("queueing", "queued again"),
     Operation.PRIORITY: ("changing", "changed"),
     Operation.DELETE: ("deleting", "deleted"),

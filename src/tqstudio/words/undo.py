@@ -17,6 +17,7 @@ _DONE = {
     Undoable.PAUSE: "resumed {what} again",
     Undoable.RESUME: "paused {what} again",
     Undoable.CANCEL: "cancelling {what} is undone",
+    Undoable.CHANGE: "the former settings of {what} are back",
     Undoable.PRIORITY: "the former priority of {what} is back",
     Undoable.DELETE: "{what} restored to the list",
     Undoable.VIDEO_DELETED: "video {what} is back",

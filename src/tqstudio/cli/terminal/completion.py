@@ -30,6 +30,7 @@ _STATUSES = {
     "resume": ("paused",),
     "cancel": ("in_progress", "pending", "paused"),
     "retry": ("failed", "cancelled"),
+    "change": ("pending", "paused", "done"),
     "retranscode": ("done",),
 }
 """Of the jobs that a command is for."""

@@ -33,6 +33,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "folder edit": ("folder edit 1 --profile fast --priority 5",),
     "job list": ("job list --status failed", "job list --columns id,state,code,video"),
     "job priority": ("job priority 7 8 100", "job priority 7 +1", "job priority 7 =-5"),
+    "job change": ("job change 7 --quality 720p,480p", "job change 7 --set video.crf=20 --dry-run"),
     "job retranscode": ("job retranscode 7 --quality 1080p,720p",),
     "queue pause": ("queue pause --until 07:00",),
     "events": ("events --follow --json", "events --since 2h --job 7"),

@@ -14,6 +14,7 @@ from tqstudio.engine.admission.offer import Offer
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs, operations
+from tqstudio.engine.store.jobs.jobs import JobSpec
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Effect, Operation
 
@@ -23,15 +24,7 @@ def apply(db: Connection, job: int, offer: Offer, *, now: int) -> dict[str, Any]
     applied: dict[str, Any] = {}
     spec = jobs.spec_of(db, job)
     if "profile" in offer.named and not is_same(offer.profile, spec.profile_json):
-        jobs.set_profile(
-            db,
-            job,
-            profile=offer.profile.name,
-            profile_json=json.dumps(offer.profile.to_json()),
-            prefer_gpu=offer.profile.prefer_gpu,
-            now=now,
-            actor=offer.actor,
-        )
+        jobs.set_settings(db, job, with_profile(spec, offer.profile), now=now, actor=offer.actor)
         applied["profile"] = offer.profile.name
     if "priority" in offer.named and offer.priority != spec.priority:
         operations.set_priority(db, job, value=offer.priority, delta=None, now=now, actor=offer.actor)
@@ -108,6 +101,12 @@ def require_unchanged(db: Connection, job: int, name: str, offer: Offer) -> None
             f"job {job} is encoding {name}; only a waiting job can be held",
             f"pause it with: tqstudio job pause {job}",
         )
+
+
+def with_profile(spec: JobSpec, profile: Profile) -> JobSpec:
+    """Return a job's request with another profile."""
+    recorded = json.dumps(profile.to_json())
+    return replace(spec, profile=profile.name, profile_json=recorded, prefer_gpu=profile.prefer_gpu)
 
 
 def is_same(profile: Profile, profile_json: str) -> bool:

@@ -18,6 +18,7 @@ from tqstudio.engine.api.dependencies import TheActor, TheServices
 from tqstudio.engine.api.system import gate_view
 from tqstudio.engine.assembly.services import Services
 from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
@@ -40,6 +41,8 @@ from tqstudio.protocol import answers, filters
 from tqstudio.protocol.requests import (
     ActionRequest,
     BulkRequest,
+    JobSettings,
+    JobsRequest,
     QueueClear,
     QueuePause,
     QueueRetry,
@@ -98,26 +101,37 @@ async def act(
     services: TheServices, actor: TheActor, request: ActionRequest
 ) -> dict[str, list[answers.ActionResult]]:
     """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
-    if request.profile is None:
-        return {"results": await services.operations.apply(request, actor=actor)}
-    if request.operation is not Operation.RETRANSCODE:
+    profile = profile_of(services, request)
+    return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
+
+
+def profile_of(services: Services, request: JobSettings) -> Profile | None:
+    """The profile that a request names, with its overrides; None for each job's own.
+
+    Raises:
+        TqError: BAD_CONFIG for an unknown profile or key, or a wrong value; BAD_REQUEST for an operation that
+            takes none.
+    """
+    named = request.profile is not None or request.overrides or request.hold is not None
+    takes = (Operation.CHANGE, Operation.RETRANSCODE)
+    if named and isinstance(request, JobsRequest) and request.operation not in takes:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{request.operation} uses the job's own profile",
-            "leave the profile out; only a retranscode takes one",
+            f"{request.operation} leaves a job's settings as they are",
+            "leave profile, overrides and hold out; only a change or a retranscode takes them",
         )
-    profile = services.admission.profile(request.profile)
-    return {"results": await services.operations.apply(request, actor=actor, profile=profile)}
+    if request.profile is None:
+        return None
+    return services.admission.profile(request.profile, request.overrides)
 
 
 @router.post("/jobs/bulk")
 async def act_on_matching(services: TheServices, actor: TheActor, request: BulkRequest) -> answers.BulkAnswer:
     """Apply an operation to the next jobs that match a filter; with `after`, to those after them."""
-    if request.profile is not None:
-        raise TqError(ErrorCode.BAD_REQUEST, "jobs that match a filter keep their profiles", "leave it out")
+    profile = profile_of(services, request)
     line = filters.parse(request.filter)
     query = PageQuery(await services.db.read(with_folders, line), "number", now=now_us())
-    return await services.operations.apply_to_matching(request, query, actor=actor)
+    return await services.operations.apply_to_matching(request, query, actor=actor, profile=profile)
 
 
 @router.post("/undo")

@@ -11,7 +11,18 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, monitoring, system, tokens, videos, worker_api, workers
+from tqstudio.engine.api import (
+    events,
+    folders,
+    forecasts,
+    jobs,
+    monitoring,
+    system,
+    tokens,
+    videos,
+    worker_api,
+    workers,
+)
 from tqstudio.engine.api.dependencies import PREFIX, refuse_unknown_query, require_role
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.assembly.services import Services
@@ -43,7 +54,7 @@ def make_app(services: Services, routers: Sequence[APIRouter]) -> ASGIApp:
         },
     )
     app.state.services, app.state.monitor = services, Monitor(services)
-    of_clients = (workers, jobs, videos, folders, events, system, tokens)
+    of_clients = (workers, forecasts, jobs, videos, folders, events, system, tokens)
     for module in (worker_api, *of_clients):
         app.include_router(module.router, prefix=PREFIX)
     for router in routers:

@@ -28,6 +28,7 @@ from tqstudio.engine.outputs import is_intact
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.parts.part import Part
+from tqstudio.engine.queue.job_settings import kept_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -260,20 +261,12 @@ class Dispatcher(Part):
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         assignment = assignment_of(db, lease.job)
         generation = generations.current(db, lease.video) if assignment.generation is not None else None
-        kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
-        if assignment.kind is JobKind.RETRANSCODE:
-            if assignment.requested is None and not assignment.dropped:
-                kept = {}
-            for name in assignment.requested or ():
-                kept.pop(name, None)
-        for name in assignment.dropped:
-            kept.pop(name, None)
         published = None
         if generation is not None:
             place = Place.below(assignment.output_root, assignment.slug)
             published = _Published(place.generation(generation.number), generation)
         job = self._job(assignment, lease.job, lease.epoch, lease.video)
-        job["kept"] = kept
+        job["kept"] = kept_of(assignment, generation)
         job["duplicates"] = [_offered(duplicate) for duplicate in generations.duplicates(db, lease.job)]
         return _Claimed(lease, job, published, assignment.starts_over)
 

@@ -4,46 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import RunningJobs
-from tqstudio.engine.media.plan.profiles import Profile, names
-from tqstudio.engine.media.plan.rungs import build_ladder
-from tqstudio.engine.media.plan.track_names import STORYBOARD, SUBTITLES, is_of_track
-from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.queue import job_settings
+from tqstudio.engine.queue.job_settings import Subject
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations, undo
+from tqstudio.engine.store.jobs.jobs import JobSpec
 from tqstudio.engine.store.jobs.operations import Applied
-from tqstudio.engine.store.jobs.transitions import job_facts
+from tqstudio.engine.store.jobs.transitions import JobFacts
 from tqstudio.engine.store.jobs.undo import SLICE
-from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists.matching import matching
 from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
     UNDOABLE,
+    WAITING,
     Control,
     Decision,
-    JobKind,
+    Effect,
     JobStatus,
     Operation,
     Undoable,
     decide,
     job_word,
 )
-from tqstudio.paths import display
 from tqstudio.protocol.answers import ActionResult, BulkAnswer, ErrorView
 from tqstudio.protocol.requests import ActionRequest, BulkRequest
-
-_SIZE = re.compile(r"(\d+)[pk]\b")
-
 
 Request = ActionRequest | BulkRequest
 
@@ -63,7 +57,7 @@ class Operations:
 
         Args:
             actor: who asked, for events.
-            profile: the profile of a retranscode; None for each job's own.
+            profile: the profile of a change or a retranscode; None for each job's own.
         """
         key = request.idempotency_key
         if key is None:
@@ -89,7 +83,9 @@ class Operations:
                 )
         return results
 
-    async def apply_to_matching(self, request: BulkRequest, query: PageQuery, *, actor: str) -> BulkAnswer:
+    async def apply_to_matching(
+        self, request: BulkRequest, query: PageQuery, *, actor: str, profile: Profile | None = None
+    ) -> BulkAnswer:
         """Applies the operation to the next jobs of a query that is sorted by number, in one transaction."""
         key = _key(f"{request.idempotency_key}:{request.after}")
 
@@ -100,7 +96,7 @@ class Operations:
         def apply(db: Connection) -> tuple[BulkAnswer, list[ActionResult]]:
             if (stored := supervisors.stored_answer(db, key)) is not None:
                 return json.loads(stored), []
-            results = self._change(db, ids, request, actor, None, bulk=request.idempotency_key)
+            results = self._change(db, ids, request, actor, profile, bulk=request.idempotency_key)
             answer = _summary(results)
             supervisors.store_answer(db, key, json.dumps(answer), now=now_us())
             return answer, results
@@ -144,7 +140,8 @@ class Operations:
     ) -> list[ActionResult]:
         """Applies the operation, and records it so that it can be undone."""
         undoable = request.operation in UNDOABLE
-        before = undo.states(db, ids) if undoable else {}
+        changes = request.operation is Operation.CHANGE
+        before = undo.states(db, ids, settings=changes) if undoable else {}
         results = [self._one(db, job, request, actor, profile) for job in ids]
         if undoable:
             steps = undo.changed(db, before)
@@ -160,8 +157,8 @@ class Operations:
         profile: Profile | None,
     ) -> ActionResult:
         now = now_us()
-        if request.operation is Operation.RETRANSCODE:
-            return self._retranscode(db, job, request, actor, profile, now)
+        if request.operation in (Operation.CHANGE, Operation.RETRANSCODE):
+            return self._settle(db, job, request, actor, profile, now)
         if request.operation is Operation.PRIORITY:
             value, delta = request.priority, request.delta
             applied = operations.set_priority(db, job, value=value, delta=delta, now=now, actor=actor)
@@ -169,7 +166,7 @@ class Operations:
             applied = operations.operate(db, job, request.operation, now=now, actor=actor)
         return result_of(job, applied)
 
-    def _retranscode(
+    def _settle(
         self,
         db: Connection,
         job: int,
@@ -178,70 +175,51 @@ class Operations:
         profile: Profile | None,
         now: int,
     ) -> ActionResult:
-        facts = job_facts(db, job)
-        if facts is None:
+        """Gives a waiting job other settings, or creates a new job for a done one."""
+        subject = job_settings.subject_of(db, job)
+        if subject is None:
             return result_of(job, None)
-        if facts.deleted:
-            return _refused(job, facts.status, "is deleted; undelete it first")
-        decision = decide(facts.status, Operation.RETRANSCODE)
-        if not decision.allowed:
-            return result_of(job, Applied(decision, facts.status, facts.control))
-        generation = generations.current(db, facts.video)
-        other = jobs.open_job_of(db, facts.video)
-        if other is not None:
-            reason = (
-                f"cannot be encoded again now: job {other} has the same video; cancel or restart that job"
-            )
-            return _refused(job, facts.status, reason, see=other)
-        if generation is None:
-            return _refused(job, facts.status, "has no published ladder; add its source again")
-        video = videos.get(db, facts.video)
-        if video is not None and video.source_deleted_at is not None:
-            reason = "cannot be encoded again: its drop folder deleted the source when it was done"
-            return _refused(job, facts.status, f"{reason}; put it back at {display(video.source)} first")
-        spec = jobs.spec_of(db, job)
-        there = {row.name for row in generation.renditions}
-        possible = there | _rungs(spec.profile_json)
-        if profile is not None:
-            # Renditions without a rung, audio and the source's own size, exist in every profile.
-            possible = (there - _rungs(spec.profile_json)) | _rungs(json.dumps(profile.to_json()))
-            spec = replace(
-                spec,
-                profile=profile.name,
-                profile_json=json.dumps(profile.to_json()),
-                prefer_gpu=profile.prefer_gpu,
-            )
-        available = _qualities_of(video, spec)
-        if available:
-            # The facts of the source decide: requesting anything else would fail the job for good.
-            possible = available | _tracks_of(generation)
-        if unknown := _by_size(set(request.renditions or ()) - possible):
-            reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
-            return _refused(job, facts.status, f"{reason}; it can have {', '.join(_by_size(possible))}")
-        if wrong := _wrong_drop(request, generation, available):
-            return _refused(job, facts.status, wrong)
+        status = subject.facts.status
+        if (reason := job_settings.obstacle(subject, request.operation)) is not None:
+            return _refused(job, subject.facts, reason, see=subject.other)
+        wanted = job_settings.settle(subject, request, profile)
+        if isinstance(wanted, str):
+            return _refused(job, subject.facts, wanted)
+        if status in WAITING:
+            return self._set(db, subject, wanted, request, actor, now)
+        values = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
         new = jobs.create(
             db,
             jobs.NewJob(
-                video=facts.video,
-                profile=spec.profile,
-                profile_json=spec.profile_json,
-                prefer_gpu=spec.prefer_gpu,
-                kind=JobKind.RETRANSCODE,
-                requested=tuple(request.renditions) if request.renditions else None,
-                dropped=tuple(request.drop),
-                priority=request.priority or 0,
-                max_attempts=spec.max_attempts,
-                max_crashes=spec.max_crashes,
-                autorestart=spec.autorestart,
+                **values,
+                video=subject.facts.video,
+                hold=bool(request.hold),
                 idempotency_key=request.idempotency_key,
             ),
             now=now,
             actor=actor,
         )
-        answer = result_of(job, Applied(decision, facts.status, facts.control))
+        answer = result_of(job, Applied(decide(status, request.operation), status, subject.facts.control))
         answer["new_job"] = new
         return answer
+
+    def _set(
+        self, db: Connection, subject: Subject, wanted: JobSpec, request: Request, actor: str, now: int
+    ) -> ActionResult:
+        """Changes a waiting job."""
+        job, spec = subject.facts.id, subject.spec
+        if (spec.profile_json, spec.requested) != (wanted.profile_json, wanted.requested):
+            kept = job_settings.kept_renditions(subject, wanted)
+            jobs.set_settings(db, job, wanted, keep=kept, now=now, actor=actor)
+        applied: Applied | None = Applied(Decision(Effect.NOW), subject.facts.status, Control.NONE)
+        if wanted.priority != spec.priority:
+            applied = operations.set_priority(
+                db, job, value=wanted.priority, delta=None, now=now, actor=actor
+            )
+        if request.hold is not None:
+            operation = Operation.PAUSE if request.hold else Operation.RESUME
+            applied = operations.operate(db, job, operation, now=now, actor=actor)
+        return result_of(job, applied)
 
 
 def _summary(results: list[ActionResult]) -> BulkAnswer:
@@ -255,56 +233,8 @@ def _summary(results: list[ActionResult]) -> BulkAnswer:
     }
 
 
-def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
-    """Returns the qualities that the profile gives the source; none while it is not probed."""
-    if video is None or not video.facts:
-        return set()
-    try:
-        facts = SourceFacts.from_json(video.facts)
-    except (KeyError, TypeError, ValueError):
-        return set()  # recorded by another version
-    ladder = build_ladder(facts, Profile.from_json(json.loads(spec.profile_json)))
-    return {rung.name for rung in ladder if not rung.skipped}
-
-
-def _tracks_of(current: generations.GenerationRow) -> set[str]:
-    """Returns the audio and subtitles that the ladder has, or had before they were dropped."""
-    return {
-        name for name in (*(row.name for row in current.renditions), *current.omitted) if is_of_track(name)
-    }
-
-
-def _wrong_drop(request: Request, current: generations.GenerationRow, encoded: set[str]) -> str:
-    """Returns why renditions cannot be dropped from the ladder; empty if they can.
-
-    Args:
-        encoded: the qualities that a full retranscode creates.
-    """
-    drop = set(request.drop)
-    there = {row.name for row in current.renditions}
-    qualities = {name for name in there if not is_of_track(name)}
-    if unknown := sorted(drop - there - {STORYBOARD, SUBTITLES}):
-        return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
-    if both := _by_size(drop & set(request.renditions or ())):
-        return f"cannot both encode and drop {both[0]}; name it once"
-    left = qualities | set(request.renditions) if request.renditions else encoded or qualities
-    if drop and not (left - drop - (there - qualities)):
-        return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
-    return ""
-
-
-def _rungs(profile_json: str) -> set[str]:
-    return set(names(Profile.from_json(json.loads(profile_json))).values())
-
-
-def _by_size(names: Iterable[str]) -> list[str]:
-    """Sorts qualities from best to worst, then the others."""
-    sizes = {name: _SIZE.match(name) for name in names}
-    return sorted(sizes, key=lambda name: (-int(found[1]) if (found := sizes[name]) else 0, name))
-
-
-def _refused(job: int, status: JobStatus, reason: str, *, see: int | None = None) -> ActionResult:
-    return result_of(job, Applied(Decision(None, reason), status, Control.NONE), see=see)
+def _refused(job: int, facts: JobFacts, reason: str, *, see: int | None = None) -> ActionResult:
+    return result_of(job, Applied(Decision(None, reason), facts.status, facts.control), see=see)
 
 
 def _key(idempotency_key: str) -> str:

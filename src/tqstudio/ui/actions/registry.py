@@ -65,12 +65,12 @@ ACTIONS: tuple[Action, ...] = (
         Operation.RETRY,
     ),
     _job(
-        "retranscode",
+        "change",
         ("e",),
-        "retranscode",
-        "encode some or all qualities of a done job again",
+        "change",
+        "change a waiting job, or encode a done one again",
         13,
-        Operation.RETRANSCODE,
+        Operation.CHANGE,
     ),
     _job(
         "restart", ("R",), "restart", "restart the job; finished segments are discarded", 0, Operation.RESTART

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,6 @@ class Target:
     status: JobStatus
     control: Control
     segments_done: int
-    qualities: tuple[tuple[str, str], ...] = ()
-    """The possible qualities, each with the reason why the job did not encode it; "" where it did."""
     deleted: bool = False
 
     @classmethod
@@ -36,7 +33,7 @@ class Target:
         done = sum(rendition["segments_done"] for rendition in row["renditions"])
         status, control = JobStatus(row["status"]), Control(row["control"])
         deleted = row["deleted_at"] is not None
-        return cls(row["id"], row["name"], status, control, done, tuple(_qualities(row)), deleted)
+        return cls(row["id"], row["name"], status, control, done, deleted)
 
     @property
     def pausable(self) -> bool:
@@ -44,14 +41,6 @@ class Target:
         if self.status is JobStatus.PAUSED:
             return False
         return self.control is not Control.PAUSE
-
-
-def _qualities(row: JobRow) -> Iterator[tuple[str, str]]:
-    for rendition in row["renditions"]:
-        if rendition["status"] != "skipped":
-            yield rendition["name"], ""
-        elif rendition["width"] is not None:
-            yield rendition["name"], rendition["reason"] or "skipped"
 
 
 def refusal(operation: Operation, target: Target) -> str:

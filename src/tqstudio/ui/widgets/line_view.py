@@ -22,7 +22,7 @@ def link(action: str, argument: str = "") -> Style:
     return Style(meta={"perform": action, "argument": argument})
 
 
-_PLAIN_SIGNS = str.maketrans(
+PLAIN_SIGNS = str.maketrans(
     {"×": "x", "…": "~", "–": "-", "→": ">", "±": "~", "↑": "^", "↓": "v", "\N{THIN SPACE}": "'"}
 )
 
@@ -33,7 +33,7 @@ def to_ascii(strip: Strip) -> Strip:
     for text, style, control in strip:
         if not text.isascii():
             text = "".join(
-                char if char.isascii() else "?" * cell_len(char) for char in text.translate(_PLAIN_SIGNS)
+                char if char.isascii() else "?" * cell_len(char) for char in text.translate(PLAIN_SIGNS)
             )
         segments.append(Segment(text, style, control))
     return Strip(segments, strip.cell_length)

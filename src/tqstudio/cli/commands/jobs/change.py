@@ -12,19 +12,27 @@ import typer
 from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.session.supervisor_session import (
     SupervisorSession,
-    every_job,
     runs_or_has,
     session,
     session_for,
 )
 from tqstudio.cli.terminal import printing
-from tqstudio.cli.terminal.options import FilterLine, JsonFlag, Priority, ProfileName, SomeJobIds, listed
+from tqstudio.cli.terminal.options import (
+    FilterLine,
+    JsonFlag,
+    Priority,
+    ProfileName,
+    Settings,
+    SomeJobIds,
+    listed,
+    overrides,
+)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Operation
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.protocol.filters import parse
-from tqstudio.words import bulk
+from tqstudio.words import bulk, forecast
 from tqstudio.words import format as fmt
 from tqstudio.words import undo as undone
 
@@ -44,6 +52,7 @@ _RESULTS = {
     "cancel": "job {job}: {word}",
     "retry": "job {job} requeued: {word}",
     "restart": "job {job} restarted: {word}",
+    "change": "job {job} changed: {word}",
     "priority": "job {job}: priority{how}",
     "delete": "job {job} deleted; undo with: tqstudio job undelete {job}",
     "undelete": "job {job} restored: {word}",
@@ -89,6 +98,67 @@ delete = _command(
 undelete = _command("undelete", "Restore deleted jobs; work that was removed with them is not restored.")
 
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what it would cost: space, time, segments that are kept.")
+]
+
+
+def change(
+    ids: SomeJobIds = None,
+    line: FilterLine = "",
+    quality: Annotated[
+        list[str] | None,
+        typer.Option("--quality", "-q", metavar="720p", help="Only these qualities, or all."),
+    ] = None,
+    profile: ProfileName = None,
+    settings: Settings = None,
+    priority: Priority = None,
+    hold: Annotated[
+        bool | None,
+        typer.Option("--hold/--no-hold", help="Hold them, or let them start.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Give jobs other settings; a done one is encoded again.
+
+    What is not named stays as it is. Of several jobs each gets what it can have of the qualities.
+    """
+    qualities = listed(quality)
+    given: dict[str, Any] = {
+        "renditions": ([] if qualities == ["all"] else qualities) if quality else None,
+        "profile": profile,
+        "overrides": overrides(settings),
+        "priority": priority,
+        "hold": hold,
+    }
+    at, chosen = _chosen(ids, line)
+    return _settle(at, "change", chosen, given, dry_run, as_json)
+
+
+def _settle(
+    at: SupervisorSession,
+    operation: str,
+    chosen: Sequence[int] | Matching,
+    given: dict[str, Any],
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Change jobs, or say what it would cost."""
+    if not dry_run:
+        profile = given["profile"]
+        how = f", with profile {profile}" if profile else ""
+        return report(act(at, operation, chosen, **given), operation, as_json, how=how)
+    which: dict[str, Any] = (
+        {"filter": chosen.line, "newest": chosen.newest}
+        if isinstance(chosen, Matching)
+        else {"ids": list(chosen[:MAX_IDS])}
+    )
+    view = at.client.send(calls.forecast(operation=operation, **which, **given))
+    printing.answer(view, "\n".join((forecast.effect_words(view), *forecast.cost_lines(view))), as_json)
+    return 0 if view["again"] + view["changed"] else 4
+
+
 def retranscode(
     ids: SomeJobIds = None,
     line: FilterLine = "",
@@ -105,14 +175,23 @@ def retranscode(
         ),
     ] = None,
     profile: ProfileName = None,
+    settings: Settings = None,
     priority: Priority = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Queue the new jobs as paused.")] = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    qualities = {"renditions": listed(quality) or None, "drop": listed(drop)}
+    given: dict[str, Any] = {
+        "renditions": listed(quality) or None,
+        "drop": listed(drop),
+        "profile": profile,
+        "overrides": overrides(settings),
+        "priority": priority,
+        "hold": hold,
+    }
     at, chosen = _chosen(ids, line)
-    results = act(at, "retranscode", chosen, **qualities, profile=profile, priority=priority)
-    return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
+    return _settle(at, "retranscode", chosen, given, dry_run, as_json)
 
 
 def priority(
@@ -200,14 +279,10 @@ def act(
 ) -> list[ActionResult] | Counts:
     """Apply `operation` to any number of jobs; those that match a filter are only counted."""
     results: list[ActionResult] = []
-    ids = chosen
-    if isinstance(ids, Matching):
-        if more.get("profile") is None:
-            return _act_on_matching(at, Operation(operation), ids, more)
-        # The supervisor gives jobs that match a filter no other profile.
-        ids = [row["id"] for row in every_job(at.client, ids.line, "number") if row["id"] <= ids.newest]
-    for start in range(0, len(ids), MAX_IDS):
-        results += at.client.send(calls.act(operation, ids[start : start + MAX_IDS], **more))["results"]
+    if isinstance(chosen, Matching):
+        return _act_on_matching(at, Operation(operation), chosen, more)
+    for start in range(0, len(chosen), MAX_IDS):
+        results += at.client.send(calls.act(operation, chosen[start : start + MAX_IDS], **more))["results"]
     return results
 
 

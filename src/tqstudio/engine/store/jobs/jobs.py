@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,24 +227,27 @@ def set_metadata(db: Connection, job_id: int, metadata: Mapping[str, Any]) -> No
 _WAITS = job.c.status.in_(WAITING) & job.c.deleted_at.is_(None)
 
 
-def set_profile(
-    db: Connection, job_id: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
+SETTINGS = ("profile", "profile_json", "prefer_gpu", "requested", "dropped")
+"""The fields of `JobSpec` that `set_settings` changes."""
+
+
+def set_settings(
+    db: Connection, job_id: int, new: JobSpec, *, keep: Collection[str] = (), now: int, actor: str
 ) -> bool:
-    """Changes the profile of a waiting job and resets its progress."""
-    changed = {
-        "profile": profile,
-        "profile_json": profile_json,
-        "prefer_gpu": int(prefer_gpu),
-        "progress": 0,
-        **NO_ESTIMATE,
-    }
+    """Changes profile and qualities of a waiting job and resets its progress.
+
+    Args:
+        keep: the renditions that show their finished segments on, because they are used again.
+    """
+    values = values_of(job, new)
+    changed = {**{name: values[name] for name in SETTINGS}, "progress": 0, **NO_ESTIMATE}
     of_video = db.execute(
         update(job).where(job.c.id == job_id, _WAITS).values(changed).returning(job.c.video_id)
     ).scalar()
     if of_video is None:
         return False
-    reset_renditions(db, job_id)
-    detail = f"profile {profile}"
+    reset_renditions(db, job_id, keep=keep)
+    detail = ", ".join((f"profile {new.profile}", *(new.requested or ())))[:500]
     events.append(db, EventKind.PROFILE, now=now, actor=actor, job=job_id, video=of_video, detail=detail)
     return True
 

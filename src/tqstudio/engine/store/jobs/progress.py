@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,9 +152,10 @@ def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: in
     db.execute(update(rendition).where(running).values(values))
 
 
-def reset_renditions(db: Connection, job: int) -> None:
-    """Deletes the renditions of a job that starts over."""
-    db.execute(delete(rendition).where(rendition.c.job_id == job))
+def reset_renditions(db: Connection, job: int, *, keep: Collection[str] = ()) -> None:
+    """Deletes the renditions of a job that starts over, or all but some."""
+    of_job = delete(rendition).where(rendition.c.job_id == job)
+    db.execute(of_job.where(rendition.c.name.not_in(keep)) if keep else of_job)
 
 
 def forget_work(db: Connection, video: int) -> dict[int, int]:

@@ -7,7 +7,7 @@ its version is still that of the action: what a worker did meanwhile does not co
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
@@ -16,7 +16,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows, values_of
 from tqstudio.engine.store.db.tables import event, job, undo, undo_step
-from tqstudio.engine.store.jobs import operations
+from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.operations import Applied
 from tqstudio.engine.store.jobs.transitions import job_facts, move
@@ -54,9 +54,11 @@ class JobState:
     priority: int
     ready_at: int | None
     completed_at: int | None
+    settings: dict[str, Any] | None = None
+    """Of a change: the fields of `JobSpec` that it replaces."""
 
 
-_STATES = Rows(JobState, job)
+_STATES = Rows(JobState, job, settings=None)
 _States = Mapping[int, tuple[JobState, int]]
 """States and versions of jobs by their ids."""
 
@@ -92,11 +94,16 @@ def versions(db: Connection, ids: Collection[int]) -> dict[int, int]:
     return {int(row[0]): int(row[1]) for row in db.execute(found.group_by(event.c.job_id))}
 
 
-def states(db: Connection, ids: Collection[int]) -> _States:
-    """Returns the states of jobs before an action, for `changed`."""
+def states(db: Connection, ids: Collection[int], *, settings: bool = False) -> _States:
+    """Returns the states of jobs before an action, for `changed`; with their settings if these change."""
     known = versions(db, ids)
-    rows = db.execute(select(*_STATES.columns, job.c.id).where(job.c.id.in_(ids)).order_by(job.c.id))
-    return {row[-1]: (_STATES.value(row), known.get(row[-1], 0)) for row in rows}
+    found = select(*_STATES.columns, job.c.id).where(job.c.id.in_(ids)).order_by(job.c.id)
+    rows = db.execute(found).all()
+    specs = {row[-1]: asdict(jobs.spec_of(db, row[-1])) for row in rows if settings}
+    former = {number: {name: spec[name] for name in jobs.SETTINGS} for number, spec in specs.items()}
+    return {
+        row[-1]: (_STATES.value(row, settings=former.get(row[-1])), known.get(row[-1], 0)) for row in rows
+    }
 
 
 def changed(db: Connection, before: _States) -> list[UndoStep]:
@@ -204,7 +211,10 @@ def _put_back(
         return operations.set_priority(db, number, value=former.priority, delta=None, now=now, actor=actor)
     if operation in (Undoable.CANCEL, Undoable.VIDEO_DELETED):
         return _uncancel(db, number, former, now=now, actor=actor)
-    applied = operations.operate(db, number, _OPPOSITES[operation], now=now, actor=actor)
+    if operation is Undoable.CHANGE:
+        applied = _unchange(db, number, former, now=now, actor=actor)
+    else:
+        applied = operations.operate(db, number, _OPPOSITES[operation], now=now, actor=actor)
     if (
         applied is not None
         and applied.decision.allowed
@@ -214,6 +224,28 @@ def _put_back(
         # NULL distinguishes a held job; a running job has none either, and waits since now.
         db.execute(update(job).where(job.c.id == number).values(ready_at=former.ready_at))
     return applied
+
+
+def _unchange(db: Connection, number: int, former: JobState, *, now: int, actor: str) -> Applied | None:
+    facts = job_facts(db, number)
+    if facts is None:
+        return None
+    if facts.status not in WAITING:
+        return Applied(Decision(None, f"is {facts.status} by now"), facts.status, facts.control)
+    spec = jobs.spec_of(db, number)
+    # Tuples are lists in JSON.
+    before: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in (former.settings or {}).items()
+    }
+    put_back = replace(spec, **before)
+    if put_back != spec:
+        jobs.set_settings(db, number, put_back, now=now, actor=actor)
+    applied = operations.set_priority(db, number, value=former.priority, delta=None, now=now, actor=actor)
+    if former.status is facts.status:
+        return applied
+    operation = Operation.PAUSE if former.status is JobStatus.PAUSED else Operation.RESUME
+    return operations.operate(db, number, operation, now=now, actor=actor)
 
 
 _UNCANCEL: dict[JobStatus, Trigger] = {

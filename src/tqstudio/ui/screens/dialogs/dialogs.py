@@ -1,8 +1,8 @@
-"""Dialogs: confirmation, choice of qualities, priority, failed start."""
+"""Dialogs: confirmation, priority, a text, failed start; and what they are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
@@ -18,7 +19,7 @@ from textual.widgets import Button, Input, Label
 
 from tqstudio.errors import TqError
 from tqstudio.ui.data.model import Model
-from tqstudio.words.format import counted, plain
+from tqstudio.words.format import plain
 from tqstudio.words.symbols import Glyphs
 
 MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
@@ -80,51 +81,20 @@ class Confirm(Dialog[bool]):
         self.dismiss(event.button.id == "go")
 
 
-class ChooseQualities(Dialog[list[str] | None]):
-    """Asks which qualities to encode again; those encoded before are preselected.
+def read_priority(typed: str) -> int:
+    """The priority that was typed.
 
-    Args:
-        qualities: name → why it was not encoded; "" where it was.
-        unknown: number of jobs whose possible qualities are unknown; all of theirs are encoded.
+    Raises:
+        ValueError: with a sentence, if it is none.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back", id="qualities.back"),
-        Binding("enter", "submit", "encode", priority=True, id="qualities.go"),
-        Binding("a", "all", "all or none", id="qualities.all"),
-        Binding("up,k", "app.focus_previous", "previous", show=False, id="qualities.previous"),
-        Binding("down,j", "app.focus_next", "next", show=False, id="qualities.next"),
-    ]
-    AUTO_FOCUS = "Tick"
-    HINT = "space selects   a all or none   enter starts   esc back"
-
-    def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs, unknown: int = 0) -> None:
-        sentences = ["The current version stays playable meanwhile."]
-        if unknown:
-            jobs = counted(unknown, "job")
-            sentences.append(f"The qualities of {jobs} are unknown: all of them are encoded.")
-        super().__init__(title, *sentences)
-        self._qualities, self._glyphs = qualities, glyphs
-
-    def body(self) -> ComposeResult:
-        with Vertical(classes="ticks"):
-            for name, left_out in self._qualities.items():
-                text = f"{name} – {left_out}" if left_out else name
-                yield Tick(text, self._glyphs, value=not left_out, name=name)
-        yield Problem()
-
-    def action_all(self) -> None:
-        boxes = list(self.query(Tick))
-        value = not all(box.value for box in boxes)
-        for box in boxes:
-            box.value = value
-
-    def action_submit(self) -> None:
-        chosen = [box.name or "" for box in self.query(Tick) if box.value]
-        if chosen:
-            self.dismiss(chosen)
-        else:
-            self.query_one(Problem).set_text("select at least one quality, or esc to go back")
+    try:
+        value = int(typed)
+    except ValueError:
+        raise ValueError(f"{typed!r} is not a whole number" if typed else "type a whole number") from None
+    if MIN_PRIORITY <= value <= MAX_PRIORITY:
+        return value
+    limit = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
+    raise ValueError(f"{value} is out of range: {limit}")
 
 
 class AskPriority(Dialog[int | None]):
@@ -142,18 +112,10 @@ class AskPriority(Dialog[int | None]):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        typed = event.value.strip()
         try:
-            value = int(typed)
-        except ValueError:
-            problem = f"{typed!r} is not a whole number" if typed else "type a whole number"
-        else:
-            if MIN_PRIORITY <= value <= MAX_PRIORITY:
-                self.dismiss(value)
-                return
-            limit = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
-            problem = f"{value} is out of range: {limit}"
-        self.query_one(Problem).set_text(problem)
+            self.dismiss(read_priority(event.value.strip()))
+        except ValueError as problem:
+            self.query_one(Problem).set_text(str(problem))
 
 
 class AskText(Dialog[str | None]):
@@ -225,6 +187,13 @@ class Tick(Widget, can_focus=True):
     ]
     value = reactive(False)
 
+    class Toggled(Message):
+        """A person has set or cleared a tick."""
+
+        def __init__(self, tick: Tick) -> None:
+            super().__init__()
+            self.tick = tick
+
     def __init__(
         self, text: str, glyphs: Glyphs, *, value: bool, name: str = "", id: str | None = None
     ) -> None:
@@ -235,6 +204,14 @@ class Tick(Widget, can_focus=True):
 
     def render(self) -> Text:
         return Text(f"{self._glyphs.checked if self.value else self._glyphs.unchecked} {self._text}")
+
+    def watch_value(self) -> None:
+        self.post_message(self.Toggled(self))
+
+    def show(self, value: bool) -> None:
+        """Set or clear it without a message."""
+        self.set_reactive(Tick.value, value)
+        self.refresh()
 
     async def on_click(self) -> None:
         await self.action_toggle("value")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 MANY = 20
 """Above this number of jobs an action asks for confirmation, even where no work is lost."""
-Request = tuple[Sequence[int], dict[str, Any]]
-"""Job ids, and further fields of the request."""
 
 
 class JobActions(StudioScreen):
@@ -83,27 +81,35 @@ class JobActions(StudioScreen):
         title = f"Priority of {self._named(allowed)}"
         self.app.push_screen(AskPriority(title, row["priority"] if row else 0), answered)
 
-    async def do_retranscode(self, _: str) -> None:
-        from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities
-
-        allowed = self._allowed(Operation.RETRANSCODE, self.targets())
+    async def do_change(self, _: str) -> None:
+        allowed = self._allowed(Operation.CHANGE, self.targets())
         if not allowed:
             return
-        qualities = _qualities(allowed)
-        if not qualities:
-            named = f"all qualities of {self._named(allowed)}"
-            question = many_question(Operation.RETRANSCODE, named, self._undo)
-            self._ask_and_send(question, Operation.RETRANSCODE, [(_ids(allowed), {})])
-            return
+        ids = _ids(allowed)
 
-        def answered(chosen: list[str] | None) -> None:
-            if chosen is not None:
-                question = self._question_about(Operation.RETRANSCODE, allowed)
-                self._ask_and_send(question, Operation.RETRANSCODE, list(_by_qualities(allowed, chosen)))
+        async def apply(given: dict[str, Any]) -> str:
+            results = await self._request(Operation.CHANGE, ids, given)
+            if not any(result["ok"] for result in results):
+                return _first_refusal(results)
+            self._report(Operation.CHANGE, results)
+            return ""
 
-        title = f"Encode {self._named(allowed)} again"
-        unknown = sum(not target.qualities for target in allowed)
-        self.app.push_screen(ChooseQualities(title, qualities, self.context.glyphs, unknown), answered)
+        again = sum(target.status is JobStatus.DONE for target in allowed)
+        words = {"encoded again": again, "changed": len(allowed) - again}
+        parts = [f"{number(count)} {word}" for word, count in words.items() if count]
+        title = (
+            f"Change {self._named(allowed)}"
+            if again < len(allowed)
+            else f"Encode {self._named(allowed)} again"
+        )
+        self._open_change(title if len(parts) < 2 else f"{title}: {', '.join(parts)}", {"ids": ids}, apply)
+
+    def _open_change(
+        self, title: str, which: dict[str, Any], apply: Callable[[dict[str, Any]], Awaitable[str]]
+    ) -> None:
+        from tqstudio.ui.screens.dialogs.change import ChangeJobs
+
+        self.app.push_screen(ChangeJobs(self.context, title, which, apply))
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
@@ -180,14 +186,9 @@ class JobActions(StudioScreen):
     do_delete = partialmethod(_operate, "delete")
 
     def _confirm_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
-        self._ask_and_send(self._question_about(operation, targets), operation, [(_ids(targets), more)])
-
-    def _ask_and_send(
-        self, question: Confirm | None, operation: Operation, requests: Sequence[Request]
-    ) -> None:
         """Send an operation, after a yes if there is a question."""
-
-        self._ask_and_start(question, partial(self._send, operation, requests))
+        question = self._question_about(operation, targets)
+        self._ask_and_start(question, partial(self._send, operation, _ids(targets), more))
 
     def _ask_and_start(self, question: Confirm | None, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         def answered(yes: bool | None) -> None:
@@ -212,34 +213,55 @@ class JobActions(StudioScreen):
             self.toast(f"{len(targets) - len(allowed)} of {len(targets)} jobs skipped: {first}")
         return allowed
 
-    async def _send(self, operation: Operation, requests: Sequence[Request]) -> None:
-        """Send an operation and show its result at once; the event stream confirms it later."""
-        results: list[ActionResult] = []
+    async def _send(self, operation: Operation, ids: Sequence[int], more: dict[str, Any]) -> None:
         try:
-            for ids, more in requests:
-                for at in range(0, len(ids), MAX_MARKED):
-                    part, key = ids[at : at + MAX_MARKED], uuid.uuid4().hex
-                    call = calls.act(operation.value, part, idempotency_key=key, **more)
-                    results += (await self.context.feed.send_again(call, self.toast))["results"]
+            results = await self._request(operation, ids, more)
         except TqError as error:
             self.show_error(error)
+        else:
+            self._report(operation, results)
+
+    async def _request(
+        self, operation: Operation, ids: Sequence[int], more: dict[str, Any]
+    ) -> list[ActionResult]:
+        """Apply an operation to jobs.
+
+        Raises:
+            TqError: none was reached; an error after the first part of them is shown.
+        """
+        results: list[ActionResult] = []
+        try:
+            for at in range(0, len(ids), MAX_MARKED):
+                part, key = ids[at : at + MAX_MARKED], uuid.uuid4().hex
+                call = calls.act(operation.value, part, idempotency_key=key, **more)
+                results += (await self.context.feed.send_again(call, self.toast))["results"]
+        except TqError as error:
             if not results:
-                return
+                raise
+            self.show_error(error)
+        return results
+
+    def _report(self, operation: Operation, results: Sequence[ActionResult]) -> None:
+        """Show the results of an operation at once; the event stream confirms them later."""
         for result in results:
             self.context.model.take_result(result)
         self.context.model.jobs.act_on(result["job"] for result in results if result["ok"])
         self.context.model.acted_on_last = next(
             (result["job"] for result in results if result["ok"]), self.context.model.acted_on_last
         )
-        refused = [result["error"] for result in results if not result["ok"] and result["error"]]
+        refused = [result for result in results if not result["ok"] and result["error"]]
         if refused:
-            error_view = refused[0]
             count = f"{len(refused)} of {len(results)} refused: " if len(results) > 1 else ""
-            text = in_one_line(error_view["code"], error_view["message"], error_view["hint"])
-            self.toast(count + text, problem=True)
+            self.toast(count + _first_refusal(refused), problem=True)
         done = len(results) - len(refused)
         new_jobs = [result["new_job"] for result in results if result["new_job"] is not None]
-        if new_jobs:
+        changed = done - len(new_jobs)
+        if operation is Operation.CHANGE and changed and len(results) > 1:
+            again = f"; {counted(len(new_jobs), 'new job')}" if new_jobs else ""
+            self.toast(f"{counted(changed, 'job')} changed{again}")
+        elif operation is Operation.CHANGE and changed:
+            self.toast(f"job {results[0]['job']} changed; z undoes it")
+        elif new_jobs:
             self.toast(f"new job {', '.join(map(str, new_jobs[:5]))}{' …' if len(new_jobs) > 5 else ''}")
         elif operation is Operation.DELETE and done:
             ids = [result["job"] for result in results if result["ok"]]
@@ -311,27 +333,6 @@ def _job_title(job: int, name: str) -> str:
     return f"job {job}, {name}" if name else f"job {job}"
 
 
-def _qualities(targets: Sequence[Target]) -> dict[str, str]:
-    """The possible qualities of these jobs, and why no job encoded one; "" where a job did."""
-    found: dict[str, str] = {}
-    # Longest ladder first, so that the list is in its order.
-    for target in sorted(targets, key=lambda target: -len(target.qualities)):
-        for name, left_out in target.qualities:
-            found[name] = found.get(name, left_out) and left_out
-    return found
-
-
-def _by_qualities(targets: Sequence[Target], chosen: Collection[str]) -> Iterator[Request]:
-    """Group the jobs into one request per set of qualities, as a job refuses one it cannot have.
-
-    A job that can have none of the chosen qualities is sent all of them, so that it is refused.
-    """
-    jobs: dict[tuple[str, ...], list[int]] = {}
-    for target in targets:
-        own = [name for name, _ in target.qualities]
-        wanted = tuple(name for name in own if name in chosen)
-        # Without a list the whole ladder is encoded.
-        request = () if len(wanted) == len(own) else wanted or tuple(chosen)
-        jobs.setdefault(request, []).append(target.id)
-    for request, ids in jobs.items():
-        yield ids, {"renditions": list(request)} if request else {}
+def _first_refusal(results: Sequence[ActionResult]) -> str:
+    errors = [result["error"] for result in results if result["error"]]
+    return in_one_line(errors[0]["code"], errors[0]["message"], errors[0]["hint"]) if errors else ""

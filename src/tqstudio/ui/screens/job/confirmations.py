@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _VERBS = {
     Operation.PRIORITY: ("Change the priority of", "Change the priority"),
-    Operation.RETRANSCODE: ("Encode again:", "Encode again"),
     Operation.UNDELETE: ("Restore", "Restore"),
 }
 """First words of a confirmation, and its answer, where these are not the operation's name."""
@@ -35,9 +34,7 @@ def many_question(operation: Operation, named: str, undo: str, *, known: bool = 
     name = operation.value.capitalize()
     verb, go = _VERBS.get(operation, (name, name))
     sentence = "No finished segment is lost."
-    if operation is Operation.RETRANSCODE:
-        sentence = "Each becomes a new job. The current version stays playable meanwhile."
-    elif operation is Operation.DELETE:
+    if operation is Operation.DELETE:
         sentence = f"They leave the list; {undo} restores them. {STAYS}"
         if not known:
             sentence += " Unfinished work of failed and cancelled ones is lost."

@@ -27,19 +27,31 @@ class BulkActions(JobActions):
     def _named(self, targets: Sequence[Target]) -> str:
         return str(self.context.model.marks.matching or super()._named(targets))
 
-    async def do_retranscode(self, _: str) -> None:
-        if self.context.model.marks.matching is None:
-            await super().do_retranscode(_)
-        else:
-            self._confirm_and_send(Operation.RETRANSCODE, ())
+    @property
+    def _busy(self) -> str:
+        return f"another action on many jobs is still running: {self.context.sign('back')} stops it"
+
+    async def do_change(self, _: str) -> None:
+        matching = self.context.model.marks.matching
+        if matching is None:
+            await super().do_change(_)
+            return
+
+        async def apply(given: dict[str, Any]) -> str:
+            if self.context.model.bulk is not None:
+                return self._busy
+            await self._begin(Operation.CHANGE, matching, given)
+            return ""
+
+        which = {"filter": matching.line, "newest": matching.newest}
+        self._open_change(f"Change {matching}", which, apply)
 
     def _confirm_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
         matching = self.context.model.marks.matching
         if matching is None:
             super()._confirm_and_send(operation, targets, **more)
         elif self.context.model.bulk is not None:
-            stops = f"{self.context.sign('back')} stops it"
-            self.toast(f"another action on many jobs is still running: {stops}")
+            self.toast(self._busy)
         else:
             question = many_question(operation, str(matching), self._undo, known=False)
             self._ask_and_start(question, partial(self._begin, operation, matching, more))
