@@ -24,6 +24,8 @@ TYPES: dict[tuple[str, str], Any] = {
     ("POST", "workers/{}/{}"): answers.WorkerView,
     ("GET", "folders"): dict[str, list[answers.FolderView]],
     ("POST", "folders"): answers.FolderView,
+    ("POST", "folders/preview"): answers.FolderPreview,
+    ("POST", "workers/pool"): answers.WorkerView,
     ("PATCH", "folders/{}"): answers.FolderView,
     ("GET", "profiles"): dict[str, list[answers.ProfileView]],
     ("GET", "videos/{}"): answers.VideoView,
