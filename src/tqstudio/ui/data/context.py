@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tqstudio.errors import TqError
@@ -27,6 +27,8 @@ class Context:
     home: Home
     remembered: Remembered
     keys: Keys
+    drafts: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was typed into a dialog that was left, by its title and field."""
 
 
 class Shell(Protocol):
