@@ -280,7 +280,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
 
         workers = self.context.model.workers.values()
         count = 1 + sum(each["kind"] == "cpu" and each["type"] == "local" for each in workers)
-        kept = f"workers = {count} in config.toml keeps it."
+        kept = f"workers = {count} in config.toml keeps it"
 
         def answered(answer: str | None) -> None:
             if answer == "here":

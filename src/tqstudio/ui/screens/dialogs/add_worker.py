@@ -39,7 +39,7 @@ class AddWorker(Dialog[str | None]):
     HINT = "enter takes the highlighted answer   esc back"
 
     def __init__(self, home: Home, kept: str) -> None:
-        super().__init__("Add a worker", f"Here: one more CPU worker, until the supervisor ends. {kept}")
+        super().__init__("Add a worker", f"Here: one more CPU worker, until the supervisor ends; {kept}.")
         self._home = home
         self._command = ""
 
@@ -53,10 +53,10 @@ class AddWorker(Dialog[str | None]):
     async def on_mount(self) -> None:
         try:
             self._command = await asyncio.to_thread(_command, self._home)
-            about = "On another machine, with the file that this writes here:"
-            lines = f"{_TOKEN}\n\nrun:\n{self._command}"
+            about = "On another machine: run the first command here, copy its file there, and run the second there."
+            lines = f"\n{_TOKEN}\n{self._command}"
         except TqError as error:
-            about, lines = f"On another machine: {error.message}.", error.hint
+            about, lines = f"On another machine: {error.message}.", f"\n{error.hint}"
         self.query_one("#elsewhere", Label).update(Text(about))
         self.query_one("#command", Label).update(Text(lines))
         self.query_one("#copy", Button).disabled = not self._command

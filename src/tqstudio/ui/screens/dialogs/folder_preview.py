@@ -32,20 +32,20 @@ class FolderContent(Remark):
 
     def __init__(self, context: Context) -> None:
         super().__init__()
-        self._context = context
-        self._timer: Timer | None = None
+        self.context = context
+        self._due: Timer | None = None
 
     def ask(self, path: str | bytes, call: Call[FolderPreview]) -> None:
         """Ask as soon as nothing was typed for a moment; what was asked before is forgotten."""
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(PAUSE_S, lambda: self.run_worker(self._show(path, call), exclusive=True))
+        if self._due is not None:
+            self._due.stop()
+        self._due = self.set_timer(PAUSE_S, lambda: self.run_worker(self._show(path, call), exclusive=True))
 
     async def _show(self, path: str | bytes, call: Call[FolderPreview]) -> None:
         slow = self.set_timer(PAUSE_S, lambda: self.set_text("looking through the folder…"))
         try:
             is_folder = await asyncio.to_thread(os.path.isdir, path)
-            text = words_of(await self._context.feed.send(call)) if is_folder else ""
+            text = words_of(await self.context.feed.send(call)) if is_folder else ""
         except TqError as error:
             text = in_one_line(error.code, error.message, error.hint)
         finally:
