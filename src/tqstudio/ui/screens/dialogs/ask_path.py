@@ -214,8 +214,10 @@ def _default_output(home: Home) -> str:
 async def complete(screen: Screen[Any]) -> None:
     """Take what is suggested for the text before the cursor; without a suggestion, go to the next field."""
     typing = screen.focused
-    if isinstance(typing, Input) and typing.suggester is not None and typing.cursor_at_end:
-        found = await typing.suggester.get_suggestion(typing.value)
+    if isinstance(typing, Input) and (suggester := typing.suggester) and typing.cursor_at_end:
+        # Lists suggest their first name for no text, which is not shown.
+        proposes = typing.value or isinstance(suggester, PathSuggester)
+        found = await suggester.get_suggestion(typing.value) if proposes else None
         if found and found != typing.value:
             typing.value = found
             typing.cursor_position = len(found)

@@ -99,7 +99,7 @@ _RULES = (
     ),
     _Rule("duplicates", "duplicates", lambda f: f["duplicates"], choices=("encode", "skip", "link")),
     _Rule("audio", "audio", lambda f: f["audio"], choices=("skip", "encode")),
-    _Rule("settle_s", "settle", lambda f: f"{f['settle_s']:g}", _seconds),
+    _Rule("settle_s", "settle (s)", lambda f: f"{f['settle_s']:g}", _seconds),
     _Rule("autorestart", "autorestart", lambda f: str(f["autorestart"]), _whole),
 )
 _PREVIEWED = {"output_b64": "output_root_b64", "done_dir_b64": "done_dir_b64"} | dict.fromkeys(
