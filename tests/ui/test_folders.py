@@ -26,7 +26,6 @@ from .test_queue import problem_of
 
 async def rules_of_the_first(pilot: Pilot[None], fake: FakeSupervisor, path: Path) -> StudioApp:
     """Open the dialog of a folder that is there."""
-    path.mkdir(exist_ok=True)
     fake.folders[0] |= {"path": str(path), "path_b64": paths.encode(str(path))}
     app = await loaded(pilot)
     await until(pilot, lambda: app.context.model.folders is not None)
@@ -51,7 +50,7 @@ async def test_changed_rules_are_saved_together(
     make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         await pilot.press(*"*.mkv", "space", *"cam1/")
         typed(app, "#hours").value = "22:00-06:00"
         app.screen.query_one(Tick).value = False
@@ -70,7 +69,7 @@ async def test_changed_rules_are_saved_together(
 
 async def test_nothing_changed_sends_nothing(make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         await pilot.press("enter")
         await until(pilot, lambda: "no rule was changed" in messages(app))
         assert not [call for call in fake.sent if call.method == "PATCH"]
@@ -80,7 +79,7 @@ async def test_a_refusal_keeps_what_was_typed(
     make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         typed(app, "#priority").value = "soon"
         await pilot.press(*"*.mkv", "enter")
         await until(pilot, lambda: "priority: 'soon' is not a whole number" in problem_of(app))
@@ -97,7 +96,7 @@ async def test_choices_open_with_space_and_enter_saves_when_they_are_closed(
     make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         profile = app.screen.query_one("#profile", Select)
         await until(pilot, lambda: len(profile._options) == 2, "the profiles are named")
         profile.focus()
@@ -113,7 +112,7 @@ async def test_the_preview_asks_once_for_what_is_typed_in_one_go(
     make_app: MakeApp, fake: FakeSupervisor, tmp_path: Path
 ) -> None:
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         shown = "29 videos, 3 h 10 min; 2 left out: notes.txt (no video), old/ (excluded)"
         await until(pilot, lambda: content_of(app) == shown)
         before = len(previews(fake))
@@ -138,7 +137,7 @@ async def test_a_preview_that_takes_long_says_so(
 
     fake.send = send  # type: ignore[method-assign]
     async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await rules_of_the_first(pilot, fake, tmp_path / "in")
+        app = await rules_of_the_first(pilot, fake, tmp_path)
         await until(pilot, lambda: content_of(app) == "looking through the folder…")
         answered.set()
         await until(pilot, lambda: content_of(app).startswith("29 videos"))
@@ -157,7 +156,13 @@ def test_what_was_found_in_words() -> None:
 
 
 def test_patterns_are_typed_as_in_a_shell() -> None:
-    assert _globs("*.mkv,  'my films/**' \"it's.mov\" # a\\b") == ["*.mkv", "my films/**", "it's.mov", "#", "a\\b"]
+    assert _globs("*.mkv,  'my films/**' \"it's.mov\" # a\\b") == [
+        "*.mkv",
+        "my films/**",
+        "it's.mov",
+        "#",
+        "a\\b",
+    ]
     assert _globs("") == []
     patterns = ["*.mkv", "my films/**", "it's.mov", 'a"b,c', "[!x]*", "a\\b"]
     assert _globs(_typed_globs(patterns)) == patterns
@@ -215,7 +220,9 @@ async def test_tab_completes_and_takes_the_proposed_output(
         path.cursor_position = len(path.value)
         await pilot.press("tab")
         assert path.value == f"{tmp_path}/incoming/"
-        await until(pilot, lambda: output.placeholder.startswith(f"tab takes {tmp_path}/incoming-hls; empty: "))
+        await until(
+            pilot, lambda: output.placeholder.startswith(f"tab takes {tmp_path}/incoming-hls; empty: ")
+        )
         await until(pilot, lambda: content_of(app).startswith("29 videos"))
         await pilot.press("tab")
         assert app.focused is typed(app, "#profile")

@@ -85,13 +85,16 @@ async def test_many_workers_are_lines(make_app: MakeApp, fake: FakeSupervisor) -
         assert "box-19" in "\n".join(lines_of(app))
 
 
-async def test_a_worker_is_added_here(make_app: MakeApp, fake: FakeSupervisor) -> None:
+async def test_a_worker_is_added_here(make_app: MakeApp) -> None:
     app = make_app(view="workers")
     async with app.run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, AddWorker))
-        assert "one more CPU worker, until the supervisor ends; workers = 3 in config.toml keeps it" in labels(app)
+        assert (
+            "one more CPU worker, until the supervisor ends; workers = 3 in config.toml keeps it"
+            in labels(app)
+        )
         await until(pilot, lambda: "need the setting listen" in labels(app))
         assert app.screen.query_one("#copy").disabled
         await pilot.press("enter")
@@ -100,7 +103,8 @@ async def test_a_worker_is_added_here(make_app: MakeApp, fake: FakeSupervisor) -
 
 
 async def test_the_command_for_another_machine_is_copied(make_app: MakeApp, tmp_path: Path) -> None:
-    text = 'listen = "0.0.0.0:8750"\nhosts = "nas.example"\ntls_cert = "/etc/nas.pem"\ntls_key = "/etc/key.pem"\n'
+    text = 'listen = "0.0.0.0:8750"\nhosts = "nas.example"\n'
+    text += 'tls_cert = "/etc/nas.pem"\ntls_key = "/etc/key.pem"\n'
     (tmp_path / "config.toml").write_text(text)
     app = make_app(view="workers")
     async with app.run_test(size=(80, 24)) as pilot:

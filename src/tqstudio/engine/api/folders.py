@@ -112,7 +112,9 @@ async def preview(services: TheServices, request: FolderRequest) -> FolderPrevie
     rules = request.model_dump(include={"watch", "recursive", "priority", "audio"})
     row = FolderRow(
         **rules | {"id": 0, "path": path, "profile": "", "enabled": True, "settle_s": None},
-        output_root=services.admission.output_root(decode(request.output_b64) if request.output_b64 else None),
+        output_root=services.admission.output_root(
+            decode(request.output_b64) if request.output_b64 else None
+        ),
         done_dir=decode(request.done_dir_b64) if request.done_dir_b64 else None,
         patterns=tuple(request.patterns),
         exclude=tuple(request.exclude),
@@ -123,7 +125,9 @@ async def preview(services: TheServices, request: FolderRequest) -> FolderPrevie
     try:
         found = await services.bounded_io.run(path, partial(services.intake.preview, row, halt))
     except OSError as error:
-        raise TqError(ErrorCode.SOURCE_UNREADABLE, str(error.strerror), "check that the disk answers") from None
+        raise TqError(
+            ErrorCode.SOURCE_UNREADABLE, str(error.strerror), "check that the disk answers"
+        ) from None
     finally:
         timer.cancel()
     lengths = await services.db.read(folders.lengths, found.files)

@@ -53,7 +53,7 @@ class AddWorker(Dialog[str | None]):
     async def on_mount(self) -> None:
         try:
             self._command = await asyncio.to_thread(_command, self._home)
-            about = "On another machine: run the first command here, copy its file there, and run the second there."
+            about = "On another machine: run the first command here, copy its file there, run the second."
             lines = f"\n{_TOKEN}\n{self._command}"
         except TqError as error:
             about, lines = f"On another machine: {error.message}.", f"\n{error.hint}"
@@ -79,5 +79,7 @@ def _command(home: Home) -> str:
         raise TqError(ErrorCode.BAD_CONFIG, what, "docs/fleet.md has the steps")
     host = settings.hosts.split(",")[0].strip() or socket.gethostname()
     port = settings.listen.rpartition(":")[2]
-    scheme, ca = ("https", f" --ca {os.path.basename(settings.tls_cert)}") if settings.tls_cert else ("http", "")
+    scheme, ca = (
+        ("https", f" --ca {os.path.basename(settings.tls_cert)}") if settings.tls_cert else ("http", "")
+    )
     return f"tqstudio --connect {scheme}://{host}:{port} --token-file fleet.token{ca} worker run"

@@ -1,4 +1,4 @@
-"""Dialog that asks for a folder to watch: shows what it holds, proposes an output, creates what is missing."""
+"""Dialog that asks for a folder to watch, and shows what it holds."""
 
 from __future__ import annotations
 

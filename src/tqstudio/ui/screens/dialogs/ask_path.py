@@ -54,7 +54,8 @@ _ESCAPED = re.compile(r"""(?:[^\\'"]|\\\W)+""")
 class AskPath(Dialog[None]):
     """Asks for a file or folder on this machine; tab and the right arrow key complete names.
 
-    What was typed is there again when it was left and is opened again. If `submit`, which carries it out, raises `TqError`, that is shown and the dialog stays open.
+    What was typed is there again when it was left and is opened again. If `submit`, which carries it out,
+    raises `TqError`, that is shown and the dialog stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -83,7 +83,9 @@ class _Rule(NamedTuple):
 _RULES = (
     _Rule("profile", "profile", lambda f: f["profile"], choices=("",)),
     _Rule("recursive", "sub-folders", lambda f: f["recursive"]),
-    _Rule("patterns", "pattern", lambda f: _typed_globs(f["patterns"]), _globs, "every video, or *.mkv cam1/"),
+    _Rule(
+        "patterns", "pattern", lambda f: _typed_globs(f["patterns"]), _globs, "every video, or *.mkv cam1/"
+    ),
     _Rule("exclude", "exclude", lambda f: _typed_globs(f["exclude"]), _globs, "nothing, or old/ *-raw.mov"),
     _Rule("hours", "hours", lambda f: f["hours"], empty=f"always, or {hours.EXAMPLE}"),
     _Rule("priority", "priority", lambda f: str(f["priority"]), _whole),
