@@ -306,7 +306,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
         if worker["job"] is not None:
             loses.append(f"Job {worker['job']} is requeued; its finished segments are kept.")
         if worker["type"] == "remote":
-            loses.append("Its token is revoked: it must join again to come back.")
+            loses.append("Its token is revoked. One that joined joins again while its program runs.")
         if not loses:
             await self._remove(worker["name"])
             return
