@@ -1040,6 +1040,18 @@ def test_an_output_that_can_take_no_file_is_refused_at_once(
     assert known() == before
 
 
+def test_workers_are_added_and_removed(up: Program) -> None:
+    name = up("worker", "add", "--json").json()["name"]
+    refused = up("worker", "remove", name, "no-such-worker")
+    assert (refused.code, "nothing was changed" in refused.err) == (4, True)
+    assert up("worker", "remove", name).out == f"{name} is removed\n"
+    assert name not in up("worker", "list").out
+    added = up("worker", "add").out
+    other = added.split()[0]
+    assert "until the supervisor ends; the setting workers is their number at the start" in added
+    assert up("worker", "remove", other, "--json").json() == {"workers": [{"removed": other, "job": None}]}
+
+
 def test_workers(up: Program) -> None:
     until(lambda: up("worker", "list", "--json").json()["workers"][0]["status"] == "idle")
     assert up("worker", "disable", "cpu-0").code == 0

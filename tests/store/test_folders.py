@@ -87,6 +87,18 @@ def test_what_ended_is_counted_by_folder(queue: Queue) -> None:
     assert folders.ended_since(queue.db, NOW + 1) == {}
 
 
+def test_the_lengths_of_some_sources(queue: Queue) -> None:
+    first, unknown, other = queue.video("a.mp4"), queue.video("b.mp4"), queue.video("c.mp4")
+    paths = []
+    for video, facts in ((first, {"duration_s": 5}), (unknown, {}), (other, {"duration_s": 7})):
+        videos.set_facts(queue.db, video, facts, quick_hash=None)
+        row = videos.get(queue.db, video)
+        assert row is not None
+        paths.append(row.source)
+    assert folders.lengths(queue.db, paths[:2]) == {paths[0]: 5000, paths[1]: 0}
+    assert folders.lengths(queue.db, [b"/in/never"]) == folders.lengths(queue.db, []) == {}
+
+
 def test_the_sources_of_a_folder_are_its_own_also_of_deleted_videos(queue: Queue) -> None:
     one, two = folder(queue, b"/in/1"), folder(queue, b"/in/2")
     mine, other = queue.video(), queue.video()

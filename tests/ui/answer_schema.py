@@ -25,6 +25,8 @@ TYPES: dict[tuple[str, str], Any] = {
     ("POST", "workers/{}/{}"): answers.WorkerView,
     ("GET", "folders"): dict[str, list[answers.FolderView]],
     ("POST", "folders"): answers.FolderView,
+    ("POST", "folders/preview"): answers.FolderPreview,
+    ("POST", "workers/pool"): answers.WorkerView,
     ("PATCH", "folders/{}"): answers.FolderView,
     ("GET", "settings"): answers.SettingsView,
     ("GET", "profiles"): dict[str, list[answers.ProfileView]],

@@ -55,10 +55,12 @@ from .samples import (
     sample_jobs,
     sample_load,
     sample_picture,
+    sample_preview,
     sample_settings,
     sample_statistics,
     sample_wall,
     sample_workers,
+    worker,
 )
 
 M = TypeVar("M", bound=requests.Message)
@@ -103,6 +105,8 @@ class FakeSupervisor:
         self.events: list[Any] = sample_events() if jobs is None else []
         self.workers: list[Any] = sample_workers()
         self.folders: list[Any] = sample_folders()
+        self.preview: Any = sample_preview()
+        """What every folder holds."""
         self.wall: Any = sample_wall()
         self.log_line = "frame="
         self.profiles: list[Any] = [profile(name) for name in ("fast", "web")]
@@ -279,10 +283,20 @@ class FakeSupervisor:
                 return sample_statistics(call.params["by"])
             case "GET", ["workers"]:
                 return {"workers": self.workers}
+            case "POST", ["workers", "pool"]:
+                names = {each["name"] for each in self.workers}
+                name = next(name for at in range(len(names) + 1) if (name := f"cpu-{at}") not in names)
+                self.workers.append(worker(name, "starting", job=None, step=None, speed=None))
+                return self.workers[-1]
+            case "DELETE", ["workers", name]:
+                return self._remove_worker(name)
             case "POST", ["workers", name, verb]:
                 return self._intent(name, verb)
             case "GET", ["folders"]:
                 return {"folders": self.folders}
+            case "POST", ["folders", "preview"]:
+                _parsed(requests.FolderRequest, body)
+                return self.preview
             case "POST", ["folders"]:
                 return self._add_folder(_parsed(requests.FolderRequest, body))
             case "PATCH", ["folders", number]:
@@ -671,6 +685,16 @@ class FakeSupervisor:
         kinds = {"enable": "worker_enabled", "disable": "worker_disabled", "drain": "worker_drained"}
         self.happened(kinds[verb], None, actor="user", worker=name)
         return found
+
+    def _remove_worker(self, name: str) -> Any:
+        found = next((each for each in self.workers if each["name"] == name), None)
+        if found is None:
+            raise fail(ErrorCode.NOT_FOUND, f"there is no worker {name}")
+        if found["kind"] == "gpu":
+            raise fail(ErrorCode.REFUSED, f"{name} belongs to a GPU of this machine", "disable it")
+        self.workers.remove(found)
+        self.happened("worker_ended", None, actor="supervisor", worker=name)
+        return {"removed": name, "job": found["job"]}
 
     def _folder(self, number: int) -> Any:
         found = next((each for each in self.folders if each["id"] == number), None)

@@ -416,6 +416,21 @@ def sample_folders() -> list[Any]:
     ]
 
 
+def sample_preview() -> Any:
+    return {
+        "videos": 29,
+        "length_s": 11_400.0,
+        "unknown": 0,
+        "left_out": 2,
+        "reasons": [
+            {"name": "notes.txt", "reason": "no video"},
+            {"name": "old/", "reason": "excluded"},
+        ],
+        "complete": True,
+        "problem": None,
+    }
+
+
 def missing_folder() -> Any:
     """A drop folder whose disk is not mounted."""
     problem = {

@@ -216,6 +216,7 @@ WRONG = {
     "no files": calls.add([]),
     "a profile": calls.add(["L3NydgoK"], profile="nowhere"),
     "a worker": calls.worker_action("nowhere", "enable"),
+    "a worker to remove": calls.remove_worker("nowhere"),
     "what a worker does": calls.worker_action(PLAYER, "sing"),
     "a folder": calls.edit_folder(9_999_999, enabled=False),
     "a removed folder": calls.remove_folder(9_999_999),
@@ -413,13 +414,14 @@ async def test_folders(same: Compare) -> None:
         added = await side.send(calls.add_folder(folder, profile="fast"))
         again = await side.refusal(calls.add_folder(folder))
         unknown = await side.refusal(calls.add_folder(side.folder("other"), profile="nowhere"))
+        preview = set(await side.send(calls.preview_folder(folder)))
         changed = await side.send(calls.edit_folder(added["id"], enabled=False, priority=3))
         listed = (await side.send(calls.folders()))["folders"]
         removed = set(await side.send(calls.remove_folder(added["id"])))
         gone = await side.refusal(calls.remove_folder(added["id"]))
         keys = ("profile", "enabled", "recursive", "patterns", "priority", "skipped", "problem", "settling")
         views = [{key: each[key] for key in keys} for each in (added, changed, *listed)]
-        return views, again, unknown, removed, gone, await side.events(before)
+        return views, again, unknown, removed, gone, preview, await side.events(before)
 
     await same(scenario)
 

@@ -247,19 +247,6 @@ async def test_the_queue_is_paused_until_a_time(make_app: MakeApp, fake: FakeSup
         await until(pilot, lambda: fake.gates == [], "P resumes it earlier")
 
 
-async def test_the_hours_of_a_folder_are_set(make_app: MakeApp, fake: FakeSupervisor) -> None:
-    async with make_app(view="folders").run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        await until(pilot, lambda: app.context.model.folders is not None)
-        await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, AskText))
-        await pilot.press(*"22-6", "enter")
-        await until(pilot, lambda: "type hours such as 22:00-06:00" in problem_of(app))
-        await pilot.press("ctrl+u", *"22:00-06:00", "enter")
-        await until(pilot, lambda: fake.folders[0]["hours"] == "22:00-06:00", "they are set")
-        await until(pilot, lambda: "jobs run in these hours: 22:00-06:00" in pane_of(app, "#facts"))
-
-
 async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24), notifications=True) as pilot:
         app = await loaded(pilot)

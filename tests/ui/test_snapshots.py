@@ -17,6 +17,7 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.dialogs.change import ChangeJobs
+from tqstudio.ui.screens.dialogs.folder_preview import FolderContent
 from tqstudio.ui.screens.folders import FoldersScreen
 from tqstudio.ui.screens.frame.text import TextScreen
 from tqstudio.ui.screens.job.screen import JobScreen
@@ -145,6 +146,29 @@ def test_views(view: str, theme: str, make_app: MakeApp, fake: FakeSupervisor, s
         fake.workers.append(worker("box-2", "busy", step="seg 1198–1200", speed=None))
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
+
+
+RULES = [
+    ("80x24-dark", (80, 24), {}),
+    ("160x50-light", (160, 50), {"theme": "paper"}),
+]
+
+
+@pytest.mark.parametrize(("size", "options"), [case[1:] for case in RULES], ids=[case[0] for case in RULES])
+def test_rules_of_a_folder(
+    size: tuple[int, int], options: dict[str, Any], make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any
+) -> None:
+    fake.folders[0] |= {"path_b64": "Lw=="}
+
+    async def before(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, StudioApp)
+        await until(pilot, lambda: app.context.model.folders is not None)
+        await _pressing("r")(pilot)
+        await until(pilot, lambda: "29 videos" in str(app.screen.query_one(FolderContent).content))
+        await pilot.pause()
+
+    assert snap_compare(make_app(view="folders", **options), terminal_size=size, run_before=before)
 
 
 STATISTICS = [

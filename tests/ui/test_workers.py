@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tqstudio.ui.app import StudioApp
+from pathlib import Path
+from typing import Any
 
-from .conftest import MakeApp, loaded, until
+from textual.widgets import Label
+
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.screens.dialogs.add_worker import AddWorker
+from tqstudio.ui.screens.dialogs.dialogs import Confirm
+
+from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import worker
 
@@ -12,6 +19,14 @@ from .samples import worker
 def lines_of(app: StudioApp) -> list[str]:
     view = app.screen.query_one("#workers")
     return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+
+
+def selected(app: StudioApp) -> Any:
+    return app.screen.selected()["name"]  # type: ignore[attr-defined]
+
+
+def labels(app: StudioApp) -> str:
+    return "\n".join(str(label.content) for label in app.screen.query(Label))
 
 
 def card(app: StudioApp, name: str) -> str:
@@ -68,3 +83,71 @@ async def test_many_workers_are_lines(make_app: MakeApp, fake: FakeSupervisor) -
         assert "worker" in lines_of(app)[0], "the head of the columns"
         await pilot.press("G")
         assert "box-19" in "\n".join(lines_of(app))
+
+
+async def test_a_worker_is_added_here(make_app: MakeApp) -> None:
+    app = make_app(view="workers")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AddWorker))
+        assert (
+            "one more CPU worker, until the supervisor ends; workers = 3 in config.toml keeps it"
+            in labels(app)
+        )
+        await until(pilot, lambda: "need the setting listen" in labels(app))
+        assert app.screen.query_one("#copy").disabled
+        await pilot.press("enter")
+        await until(pilot, lambda: "cpu-2 starts, and ends with the supervisor" in messages(app))
+        assert "cpu-2" in "\n".join(lines_of(app))
+
+
+async def test_the_command_for_another_machine_is_copied(make_app: MakeApp, tmp_path: Path) -> None:
+    text = 'listen = "0.0.0.0:8750"\nhosts = "nas.example"\n'
+    text += 'tls_cert = "/etc/nas.pem"\ntls_key = "/etc/key.pem"\n'
+    (tmp_path / "config.toml").write_text(text)
+    app = make_app(view="workers")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AddWorker))
+        await until(pilot, lambda: not app.screen.query_one("#copy").disabled)
+        await pilot.press("right", "enter")
+        await until(pilot, lambda: "command copied" in messages(app))
+        reached = "--connect https://nas.example:8750 --token-file fleet.token --ca nas.pem"
+        assert app.clipboard == f"tqstudio {reached} worker run"
+
+
+async def test_removing_a_worker_asks_only_when_something_is_interrupted(
+    make_app: MakeApp, fake: FakeSupervisor
+) -> None:
+    idle = worker("cpu-0", "idle", job=None, step=None, speed=None)
+    fake.workers[:] = [idle, worker("cpu-1", "busy", job=319), worker("gpu-0", "idle", kind="gpu", job=None)]
+    app = make_app(view="workers")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: "cpu-0 is removed" in messages(app))
+        await until(pilot, lambda: selected(app) == "cpu-1")
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Job 319 is requeued" in labels(app)
+        await pilot.press("escape")
+        assert [each["name"] for each in fake.workers] == ["cpu-1", "gpu-0"]
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: "cpu-1 is removed; job 319 is requeued" in messages(app))
+        await until(pilot, lambda: selected(app) == "gpu-0")
+        await pilot.press("D")
+        await until(pilot, lambda: "belongs to a GPU of this machine" in messages(app))
+
+
+async def test_a_worker_of_another_machine_loses_its_token(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.workers[:] = [worker("attic", "idle", type="remote", job=None)]
+    app = make_app(view="workers")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Its token is revoked" in labels(app)

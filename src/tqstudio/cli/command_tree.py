@@ -81,9 +81,11 @@ COMMANDS: CommandTree = {
         },
     ),
     "worker": (
-        "List, enable, disable and run workers; also for another machine's studio.",
+        "List, add, remove and run workers; also for another machine's studio.",
         {
             "list": "studio.workers:list_workers",
+            "add": "studio.workers:add",
+            "remove": "studio.workers:remove",
             "enable": "studio.workers:enable",
             "disable": "studio.workers:disable",
             "drain": "studio.workers:drain",

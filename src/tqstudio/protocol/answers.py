@@ -486,6 +486,31 @@ class FolderView(TypedDict):
     problem: ErrorView | None
 
 
+class LeftOut(TypedDict):
+    """A file or sub-folder that the rules of a drop folder leave out."""
+
+    name: str
+    """Relative to the folder."""
+    reason: str
+
+
+class FolderPreview(TypedDict):
+    """What a folder holds now, by some rules."""
+
+    videos: int
+    length_s: float
+    """Of the videos that were examined."""
+    unknown: int
+    """Videos that were not examined yet."""
+    left_out: int
+    reasons: list[LeftOut]
+    """The first that are left out."""
+    complete: bool
+    """Whether the whole folder was looked through; else there may be more."""
+    problem: ErrorView | None
+    """Why a part of the folder cannot be read."""
+
+
 class SkippedFile(TypedDict):
     """A file in a drop folder that is not queued."""
 

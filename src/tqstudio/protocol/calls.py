@@ -207,6 +207,16 @@ def worker_action(name: str, verb: str) -> Call[answers.WorkerView]:
     return Call("POST", f"/v1/workers/{_part(name)}/{verb}")
 
 
+def one_more_worker() -> Call[answers.WorkerView]:
+    """Start one more CPU worker on the supervisor's machine, until that ends."""
+    return Call("POST", "/v1/workers/pool")
+
+
+def remove_worker(name: str) -> Call[dict[str, Any]]:
+    """End a worker and take it off the list: {"removed", "job"}."""
+    return Call("DELETE", f"/v1/workers/{_part(name)}")
+
+
 def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
     """A token for a worker that the pool does not spawn: {"worker", "name", "token"}."""
     return Call("POST", "/v1/workers", body={"name": name, "kind": kind})
@@ -245,6 +255,11 @@ def folders() -> Call[dict[str, list[answers.FolderView]]]:
 def add_folder(path_b64: str, **more: Any) -> Call[answers.FolderView]:
     body = {"path_b64": path_b64} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/folders", body=body)
+
+
+def preview_folder(path_b64: str, **rules: Any) -> Call[answers.FolderPreview]:
+    """What a folder holds by these rules, watched or not; nothing is changed."""
+    return Call("POST", "/v1/folders/preview", body={"path_b64": path_b64} | rules)
 
 
 def edit_folder(folder_id: int, **changes: Any) -> Call[answers.FolderView]:

@@ -291,6 +291,25 @@ def test_a_killed_one_loses_nothing_that_it_has_sent(
     assert done["attempts_log"][-1]["resumed_from"] > 0
 
 
+def test_one_that_is_removed_gives_its_job_back_at_once(
+    studio: Studio, far: Far, clip: MakeClip, copy: Any
+) -> None:
+    with studio.paced(2):
+        far.start()
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=2)
+    assert studio.send(calls.remove_worker(far.name)) == {"removed": far.name, "job": job}
+    assert studio.job(job)["status"] == "pending", "its lease is not waited for"
+    assert far.name not in [each["name"] for each in studio.status()["workers"]]
+    assert far.process is not None
+    assert far.process.wait(timeout=60) == 4
+    studio.client.send(calls.worker_action("cpu-0", "enable"))
+    done = studio.done(job)
+    check(done, 12)
+    assert [attempt["worker"] for attempt in done["attempts_log"]] == [far.name, "cpu-0"]
+    assert (done["crashes"], done["attempts_log"][-1]["resumed_from"] > 0) == (0, True)
+
+
 @pytest.mark.slow
 def test_it_outlives_the_supervisor_idle_and_at_work(
     studio: Studio, far: Far, clip: MakeClip, copy: Any

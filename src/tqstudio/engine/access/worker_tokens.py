@@ -25,8 +25,7 @@ class WorkerTokens:
 
     def issue(self, worker: int, name: str, kind: str) -> str:
         """Issues a token and revokes those of earlier processes of this worker."""
-        for earlier in [t for t, identity in self._by_token.items() if identity.worker == worker]:
-            del self._by_token[earlier]
+        self.revoke_of(worker)
         token = secrets.token_urlsafe(24)
         self._by_token[token] = WorkerToken(worker, name, kind)
         return token
@@ -41,6 +40,10 @@ class WorkerTokens:
     def issued(self, name: str) -> bool:
         """Whether a worker of this name has a token that expires with the supervisor."""
         return any(identity.name == name for identity in self._by_token.values())
+
+    def revoke_of(self, worker: int) -> None:
+        for token in [token for token, identity in self._by_token.items() if identity.worker == worker]:
+            del self._by_token[token]
 
     def revoke(self, token: str) -> None:
         self._by_token.pop(token, None)

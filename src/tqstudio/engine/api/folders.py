@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from functools import partial
 from typing import Any
@@ -24,10 +25,12 @@ from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.paths import data, decode, display, encode, normal
-from tqstudio.protocol.answers import ErrorView, FolderView, SkippedFile
+from tqstudio.protocol.answers import ErrorView, FolderPreview, FolderView, SkippedFile
 from tqstudio.protocol.requests import FolderChange, FolderRequest
 
 router = APIRouter(route_class=BoundedRoute)
+PREVIEW_S = 2.0
+"""Time after which a preview shows what it has found."""
 
 
 @router.get("/folders")
@@ -100,6 +103,45 @@ async def add(services: TheServices, request: FolderRequest) -> FolderView:
         )
     await services.reload_folders()
     return _view(services, row)
+
+
+@router.post("/folders/preview")
+async def preview(services: TheServices, request: FolderRequest) -> FolderPreview:
+    """Count what a folder holds by these rules, as the intake would take it; nothing is changed."""
+    path = _absolute(request.path_b64)
+    rules = request.model_dump(include={"watch", "recursive", "priority", "audio"})
+    row = FolderRow(
+        **rules | {"id": 0, "path": path, "profile": "", "enabled": True, "settle_s": None},
+        output_root=services.admission.output_root(
+            decode(request.output_b64) if request.output_b64 else None
+        ),
+        done_dir=decode(request.done_dir_b64) if request.done_dir_b64 else None,
+        patterns=tuple(request.patterns),
+        exclude=tuple(request.exclude),
+        autorestart=NO_AUTORESTART,
+    )
+    halt = threading.Event()
+    timer = asyncio.get_running_loop().call_later(PREVIEW_S, halt.set)
+    try:
+        found = await services.bounded_io.run(path, partial(services.intake.preview, row, halt))
+    except OSError as error:
+        raise TqError(
+            ErrorCode.SOURCE_UNREADABLE, str(error.strerror), "check that the disk answers"
+        ) from None
+    finally:
+        timer.cancel()
+    lengths = await services.db.read(folders.lengths, found.files)
+    known = [length for path in found.files if (length := lengths.get(path))]
+    problem = found.problem
+    return {
+        "videos": len(found.files),
+        "length_s": sum(known) / 1000,
+        "unknown": len(found.files) - len(known),
+        "left_out": found.left_out,
+        "reasons": [{"name": name, "reason": reason} for name, reason in found.reasons],
+        "complete": not halt.is_set(),
+        "problem": problem and {"code": problem.code, "message": problem.message, "hint": problem.hint},
+    }
 
 
 @router.patch("/folders/{folder}")

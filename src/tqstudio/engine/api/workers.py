@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from fastapi import APIRouter
 
 from tqstudio.engine.api.bodies import BoundedRoute
@@ -12,6 +13,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.monitoring.workers import is_gone, status_of
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import WorkerKind
 from tqstudio.paths import readable
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker
@@ -78,6 +80,52 @@ async def new_worker(services: TheServices, request: NewWorker) -> dict[str, obj
     return {"worker": row.id, "name": row.name, "token": token}
 
 
+@router.post("/workers/pool")
+async def one_more(services: TheServices, actor: TheActor) -> WorkerView:
+    """Start one more CPU worker on this machine, until the supervisor ends."""
+    name = await services.pool.add()
+    structlog.get_logger().info("worker added", worker=name, actor=actor)
+    # One of that name may have been disabled before it was removed.
+    row = await services.db.write(
+        lambda db: workers.set_intent(db, name, enabled=True, now=now_us(), actor=actor)
+    )
+    assert row is not None
+    return view_of(services, row)
+
+
+@router.delete("/workers/{name}")
+async def remove(services: TheServices, actor: TheActor, name: str) -> dict[str, object]:
+    """End a worker and take it off the list; its job is requeued, with its finished segments."""
+    row = await services.db.read(workers.by_name, name)
+    if row is None or services.pool.is_obsolete(name):
+        raise _unknown(name)
+    if row.kind == WorkerKind.GPU and not services.pool.announced(name):
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"{name} belongs to a GPU of this machine, and would be back at the next start",
+            f"disable it: tqstudio worker disable {name}",
+        )
+    job = view_of(services, row)["job"]
+    if services.pool.has(name):
+        services.pool.remove(name)
+    else:
+        await _end_elsewhere(services, row, actor)
+    structlog.get_logger().info("worker removed", worker=name, actor=actor)
+    return {"removed": name, "job": job}
+
+
+async def _end_elsewhere(services: Services, row: workers.WorkerRow, actor: str) -> None:
+    """Take the token of a worker that the pool has not started, and requeue its job."""
+    if row.name in services.worker_tokens.stored:
+        await services.tokens.revoke(row.name, actor=actor)
+    services.worker_tokens.revoke_of(row.id)
+    if row.instance is not None:
+        why = "it was removed"
+        await services.db.write(workers.ended, row.id, instance=row.instance, now=now_us(), why=why)
+        services.ranges.forget_worker(row.name)
+        await services.recovery.lost(row.instance, row.name, why, True)
+
+
 @router.post("/workers/{name}/{verb}")
 async def intent(services: TheServices, actor: TheActor, name: str, verb: str) -> WorkerView:
     """Enable, disable or drain a worker; one that drains finishes its job and gets no more."""
@@ -94,7 +142,11 @@ async def intent(services: TheServices, actor: TheActor, name: str, verb: str) -
             lambda db: workers.set_intent(db, name, now=now_us(), actor=actor, **changes[verb])
         )
     if row is None:
-        raise TqError(
-            ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"
-        )
+        raise _unknown(name)
     return view_of(services, row)
+
+
+def _unknown(name: str) -> TqError:
+    return TqError(
+        ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
+from tqstudio.engine.intake import preview
 from tqstudio.engine.intake.folder_watcher import FolderState, FolderWatcher, Known, Offer
 from tqstudio.engine.parts.part import Part, Periodic
 from tqstudio.engine.store.library.folders import FolderRow
@@ -93,6 +95,10 @@ class Intake(Part):
         }
         return idle | {number: watched.state() for number, watched in self._watched.items()}
 
+    def preview(self, row: FolderRow, halt: threading.Event) -> preview.Preview:
+        """Look at what a folder holds by other rules, or before it is watched; reads the disk."""
+        return preview.look(row, excluded=self._excluded(row), take_bins=self._take_bins, halt=halt)
+
     async def stop(self) -> None:
         """Stop all watches; incomplete files are found again at the next start."""
         async with self._changing:
@@ -132,7 +138,8 @@ class Intake(Part):
         A nested drop folder counts even if it is disabled, because otherwise a file would get two jobs.
         """
         own = os.path.normpath(row.path)
-        every = {path for other in self._rows for path in _paths(other)}
+        others = (other for other in self._rows if other.path != row.path)
+        every = {path for other in (row, *others) for path in _paths(other)}
         return tuple(sorted(path for path in every if os.path.normpath(path) != own))
 
 

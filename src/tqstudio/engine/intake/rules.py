@@ -50,6 +50,10 @@ class Rules:
         """Whether a folder of this name is not entered, because it is a bin."""
         return not self._bins and is_bin(folder)
 
+    def matches(self, relative: bytes) -> bool:
+        """Whether the patterns, if there are any, match a file."""
+        return not self._patterns or any(pattern.matches(relative) for pattern in self._patterns)
+
     def choose(self, relative: bytes) -> Choice:
         name = os.path.basename(relative)
         if is_temporary(name) or self.excludes(relative):

@@ -68,6 +68,7 @@ class Scanner:
     Args:
         excluded: folders below this one that are not part of it: outputs, other drop folders.
         is_done: whether this state of a file needs no further processing.
+        on_ignored: called with each path that is left out silently, and the ignore files that apply to it.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Scanner:
         excluded: Collection[bytes],
         is_done: Callable[[bytes, Stamp], bool],
         halt: threading.Event,
+        on_ignored: Callable[[bytes, Ignored], object] = lambda _path, _ignored: None,
     ) -> None:
         self._root = root
         self._prefix = os.path.join(root, b"")
@@ -86,6 +88,7 @@ class Scanner:
         self._recursive = recursive
         self._is_done = is_done
         self._halt = halt
+        self._on_ignored = on_ignored
         self._device: int | None = None
         """`st_dev` of the folder, if that is not a virtual file system."""
         self.excluded = excluded
@@ -221,6 +224,8 @@ class Scanner:
                 findings.leave_out(os.path.join(directory, IGNORE_NAME), ignored.comment)
             below = []
             for entry in entries:
+                if self._halt.is_set():
+                    return
                 try:
                     there = entry.stat(follow_symlinks=False)
                 except OSError:
@@ -232,6 +237,8 @@ class Scanner:
                         findings.leave_out_bin(entry.path)
                     else:
                         below.append((entry.path, ignored))
+                else:
+                    self._on_ignored(os.path.join(entry.path, b""), ignored)
             pending.extend(reversed(below))
 
     def _list(self, directory: bytes, findings: Findings) -> Sequence[os.DirEntry[bytes]]:
@@ -251,6 +258,7 @@ class Scanner:
             return
         choice = self._rules.choose(path[len(self._prefix) :])
         if choice is Choice.IGNORE or ignored.excludes(path, is_folder=False):
+            self._on_ignored(path, ignored)
             return
         if not regular:
             if why := ODD_KINDS.get(stat.S_IFMT(there.st_mode)):

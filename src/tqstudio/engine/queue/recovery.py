@@ -121,7 +121,7 @@ class Recovery(Part):
     async def _end_lost(self, lease: HeldLease, worker: str, crash: str | None) -> None:
         await self._clear_away(lease.token)
         if crash is None:
-            await self.requeue(lease, "the supervisor ended")
+            await self.requeue(lease, "its worker was asked to end")
         else:
             await self.requeue_lost(lease, worker, crash)
 

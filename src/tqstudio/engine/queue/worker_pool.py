@@ -8,8 +8,9 @@ import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 
 import structlog
 
@@ -28,6 +29,8 @@ from tqstudio.home import Home
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """Time to stop after SIGTERM; its ffmpeg ends within milliseconds."""
+LEAVES_WITHIN_S = 10.0
+"""As `KILL_AFTER_S`, of a worker that is removed while the others work."""
 GIVE_UP_AFTER_S = 2.0
 """A killed process that still exists after this time is in uninterruptible I/O; its slot is reused."""
 _DATABASE_WAIT_S = 1.0
@@ -72,7 +75,7 @@ class WorkerPool:
         self._ffmpeg, self._lost = ffmpeg, lost
         self._running: dict[str, _Running] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._slots: set[str] = set()
+        self._slots: dict[str, Slot] = {}
         self._stopping = asyncio.Event()
         self.notes: dict[str, str] = {}
         """Worker name → why it is not running now."""
@@ -81,13 +84,33 @@ class WorkerPool:
     async def prepare(self, slots: Sequence[Slot]) -> None:
         """Registers the workers of these slots; `start` starts their processes."""
         await self._db.write(_ensure_all, slots)
-        self._slots |= {slot.name for slot in slots}
+        self._slots |= {slot.name: slot for slot in slots}
 
     def start(self, slot: Slot) -> None:
         """Starts the process of a slot and keeps it running; idempotent."""
         if slot.name not in self._tasks and not self._stopping.is_set():
-            self._slots.add(slot.name)
+            self._slots[slot.name] = slot
             self._tasks[slot.name] = asyncio.create_task(self._keep(slot))
+
+    async def add(self) -> str:
+        """Starts one more CPU worker, until the supervisor ends; returns its name."""
+        # Not the name of one that still ends, whose token a second process would replace.
+        taken = {*self._slots, *self._tasks}
+        name = next(name for number in count() if (name := f"cpu-{number}") not in taken)
+        like = next((slot for slot in self._slots.values() if slot.kind == "cpu"), Slot(name, "cpu"))
+        slot = replace(like, name=name)
+        await self.prepare([slot])
+        self.start(slot)
+        return name
+
+    def remove(self, name: str) -> None:
+        """Ends the process of a slot and the slot; its job is requeued, with its finished segments."""
+        self._slots.pop(name, None)
+        if (task := self._tasks.get(name)) is not None:
+            task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        if (running := self._running.get(name)) is not None:
+            running.child.signal(signal.SIGTERM)
+            asyncio.get_running_loop().call_later(LEAVES_WITHIN_S, self._kill, running)
 
     def has(self, name: str) -> bool:
         """Whether the pool has a slot of that name."""
@@ -113,7 +136,7 @@ class WorkerPool:
     async def _keep(self, slot: Slot) -> None:
         """Restarts the slot's process whenever it ends, with a growing delay if it keeps dying."""
         delay = RestartDelay()
-        while not self._stopping.is_set():
+        while not self._is_over(slot):
             try:
                 running = await self._spawn(slot)
             except Exception as error:
@@ -125,19 +148,23 @@ class WorkerPool:
                     self._log.exception("a worker cannot start", worker=slot.name)
                 await wait_until_set(self._stopping, MAX_RESTART_WAIT_S)
                 continue
-            if self._stopping.is_set():
-                # Started during the shutdown: `terminate` has missed it, and it has no job yet.
+            if self._is_over(slot):
+                # Started meanwhile: `terminate` or `remove` has missed it, and it has no job yet.
                 self._kill(running)
             began = time.monotonic()
             await _first_of(running.child.exited, running.given_up)
             how, lived_s = _how(running), time.monotonic() - began
             await self._until_written(partial(self._ended, running, how))
-            if self._stopping.is_set():
+            if self._is_over(slot):
                 return
             wait_s = delay.after(lived_s)
             if wait_s:
                 self.notes[slot.name] = f"{how}; restarts in {wait_s:.1f} s"
                 await wait_until_set(self._stopping, wait_s)
+
+    def _is_over(self, slot: Slot) -> bool:
+        """Whether the slot is to have no process any more."""
+        return self._stopping.is_set() or self._slots.get(slot.name) is not slot
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats a step until the database can be written; not while stopping."""
@@ -183,7 +210,7 @@ class WorkerPool:
         await self._db.write(workers.ended, running.worker, instance=instance, now=now_us(), why=how)
         self._log.info("worker ended", worker=running.slot.name, pid=running.child.pid, how=how)
         if instance is not None:
-            await self._lost(instance, running.slot.name, how, self._stopping.is_set())
+            await self._lost(instance, running.slot.name, how, self._is_over(running.slot))
         # Its ffmpeg receives the parent-death signal now and is a zombie shortly after.
         asyncio.get_running_loop().call_later(REAP_AFTER_S, children.reap_orphans)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tqstudio.errors import TqError
@@ -29,6 +29,8 @@ class Context:
     keys: Keys
     read_only: bool = False
     """Whether the screen is read-only."""
+    drafts: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was typed into a dialog that was left, by its title and field."""
 
     def sign(self, action: str) -> str:
         """The key of an action, for a sentence."""

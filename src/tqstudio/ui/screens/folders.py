@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.strip import Strip
 
-from tqstudio import hours, paths
+from tqstudio import paths
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
-from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
-from tqstudio.ui.screens.dialogs.dialogs import AskText
 from tqstudio.ui.screens.frame.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import folder_rules
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView, SkippedFile
+    from tqstudio.ui.screens.dialogs.ask_path import PathAnswer
 
 REREAD_S = 3.0
 
@@ -171,8 +170,9 @@ class FoldersScreen(ListScreen["FolderView"]):
     async def do_folder_add(self, _: str) -> None:
         if self._is_elsewhere():
             return
-        sentence = "Videos dropped into it are transcoded."
-        self.app.push_screen(AskPath(self.context, "Watch a folder", sentence, self._add))
+        from tqstudio.ui.screens.dialogs.ask_folder import AskFolder
+
+        self.app.push_screen(AskFolder(self.context, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
         """Add a drop folder; raise TqError if the path is no folder, or the supervisor refuses it."""
@@ -194,27 +194,21 @@ class FoldersScreen(ListScreen["FolderView"]):
         await self.context.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
         self.context.feed.read_folders_soon()
 
-    async def do_folder_hours(self, _: str) -> None:
+    async def do_folder_rules(self, _: str) -> None:
         folder = self._chosen()
         if folder is None:
             return
+        number, shown = folder["id"], paths.readable(folder["path"])
 
-        def read(typed: str) -> str:
-            hours.parse(typed)
-            return typed
+        async def save(changes: dict[str, Any]) -> None:
+            if changes:
+                await self.context.feed.send(calls.edit_folder(number, **changes))
+                self.context.feed.read_folders_soon()
+            self.toast(f"rules of {shown} changed; z undoes it" if changes else "no rule was changed")
 
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self.shell.start(self._set_hours(folder["id"], text))
+        from tqstudio.ui.screens.dialogs.folder_rules import EditFolder
 
-        sentence = f"Such as {hours.EXAMPLE}; empty for always. Jobs stop when they end, and resume."
-        wrong = f"type hours such as {hours.EXAMPLE}"
-        title = "When may jobs of this folder run?"
-        self.app.push_screen(AskText(title, sentence, folder["hours"], read, wrong), answered)
-
-    async def _set_hours(self, folder: int, text: str) -> None:
-        await self.context.feed.send(calls.edit_folder(folder, hours=text))
-        self.context.feed.read_folders_soon()
+        self.app.push_screen(EditFolder(self.context, folder, save))
 
     async def do_folder_remove(self, _: str) -> None:
         folder = self._chosen()

@@ -275,6 +275,58 @@ class WorkersScreen(ListScreen["WorkerView"]):
             return
         await self._act(worker["name"], "drain")
 
+    async def do_worker_add(self, _: str) -> None:
+        from tqstudio.ui.screens.dialogs.add_worker import AddWorker
+
+        workers = self.context.model.workers.values()
+        count = 1 + sum(each["kind"] == "cpu" and each["type"] == "local" for each in workers)
+        kept = f"workers = {count} in config.toml keeps it"
+
+        def answered(answer: str | None) -> None:
+            if answer == "here":
+                self.shell.start(self._add(kept))
+            elif answer:
+                self.app.copy_to_clipboard(answer)
+                self.toast("command copied")
+
+        self.app.push_screen(AddWorker(self.context.home, kept), answered)
+
+    async def _add(self, kept: str) -> None:
+        worker = await self.context.feed.send(calls.one_more_worker())
+        self.context.model.take_workers([worker])
+        self.toast(f"{worker['name']} starts, and ends with the supervisor; {kept}")
+        self.paint()
+
+    async def do_worker_remove(self, _: str) -> None:
+        worker = self.selected()
+        if worker is None:
+            self.toast("no worker is selected")
+            return
+        loses = []
+        if worker["job"] is not None:
+            loses.append(f"Job {worker['job']} is requeued; its finished segments are kept.")
+        if worker["type"] == "remote":
+            loses.append("Its token is revoked. One that joined joins again while its program runs.")
+        if not loses:
+            await self._remove(worker["name"])
+            return
+        from tqstudio.ui.screens.dialogs.dialogs import Confirm
+
+        name = worker["name"]
+
+        def answered(go: bool | None) -> None:
+            if go:
+                self.shell.start(self._remove(name))
+
+        self.app.push_screen(Confirm(f"Remove {name}?", loses, keep="Keep it", go="Remove it"), answered)
+
+    async def _remove(self, name: str) -> None:
+        answer = await self.context.feed.send(calls.remove_worker(name))
+        self.context.model.workers.pop(name, None)
+        requeued = "" if answer["job"] is None else f"; job {answer['job']} is requeued"
+        self.toast(f"{name} is removed{requeued}")
+        self.paint()
+
     async def _act(self, name: str, verb: str) -> None:
         worker = await self.context.feed.send(calls.worker_action(name, verb))
         self.context.model.take_workers([worker])

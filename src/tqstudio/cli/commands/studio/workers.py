@@ -1,4 +1,4 @@
-"""`worker list|enable|disable|drain|run`."""
+"""`worker list|add|remove|enable|disable|drain`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,36 @@ def _command(verb: str, about: str) -> Callable[..., int]:
 enable = _command("enable", "Enable workers.")
 disable = _command("disable", "Disable workers; a running job is finished first.")
 drain = _command("drain", "Let workers finish their job; they take no more.")
+
+
+def add(as_json: JsonFlag = False) -> int:
+    """Start one more CPU worker on this machine.
+
+    It ends with the supervisor; the setting `workers` is their number at the start.
+    """
+    view = client().send(calls.one_more_worker())
+    lasts = "until the supervisor ends; the setting workers is their number at the start"
+    return printing.answer(view, f"{view['name']} is {view['status']} {lasts}", as_json)
+
+
+def remove(names: Names, as_json: JsonFlag = False) -> int:
+    """End workers and take them off the list.
+
+    A running job is requeued, with its finished segments. Workers of GPUs can only be disabled; of another
+    machine its token is revoked.
+    """
+    at = client()
+    known = {worker["name"] for worker in at.send(calls.workers())["workers"]}
+    if unknown := [name for name in names if name not in known]:
+        raise _unknown(unknown[0])
+    answers = [at.send(calls.remove_worker(name)) for name in names]
+    if as_json:
+        printing.out_json({"workers": answers})
+        return 0
+    for answer in answers:
+        requeued = "" if answer["job"] is None else f"; job {answer['job']} is requeued"
+        printing.out(f"{answer['removed']} is removed{requeued}")
+    return 0
 
 
 def _session(names: Sequence[str]) -> SupervisorSession:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,16 @@ def paths(db: Connection) -> list[bytes]:
 
 def listing(db: Connection) -> list[FolderRow]:
     return [_row(row) for row in db.execute(select(*_COLUMNS).order_by(tables.folder.c.id))]
+
+
+def lengths(db: Connection, sources: Sequence[bytes]) -> dict[bytes, int]:
+    """Returns the length in ms of each of these sources that is known; 0: it was not examined yet."""
+    source, found = tables.video.c.source, select(tables.video.c.source, func.max(tables.video.c.length_ms))
+    known: dict[bytes, int] = {}
+    for at in range(0, len(sources), _AT_ONCE):
+        some = found.where(source.in_(sources[at : at + _AT_ONCE])).group_by(source)
+        known |= {row[0]: int(row[1]) for row in db.execute(some)}
+    return known
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:

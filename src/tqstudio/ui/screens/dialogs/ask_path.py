@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from rich.text import Text
@@ -17,7 +17,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.screen import Screen
 from textual.suggester import Suggester, SuggestFromList
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from tqstudio.errors import TqError, in_one_line
@@ -50,18 +52,20 @@ _ESCAPED = re.compile(r"""(?:[^\\'"]|\\\W)+""")
 
 
 class AskPath(Dialog[None]):
-    """Asks for a file or folder on this machine; the right arrow key completes names.
+    """Asks for a file or folder on this machine; tab and the right arrow key complete names.
 
-    If `submit`, which carries it out, raises `TqError`, that is shown and the dialog stays open.
+    What was typed is there again when it was left and is opened again. If `submit`, which carries it out,
+    raises `TqError`, that is shown and the dialog stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back", id="path.back"),
         Binding("enter", "submit", "do it", priority=True, id="path.go"),
+        Binding("tab", "complete", "complete", priority=True, id="path.complete"),
     ]
     AUTO_FOCUS = "#path"
     BOX = "dialog wide"
-    HINT = "right completes   tab next field   enter submits   esc back"
+    HINT = "tab completes, or next field   enter submits   esc back"
 
     def __init__(
         self,
@@ -77,34 +81,65 @@ class AskPath(Dialog[None]):
         self._submit = submit
         self._can_hold = can_hold
         self._busy = False
+        self._default = "the default folder"
 
     def body(self) -> ComposeResult:
-        start = os.path.join(_working_directory(), "")
-        yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
-        yield from _field("profile", Input(id="profile", placeholder="the default profile", compact=True))
+        typed = self.context.drafts.get(self._title, {})
+        start = typed.get("path", os.path.join(_working_directory(), ""))
+        yield from field("path", Input(start, id="path", compact=True, suggester=PathSuggester()))
+        profile = Input(typed.get("profile"), "the default profile", id="profile", compact=True)
+        yield from field("profile", profile)
         yield Caution()
+        proposing = PathSuggester(self.proposal)
         output = Input(
-            id="output", placeholder="the default folder", compact=True, suggester=_PathSuggester()
+            typed.get("output"), "the default folder", id="output", compact=True, suggester=proposing
         )
-        yield from _field("output", output)
+        yield from field("output", output)
         if self._can_hold:
             hold = Tick("queue on hold, until it is resumed", self.context.glyphs, value=False, id="hold")
-            yield from _field("", hold)
+            yield from field("", hold)
+        yield from self.content()
         yield Problem()
+
+    def content(self) -> ComposeResult:
+        """What is shown below the fields."""
+        yield from ()
+
+    def proposal(self) -> str:
+        """The output that tab takes while none is typed."""
+        return ""
+
+    async def prepare(self, path: str) -> str:
+        """Make the path ready; returns what has to be confirmed first, or nothing."""
+        del path
+        return ""
 
     def on_mount(self) -> None:
         self.run_worker(self._name_profiles())
         self.run_worker(self._name_output())
 
     @on(Input.Changed)
-    def _forget_problem(self) -> None:
+    def _typed_more(self) -> None:
+        self.typed_more()
+
+    def typed_more(self) -> None:
+        """Take the error away, and remember what is typed."""
         self.query_one(Problem).set_text("")
+        self.context.drafts[self._title] = {each.id or "": each.value for each in self.query(Input)}
+
+    async def action_complete(self) -> None:
+        await complete(self)
 
     async def _name_output(self) -> None:
         """Show the default output; with wrong settings it is unknown."""
         with suppress(TqError):
             output = await asyncio.to_thread(_default_output, self.context.home)
-            self.query_one("#output", Input).placeholder = readable(output)
+            self._default = readable(output)
+            self.name_output()
+
+    def name_output(self) -> None:
+        """Say what an empty output means."""
+        self.query_one("#output", Input).placeholder = self._default
 
     async def _name_profiles(self) -> None:
         """Offer the names of the profiles; without an answer the field still accepts any name."""
@@ -113,11 +148,11 @@ class AskPath(Dialog[None]):
         except TqError:
             return
         valid = [each["name"] for each in found if not each["error"]]
-        field = self.query_one("#profile", Input)
+        typed = self.query_one("#profile", Input)
         default = next((each["name"] for each in found if each["default"]), "the default")
         others = ", ".join(name for name in valid if name != default)
-        field.placeholder = f"{default}; others: {others}" if others else default
-        field.suggester = SuggestFromList(valid)
+        typed.placeholder = f"{default}; others: {others}" if others else default
+        typed.suggester = SuggestFromList(valid)
         self.query_one(Caution).set_text(_left_out(found))
 
     def action_submit(self) -> None:
@@ -140,10 +175,14 @@ class AskPath(Dialog[None]):
                 output=absolute(output) if output else None,
                 hold=self._can_hold and self.query_one("#hold", Tick).value,
             )
+            if question := await self.prepare(answer.path):
+                problem.set_text(question)
+                return
             await self._submit(answer)
         except TqError as error:
             problem.set_text(in_one_line(error.code, error.message, error.hint))
         else:
+            self.context.drafts.pop(self._title, None)
             self.dismiss()
         finally:
             self._busy = False
@@ -173,7 +212,22 @@ def _default_output(home: Home) -> str:
     return load_settings(home).output or str(home.output)
 
 
-def _field(name: str, widget: Input | Tick) -> ComposeResult:
+async def complete(screen: Screen[Any]) -> None:
+    """Take what is suggested for the text before the cursor; without a suggestion, go to the next field."""
+    typing = screen.focused
+    if isinstance(typing, Input) and (suggester := typing.suggester) and typing.cursor_at_end:
+        # Lists suggest their first name for no text, which is not shown.
+        proposes = typing.value or isinstance(suggester, PathSuggester)
+        found = await suggester.get_suggestion(typing.value) if proposes else None
+        if found and found != typing.value:
+            typing.value = found
+            typing.cursor_position = len(found)
+            return
+    screen.focus_next()
+
+
+def field(name: str, widget: Widget) -> ComposeResult:
+    """A line of a dialog with the name of its field."""
     with Horizontal(classes="field"):
         yield Label(Text(name))
         yield widget
@@ -196,14 +250,19 @@ def _working_directory() -> str:
         return os.path.expanduser("~")
 
 
-class _PathSuggester(Suggester):
-    """Suggests the first name on disk that begins with the typed text."""
+class PathSuggester(Suggester):
+    """Suggests the first name on disk that begins with the typed text.
 
-    def __init__(self) -> None:
+    Args:
+        proposal: what is suggested for no text.
+    """
+
+    def __init__(self, proposal: Callable[[], str] = str) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
+        self._proposal = proposal
 
     async def get_suggestion(self, value: str) -> str | None:
-        return self._first(value)
+        return self._first(value) if value else self._proposal()
 
     @staticmethod
     def _first(value: str) -> str | None:
