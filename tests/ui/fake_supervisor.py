@@ -284,6 +284,7 @@ class FakeSupervisor:
             case "GET", ["workers"]:
                 return {"workers": self.workers}
             case "POST", ["workers", "pool"]:
+                _parsed(requests.OneMoreWorker, body)
                 names = {each["name"] for each in self.workers}
                 name = next(name for at in range(len(names) + 1) if (name := f"cpu-{at}") not in names)
                 self.workers.append(worker(name, "starting", job=None, step=None, speed=None))

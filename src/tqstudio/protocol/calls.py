@@ -209,7 +209,7 @@ def worker_action(name: str, verb: str) -> Call[answers.WorkerView]:
 
 def one_more_worker() -> Call[answers.WorkerView]:
     """Start one more CPU worker on the supervisor's machine, until that ends."""
-    return Call("POST", "/v1/workers/pool")
+    return Call("POST", "/v1/workers/pool", body={})
 
 
 def remove_worker(name: str) -> Call[dict[str, Any]]:

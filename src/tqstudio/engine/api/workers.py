@@ -16,7 +16,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.paths import readable
 from tqstudio.protocol.answers import WorkerView
-from tqstudio.protocol.requests import NewWorker
+from tqstudio.protocol.requests import NewWorker, OneMoreWorker
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -81,8 +81,9 @@ async def new_worker(services: TheServices, request: NewWorker) -> dict[str, obj
 
 
 @router.post("/workers/pool")
-async def one_more(services: TheServices, actor: TheActor) -> WorkerView:
+async def one_more(services: TheServices, actor: TheActor, request: OneMoreWorker) -> WorkerView:
     """Start one more CPU worker on this machine, until the supervisor ends."""
+    del request
     name = await services.pool.add()
     structlog.get_logger().info("worker added", worker=name, actor=actor)
     # One of that name may have been disabled before it was removed.
