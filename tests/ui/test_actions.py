@@ -254,9 +254,7 @@ async def test_deleted_jobs_are_restored_in_the_bin(make_app: MakeApp, fake: Fak
 
 
 def test_what_is_in_the_list_is_retried_before_what_is_deleted() -> None:
-    failed, gone = (
-        Target(number, "", JobStatus.FAILED, Control.NONE, 0, (), number == 2) for number in (1, 2)
-    )
+    failed, gone = (Target(number, "", JobStatus.FAILED, Control.NONE, 0, number == 2) for number in (1, 2))
     retry = BY_NAME["retry"]
     assert operation_for(retry, [failed, gone]) is Operation.RETRY
     assert operation_for(retry, [gone]) is Operation.UNDELETE

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from harness import LiveSupervisor
 from tqstudio.lifecycle import Operation
@@ -17,6 +18,7 @@ from tqstudio.protocol.client import AsyncClient
 from tqstudio.ui.actions.registry import ACTIONS, JOBS, Action, obstacle
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.target import Target
+from tqstudio.ui.screens.dialogs.change import ChangeJobs
 from tqstudio.ui.screens.dialogs.dialogs import Confirm, Dialog
 from tqstudio.ui.screens.job.screen import JobScreen
 
@@ -44,7 +46,10 @@ async def _press(pilot: Pilot[None], action: Action) -> None:
     """Press the key of an action, and accept what is asked."""
     app = pilot.app
     await pilot.press(action.keys[0])
-    if isinstance(app.screen, Confirm):
+    if isinstance(app.screen, ChangeJobs):
+        app.screen.query_one("#priority", Input).value = "7"
+        await pilot.press("enter")
+    elif isinstance(app.screen, Confirm):
         await pilot.press("y")
     elif isinstance(app.screen, Dialog):
         await pilot.press("enter")
@@ -85,7 +90,11 @@ async def test_a_key_acts_or_says_why_not(
     tmp_path: Path,
 ) -> None:
     real = Real(live, tmp_path)
-    assert {action.operation for action in KEYS} >= set(Operation) - {Operation.RESUME, Operation.UNDELETE}
+    assert {action.operation for action in KEYS} >= set(Operation) - {
+        Operation.RESUME,
+        Operation.UNDELETE,
+        Operation.RETRANSCODE,
+    }
     try:
         for number, action in enumerate(KEYS):
             job = await real.make(state, f"clip-{number}.mp4")
