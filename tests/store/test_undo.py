@@ -150,6 +150,19 @@ def test_undoing_one_action_changes_no_other_step(queue: Queue, ada: Actor) -> N
     assert after[one].version == queue.history(one)[-1]["seq"]
 
 
+def test_undoing_one_action_makes_only_the_one_before_possible(queue: Queue, ada: Actor) -> None:
+    job = queue.job()
+    ada.does(Operation.PAUSE, job)
+    first = ada.newest()
+    assert first is not None
+    steps = undo.steps(queue.db, first.id, limit=9)
+    ada.does(Operation.RESUME, job)
+    ada.does(Operation.PAUSE, job)
+    assert ada.undoes() == ([P], 0)
+    assert undo.steps(queue.db, first.id, limit=9) == steps
+    assert ada.undoes() == ([H], 0)
+
+
 def test_the_oldest_of_an_actor_gives_way_to_the_eleventh(queue: Queue, ada: Actor) -> None:
     eve, jobs = Actor(queue, "eve"), [queue.job() for _ in range(LEVELS + 2)]
     eve.does(Operation.PAUSE, jobs[0])

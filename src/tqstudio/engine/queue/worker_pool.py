@@ -164,7 +164,7 @@ class WorkerPool:
 
     def _is_over(self, slot: Slot) -> bool:
         """Whether the slot is to have no process any more."""
-        return self._stopping.is_set() or self._slots.get(slot.name) is not slot
+        return self._stopping.is_set() or self._slots.get(slot.name) != slot
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats a step until the database can be written; not while stopping."""
