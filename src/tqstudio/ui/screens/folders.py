@@ -204,7 +204,11 @@ class FoldersScreen(ListScreen["FolderView"]):
             if changes:
                 await self.context.feed.send(calls.edit_folder(number, **changes))
                 self.context.feed.read_folders_soon()
-            self.toast(f"rules of {shown} changed; z undoes it" if changes else "no rule was changed")
+            self.toast(
+                f"rules of {shown} changed; {self.context.sign('undo')} undoes it"
+                if changes
+                else "no rule was changed"
+            )
 
         from tqstudio.ui.screens.dialogs.folder_rules import EditFolder
 

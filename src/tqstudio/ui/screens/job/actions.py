@@ -260,7 +260,7 @@ class JobActions(StudioScreen):
             again = f"; {counted(len(new_jobs), 'new job')}" if new_jobs else ""
             self.toast(f"{counted(changed, 'job')} changed{again}")
         elif operation is Operation.CHANGE and changed:
-            self.toast(f"job {results[0]['job']} changed; z undoes it")
+            self.toast(f"job {results[0]['job']} changed; {self._undo} undoes it")
         elif new_jobs:
             self.toast(f"new job {', '.join(map(str, new_jobs[:5]))}{' …' if len(new_jobs) > 5 else ''}")
         elif operation is Operation.DELETE and done:
