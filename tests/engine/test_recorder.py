@@ -57,12 +57,17 @@ async def test_each_segment_is_of_the_worker_that_made_it() -> None:
     part = watched.machine.assign("b")
     assert part is not None
     watched.machine.ranges.progress(part.token, 2, 0.0)
-    await watched.report(3)
+    await watched.report(3 + 2)
     middle = part.first - 3
     assert watched.runs == [("cpu-0", 3), (None, middle), ("worker b", 2), (None, 20 - part.first - 2)]
+    assert watched.recorder.jobs[OWNER.job].front("720p") == 3
+    # The job's own worker knows of a segment of the other one before its report.
+    await watched.report(4 + 2)
+    assert watched.runs[0] == ("cpu-0", 4)
     # It ends between two looks, after the rest of its range.
     watched.machine.end(part)
-    await watched.report(4)
+    await watched.report(4 + part.end - part.first)
+    assert watched.runs[0] == ("cpu-0", 4)
     assert dict(watched.runs)["worker b"] == part.end - part.first
     # The job's own worker passes what the other one made.
     await watched.report(20)
@@ -75,9 +80,10 @@ async def test_what_a_lost_range_lacked_is_missing_until_it_is_made() -> None:
     part = watched.machine.assign("b")
     assert part is not None
     watched.machine.ranges.progress(part.token, 1, 0.0)
-    await watched.report(2)
+    await watched.report(2 + 1)
     watched.machine.end(part, "its ffmpeg failed")
-    await watched.report(2)
+    await watched.report(2 + 1)
+    assert watched.runs[0] == ("cpu-0", 2)
     assert dict(watched.runs)["worker b"] == 1
 
 
@@ -85,6 +91,21 @@ async def test_what_an_attempt_found_is_of_an_unknown_worker() -> None:
     watched = await Watched().start()
     await watched.report(7, resumed_from=5)
     assert watched.runs == [("", 5), ("cpu-0", 2), (None, 13)]
+
+
+async def test_a_range_that_was_made_and_joined_between_two_looks_is_of_its_worker() -> None:
+    """Then nothing says any more that the job was divided."""
+    watched = await Watched().start()
+    await watched.report(2)
+    part = watched.machine.assign("b")
+    assert part is not None
+    await watched.report(2)
+    size = part.end - part.first
+    watched.machine.end(part)
+    watched.machine.ranges.offer(OWNER, None)
+    assert watched.machine.ranges.view(OWNER.job) is None
+    await watched.report(2 + size)
+    assert watched.runs[:3] == [("cpu-0", 2), (None, part.first - 2), ("worker b", size)]
 
 
 async def test_of_a_job_that_ran_before_the_start_the_makers_are_unknown() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -58,13 +58,21 @@ class Recorded:
 
     makers: dict[str, list[str | None]] = field(default_factory=dict)
     """Of each segment of each quality who made it: a worker, unknown, or None while it is missing."""
-    ranges: dict[tuple[str, int], RangeView] = field(default_factory=dict)
-    """The ranges of other workers, by worker and first segment, as they were seen last."""
     speeds: Course = field(default_factory=Course)
+    _ranges: dict[tuple[str, int], RangeView] = field(default_factory=dict)
+    """The ranges of other workers, by worker and first segment, as they were seen last."""
+    _divided: frozenset[str] = frozenset()
+    """The qualities that these are of."""
 
     def runs(self, quality: str) -> Iterator[tuple[str | None, int]]:
         """Yield who made the segments of a quality, each with how many in a row."""
         return ((maker, len(list(run))) for maker, run in groupby(self.makers.get(quality, ())))
+
+    def front(self, quality: str) -> int:
+        """The segment of a quality that the job's own worker makes."""
+        makers, others = self.makers.get(quality, []), self._numbers_of_others(quality)
+        free = (at for at, maker in enumerate(makers) if maker is None and at not in others)
+        return next(free, len(makers))
 
     def take(self, live: LiveJob, division: DivisionView | None, *, is_adopted: bool = False) -> None:
         """Add what is complete now, by whom.
@@ -72,39 +80,55 @@ class Recorded:
         Args:
             is_adopted: whether the job ran before the supervisor started: others may have made a part.
         """
+        before, self._ranges = self._ranges, {}
+        if division is not None:
+            self._divided = frozenset(division["renditions"])
+            self._ranges = {(each["worker"], each["first"]): each for each in division["ranges"]}
+        ended = [each for key, each in before.items() if key not in self._ranges]
+        missing = {at for each in (division["missing"] if division else ()) for at in range(*each)}
         for quality in live.renditions or ():
-            total, done = quality["segments_total"], quality["segments_done"]
+            name, total, done = quality["name"], quality["segments_total"], quality["segments_done"]
             if not total:
                 continue
-            known = self.makers.get(quality["name"])
-            if known is None or len(known) != total:
-                known = self.makers[quality["name"]] = [None] * total
-                _fill(known, 0, done if is_adopted else min(done, live.resumed_from or 0), _UNKNOWN)
-            _fill(known, 0, done, live.worker)
-        if division is not None:
-            self._take_ranges(division)
+            known = self.makers.get(name)
+            if is_new := known is None or len(known) != total:
+                known = self.makers[name] = [None] * total
+            if name in self._divided:
+                for each in self._ranges.values():
+                    _fill(known, range(each["first"], each["first"] + each["done"]), each["worker"])
+                for each in ended:
+                    left = [at for at in range(each["first"], each["end"]) if known[at] is None]
+                    if missing.isdisjoint(left) and (division or _count(known) + len(left) <= done):
+                        _fill(known, left, each["worker"])
+            # What others make is among what is done; the job's own worker makes the first that is missing.
+            others = self._numbers_of_others(name)
+            own = [at for at in range(total) if at not in others]
+            if is_new:
+                found = done if is_adopted else min(done, live.resumed_from or 0)
+                _fill(known, own, _UNKNOWN, up_to=found)
+            _fill(known, own, live.worker, up_to=done)
         if live.speed is not None:
             self.speeds.add(live.speed)
 
-    def _take_ranges(self, division: DivisionView) -> None:
-        seen = {(each["worker"], each["first"]): each for each in division["ranges"]}
-        missing = {number for each in division["missing"] for number in range(*each)}
-        for name in division["renditions"]:
-            known = self.makers.get(name)
-            if known is None:
-                continue
-            for key, each in self.ranges.items():
-                if key not in seen and missing.isdisjoint(range(each["first"], each["end"])):
-                    _fill(known, each["first"], each["end"], each["worker"])
-            for each in seen.values():
-                _fill(known, each["first"], each["first"] + each["done"], each["worker"])
-        self.ranges = seen
+    def _numbers_of_others(self, quality: str) -> set[int]:
+        """The segments that other workers are to make."""
+        ranges = self._ranges.values() if quality in self._divided else ()
+        return {at for each in ranges for at in range(each["first"], each["end"])}
 
 
-def _fill(makers: list[str | None], first: int, end: int, worker: str) -> None:
-    for number in range(first, min(end, len(makers))):
-        if makers[number] is None:
+def _count(makers: Sequence[str | None]) -> int:
+    return sum(maker is not None for maker in makers)
+
+
+def _fill(makers: list[str | None], numbers: Iterable[int], worker: str, up_to: int | None = None) -> None:
+    """Note who made the segments of these numbers that nothing is known of, until so many are known."""
+    known = _count(makers)
+    for number in numbers:
+        if up_to is not None and known >= up_to:
+            return
+        if number < len(makers) and makers[number] is None:
             makers[number] = worker
+            known += 1
 
 
 class Recorder(Part):

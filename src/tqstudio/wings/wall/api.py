@@ -55,7 +55,8 @@ def _quality(row: JobRow, at: int, recorded: Recorded, workers: dict[str, int]) 
     def number(worker: str) -> int:
         return workers.setdefault(worker, len(workers))
 
-    front = [(of["segments_done"], number(row["worker"] or ""))] if of["status"] == "in_progress" else []
+    is_made = of["status"] == "in_progress"
+    front = [(recorded.front(of["name"]), number(row["worker"] or ""))] if is_made else []
     if division is not None and of["name"] in division["renditions"]:
         front += [(each["first"] + each["done"], number(each["worker"])) for each in division["ranges"]]
     return {
