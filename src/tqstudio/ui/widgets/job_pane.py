@@ -199,7 +199,10 @@ class JobPane(LineView):
         wall, row = self.wall, self._job()
         if wall is None or row is None or not wall["jobs"] or wall["jobs"][0]["id"] != row["id"]:
             return None
-        job = wall["jobs"][0]
+        job, now = wall["jobs"][0], {each["name"]: each["progress"] for each in row["renditions"]}
+        # The row is newer: the figures are the same everywhere on the screen.
+        for each in job["qualities"]:
+            each["progress"] = now.get(each["name"], each["progress"])
         bands = Bands(self.context, self.start, wall["workers"], letters=self.app.no_color)
         return lambda _, width: [
             *bands.machines(job, width),
