@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
+
+import psutil
 
 from harness import PROGRAM
 from tqstudio.protocol import calls
@@ -99,6 +102,15 @@ def test_the_palette_goes_to_a_job(studio: Studio, held: Held, terminal: Termina
     assert done == [(jobs[37], "priority")]
 
 
+def _children(terminal: Terminal) -> set[str]:
+    """The names of the programs that the UI has started, and theirs."""
+    names = set[str]()
+    for process in psutil.Process(terminal.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.add(process.name())
+    return names
+
+
 def test_keys_and_commands_of_ones_own(studio: Studio, held: Held) -> None:
     (job,) = held(1, "a 'film'")
     studio.home.keys.write_text(
@@ -109,6 +121,8 @@ def test_keys_and_commands_of_ones_own(studio: Studio, held: Held) -> None:
             terminal.shows("1 job", "keys.toml: space is raise and mark")
             terminal.press("Y")
             terminal.shows(f"is {job} a 'film'-000.mp4")
+            # Between two programs it is the shell that gets the keys, and it may start the next one.
+            until(lambda: "sleep" in _children(terminal), "the second program runs")
             terminal.press("\x1a\x03")
             terminal.shows("1 job", "sort order")
             terminal.press(" ")

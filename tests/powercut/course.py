@@ -249,9 +249,9 @@ class _Home:
         except sqlite3.DatabaseError as error:
             yield f"database: {error}"
 
-    def _look_at_files(self, output: Path) -> Iterator[str]:
+    def _look_at_files(self, output: Path, *, ended: bool = False) -> Iterator[str]:
         account = self._account
-        for _, wrong in examination.ladders(output, CLIPS):
+        for _, wrong in examination.ladders(output, CLIPS, ended=ended):
             account.ladders += 1
             if wrong is not None:
                 yield wrong
@@ -289,7 +289,8 @@ class _Home:
         account.events += len(self._ledger.events)
         # A ladder that was published without syncs stays as torn as it was.
         torn = {_subject(line) for line in account.caught}
-        account.lost += [line for line in self._look_at_files(box.output) if _subject(line) not in torn]
+        found = self._look_at_files(box.output, ended=True)
+        account.lost += [line for line in found if _subject(line) not in torn]
         account.lost += _left_over(box.output)
         self._say(f"       all jobs of home {account.homes} are done")
 

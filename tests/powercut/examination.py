@@ -48,19 +48,27 @@ def damage(db: sqlite3.Connection) -> list[str]:
     return [f"database: {line}" for line in found if line != "ok"]
 
 
-def ladders(output: Path, clips: Sequence[Clip]) -> Iterator[tuple[str, str | None]]:
-    """Every ladder that has a master playlist, and what is wrong with it."""
+FIRST = ("240p",)
+"""What is published of a ladder before the rest, by the profile of the drill."""
+
+
+def ladders(output: Path, clips: Sequence[Clip], *, ended: bool = False) -> Iterator[tuple[str, str | None]]:
+    """Every ladder that has a master playlist, and what is wrong with it; `ended`: all of them are whole."""
     frames = {Path(clip.name).stem: clip.frames for clip in clips}
     for master in sorted(output.glob("[!.]*/master.m3u8")):
         name = master.parent.name
         try:
-            wrong = _ladder_damage(master, frames[name]) if name in frames else "it has the name of no clip"
+            wrong = (
+                _ladder_damage(master, frames[name], ended=ended)
+                if name in frames
+                else "it has the name of no clip"
+            )
             yield name, wrong and f"ladder {name}: {wrong}"
         except _DAMAGE as error:
             yield name, f"ladder {name}: {error!r}"
 
 
-def _ladder_damage(master: Path, frames: int) -> str | None:
+def _ladder_damage(master: Path, frames: int, *, ended: bool) -> str | None:
     if (missing := unplayable(master)) is not None:
         return f"{missing} is missing"
     report = verify_ladder(master, every_byte=True)
@@ -69,7 +77,7 @@ def _ladder_damage(master: Path, frames: int) -> str | None:
     if not report.ok:
         errors = [report.error, *(finding.error for finding in report.findings)]
         return str(next(error for error in errors if error is not None))
-    return wrong_frames(master, frames, RUNGS)
+    return wrong_frames(master, frames, FIRST if report.first_only and not ended else RUNGS)
 
 
 def generations(output: Path) -> Iterator[tuple[str, str | None]]:

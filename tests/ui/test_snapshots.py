@@ -211,6 +211,43 @@ def test_what_runs(
     assert snap_compare(app, terminal_size=size, run_before=before)
 
 
+SIZES = [
+    ("queue-240x70", "queue", ("G",), "▀", (240, 70)),
+    ("job-240x70", "queue", ("G", "k", "enter"), "l shows all", (240, 70)),
+    ("log-80x24", "queue", ("l",), "frame=199", (80, 24)),
+    ("log-160x50", "queue", ("l",), "frame=199", (160, 50)),
+    ("workers-80x24", "workers", (), "cpu-0", (80, 24)),
+    ("folders-80x24", "folders", (), "watched", (80, 24)),
+    ("folders-160x50", "folders", (), "watched", (160, 50)),
+    ("history-80x24", "history", (), "claimed", (80, 24)),
+    ("history-160x50", "history", (), "claimed", (160, 50)),
+]
+
+
+@pytest.mark.parametrize(
+    ("view", "keys", "shows", "size"), [case[1:] for case in SIZES], ids=[case[0] for case in SIZES]
+)
+def test_sizes(
+    view: str,
+    keys: tuple[str, ...],
+    shows: str,
+    size: tuple[int, int],
+    make_app: MakeApp,
+    snap_compare: Any,
+) -> None:
+    async def before(pilot: Pilot[None]) -> None:
+        await _pressing(*keys)(pilot)
+        app = pilot.app
+        assert isinstance(app, StudioApp)
+        await until(pilot, lambda: shows in "".join(screen_text(app)), f"it shows {shows}")
+        known = app.context.feed.ladder_answers._known
+        await until(pilot, lambda: all(known.values()), "pictures and curves are read")
+        app.painter.now()
+        await pilot.pause()
+
+    assert snap_compare(make_app(view=view), terminal_size=size, run_before=before)
+
+
 def test_the_bin(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
     fake.deleted = [fake.jobs.pop() | {"deleted_at": NOW.isoformat()} for _ in range(3)]
     before = _pressing("slash", *"state:deleted", "enter")
