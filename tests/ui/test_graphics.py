@@ -76,9 +76,12 @@ async def test_what_has_not_changed_is_neither_asked_for_nor_painted_again(
     async with make_app().run_test(size=WIDE) as pilot:
         app = await _opened(pilot, *DONE)
         await until(pilot, lambda: "▀" in _text(app) and "mean 4.1" in _text(app), "all is drawn")
+        document = app.screen.query_one(Document)
+        await until(pilot, lambda: document.virtual_size == document.size, "it has its place")
         app.painter.now()
+        await pilot.pause()
         asked, painted = len(fake.sent), list[Any]()
-        monkeypatch.setattr(app.screen.query_one(Document), "refresh", lambda *of: painted.append(of))
+        monkeypatch.setattr(document, "refresh", lambda *of, **_: painted.append(of))
         for _ in range(5):
             app.painter.now()
             await pilot.pause()
