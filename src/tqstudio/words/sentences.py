@@ -201,8 +201,9 @@ def is_playable(row: answers.JobRow) -> bool:
 
 
 def has_poster(row: answers.JobRow) -> bool:
-    """Whether the poster of a running job is made, which is stored from then on."""
-    return row["progress"] > 0 and row["step"] in (Step.TRANSCODE, Step.MASTER_PLAYLIST, Step.FINALIZE)
+    """Whether the poster of a running job is made by now or at any moment, which is stored from then on."""
+    has_begun = row["step"] in (Step.TRANSCODE, Step.MASTER_PLAYLIST, Step.FINALIZE)
+    return has_begun and row["progress"] > 0 and row["source"]["width"] is not None
 
 
 def added_words(row: answers.JobRow, now: datetime) -> str:

@@ -94,12 +94,7 @@ class Recorded:
             if is_new := known is None or len(known) != total:
                 known = self.makers[name] = [None] * total
             if name in self._divided:
-                for each in self._ranges.values():
-                    _fill(known, range(each["first"], each["first"] + each["done"]), each["worker"])
-                for each in ended:
-                    left = [at for at in range(each["first"], each["end"]) if known[at] is None]
-                    if missing.isdisjoint(left) and (division or _count(known) + len(left) <= done):
-                        _fill(known, left, each["worker"])
+                self._take_of_others(known, ended, missing, None if division else done)
             # What others make is among what is done; the job's own worker makes the first that is missing.
             others = self._numbers_of_others(name)
             own = [at for at in range(total) if at not in others]
@@ -109,6 +104,21 @@ class Recorded:
             _fill(known, own, live.worker, up_to=done)
         if live.speed is not None:
             self.speeds.add(live.speed)
+
+    def _take_of_others(
+        self, known: list[str | None], ended: Sequence[RangeView], missing: set[int], most: int | None
+    ) -> None:
+        """Add what other workers have made of a quality: so far, and of the ranges that have ended, all.
+
+        Args:
+            most: segments that are complete, where nothing says what is missing.
+        """
+        for each in self._ranges.values():
+            _fill(known, range(each["first"], each["first"] + each["done"]), each["worker"])
+        for each in ended:
+            left = [at for at in range(each["first"], each["end"]) if known[at] is None]
+            if missing.isdisjoint(left) and (most is None or _count(known) + len(left) <= most):
+                _fill(known, left, each["worker"])
 
     def _numbers_of_others(self, quality: str) -> set[int]:
         """The segments that other workers are to make."""

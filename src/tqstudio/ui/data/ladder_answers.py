@@ -23,21 +23,22 @@ class LadderAnswers:
     def get(self, call: Call[T], generation: int, start: Start | None) -> T | None:
         """The answer about a generation; None until it is there, and if there is none.
 
-        `start` runs a coroutine in the background; None reads nothing.
+        Of generation 0, which is not published yet, it is asked for until it is there. `start` runs a
+        coroutine in the background; None reads nothing.
         """
         key = (call.path, *call.params.values(), generation)
         if key not in self._known and start is not None:
             self._known[key] = None
             if len(self._known) > _MOST:
                 del self._known[next(iter(self._known))]
-            start(self._read(key, call))
+            start(self._read(key, call, may_come=not generation))
         found: T | None = self._known.get(key)
         return found
 
-    async def _read(self, key: object, call: Call[Any]) -> None:
+    async def _read(self, key: object, call: Call[Any], *, may_come: bool) -> None:
         try:
             self._known[key] = await self._send(call)
             self._changed()
         except TqError as error:
-            if error.code in UNANSWERED:
+            if may_come or error.code in UNANSWERED:
                 self._known.pop(key, None)
