@@ -81,7 +81,7 @@ def test_what_cannot_be_read_says_what_is_expected(text: str) -> None:
         ("22:00-06:00", "2026-03-28T22:00+01:00", "2026-03-29T22:00+02:00"),
         ("22:00-06:00", "2026-10-24T22:00+02:00", "2026-10-25T22:00+01:00"),
         # 02:30 does not exist on that day; it occurs twice on the other.
-        ("02:30-05:00", "2026-03-28T12:00+01:00", "2026-03-29T03:30+02:00"),
+        ("02:30-05:00", "2026-03-28T12:00+01:00", "2026-03-29T03:00+02:00"),
         ("02:30-05:00", "2026-10-24T12:00+02:00", "2026-10-25T02:30+02:00"),
     ],
 )
@@ -119,6 +119,25 @@ def test_when_a_pause_ends(text: str, end: str) -> None:
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         hours.moment(text, datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("window", "utc"),
+    [
+        ("sun 02:01-00:00", "01:00"),
+        ("sun 02:00-00:00", "01:00"),
+        ("sun 02:59-00:00", "01:00"),
+        ("sun 01:59-00:00", "00:59"),
+        ("sun 03:00-00:00", "01:00"),
+        ("sun 03:01-00:00", "01:01"),
+    ],
+)
+def test_what_begins_in_the_hour_that_is_left_out_begins_with_the_change(window: str, utc: str) -> None:
+    before = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    begin = hours.parse(window).next_begin(before).astimezone(UTC)
+    assert begin == datetime.fromisoformat(f"2026-03-29T{utc}:00+00:00")
+    assert hours.parse(window).include(begin)
+    assert not hours.parse(window).include(begin - timedelta(minutes=1))
 
 
 _CLOCK = st.builds("{:02d}:{:02d}".format, st.integers(0, 23), st.integers(0, 59))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -49,14 +49,28 @@ class Hours:
         """Returns when the next window begins after a moment."""
         today = moment.astimezone().date()
         begins = (
-            datetime.combine(day, time(*divmod(window.begin, 60))).astimezone()
+            _local(day, window.begin)
             for day in (today + timedelta(days) for days in range(9))
             for window in self.windows
             if day.weekday() in window.days
         )
-        following = min((begin for begin in begins if begin > moment), default=moment)
-        # A time that the change of the clocks leaves out; Python may take it for an hour earlier.
-        return following if self.include(following) else following + timedelta(hours=1)
+        return min((begin for begin in begins if begin > moment), default=moment)
+
+
+def _local(day: date, minutes: int) -> datetime:
+    """Returns a time of a day here; for one that the change of the clocks leaves out, the change."""
+    wanted = datetime.combine(day, time(*divmod(minutes, 60)))
+    # Python gives such a time the offset from before or after the change.
+    found = wanted.astimezone().astimezone(UTC).astimezone()
+    if found.replace(tzinfo=None) < wanted:
+        found = (found + timedelta(hours=1)).astimezone(UTC).astimezone()
+    while found.replace(tzinfo=None) > wanted and _offset(found - timedelta(minutes=1)) == found.utcoffset():
+        found -= timedelta(minutes=1)
+    return found
+
+
+def _offset(moment: datetime) -> timedelta | None:
+    return moment.astimezone(UTC).astimezone().utcoffset()
 
 
 def moment(text: str, now: datetime) -> datetime:
