@@ -227,13 +227,14 @@ def test_a_source_that_changes_meanwhile(studio: Studio, film: Path, clip: MakeC
 def test_a_failure_of_another_quality(
     make_studio: MakeStudio, film: Path, ffmpeg: str, tmp_path: Path
 ) -> None:
-    broken = tmp_path / "broken"
+    broken, plays = tmp_path / "broken", tmp_path / "plays"
     broken.touch()
-    script = (
-        f'#!/bin/sh\ncase "$*" in *180p/index.m3u8*) [ -e {broken} ] && exit 1 ;; esac\nexec {ffmpeg} "$@"\n'
-    )
+    # Before the sound is complete there is nothing to publish.
+    fails = f"[ -e {broken} ] && {{ until [ -e {plays} ]; do sleep 0.1; done; exit 1; }}"
+    script = f'#!/bin/sh\ncase "$*" in *180p/index.m3u8*) {fails} ;; esac\nexec {ffmpeg} "$@"\n'
     studio = make_studio(real_ffmpeg=write_script(tmp_path / "fails", script), max_attempts=1).up()
-    job = studio.add(film, overrides={"first": FIRST})
+    job = begin(studio, film)["id"]
+    plays.touch()
     failed = studio.wait(job, "failed")
     assert (failed["error"]["code"], failed["viewable"]) == ("ENCODER_EXIT", FIRST)
     check(failed, FIRST)
