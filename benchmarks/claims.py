@@ -155,7 +155,7 @@ def _through_the_api(section: Section, running: Studio, options: Options, load: 
 
 def _token(running: Studio, name: str) -> str:
     line = running.line()
-    token: str = line.post("/v1/workers", {"name": name, "kind": "cpu"})["token"]
+    token: str = line.post("/v1/workers/tokens", {"name": name, "kind": "cpu"})["token"]
     line.close()
     return token
 

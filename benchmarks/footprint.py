@@ -184,7 +184,7 @@ def _reporting(running: Studio) -> Iterator[None]:
     for number in range(_RUNNING):
         with contextlib.closing(running.line()) as line:
             name = f"bench-{number}"
-            token = line.post("/v1/workers", {"name": name, "kind": "cpu"})["token"]
+            token = line.post("/v1/workers/tokens", {"name": name, "kind": "cpu"})["token"]
         line, instance = running.line(token), f"instance-{number:08d}"
         register(line, instance)
         lease = line.post("/v1/worker/claim", {"instance": instance, "wait_s": 0})["job"]

@@ -77,7 +77,7 @@ def cases(jobs: int) -> dict[str, str]:
         f"a folder with one of {SCATTERED_EVERY}": f"{FIRST}&filter=folder:{FOLDER}",
         "a kind and an owner of few": f"{FIRST}&filter=kind:retranscode%20owner:{OWNER}",
         "a kind with no match, newest first": f"{FIRST}&filter=kind:changed&sort=newest",
-        "a code with no match": f"{FIRST}&filter=code:POISON",
+        "a code with no match": f"{FIRST}&filter=code:REPEATED_CRASHES",
         "a quality with no match": f"{FIRST}&filter=quality:none",
         "older and larger with no match, by name": f"{FIRST}&filter=older:9999w%20larger:999T&sort=name",
         "text in every tenth name": f"{FIRST}&filter={COMMON}",

@@ -42,7 +42,7 @@ def _fill(home: Home, rows: int) -> None:
         db.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
             " INSERT INTO statistic (at, job_id, epoch, status, worker, batch, wall_s, cpu_s, media_s,"
-            " bytes_in, bytes_out, off_percent)"
+            " bytes_in, bytes_out, eta_error_percent)"
             " SELECT :now - :span + i * (:span / :rows), i, 1, iif(i % 20, 'done', 'failed'),"
             " 'cpu-' || (i % 8), 'batch-' || (i * 1000 / :rows),"
             " 60.5, 200.1, 120.0, 250000000, 100000000, i % 60 FROM n",

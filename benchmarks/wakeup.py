@@ -73,7 +73,7 @@ class _Waiting:
         running.worker_pid()
         running.run("worker", "disable", "cpu-0")
         self._screen = running.line()
-        token = self._screen.post("/v1/workers", {"name": "bench", "kind": "cpu"})["token"]
+        token = self._screen.post("/v1/workers/tokens", {"name": "bench", "kind": "cpu"})["token"]
         self._worker: RawClient = running.line(token)
         register(self._worker, _INSTANCE)
         self._claimed: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()

@@ -296,7 +296,7 @@ class LiveSupervisor(Program):
 
     def worker(self, name: str, kind: str = "cpu") -> Worker:
         """A worker that the test plays itself, registered."""
-        return Worker(self, self.send(calls.new_worker(name, kind))["token"], name)
+        return Worker(self, self.send(calls.worker_token(name, kind))["token"], name)
 
 
 MakeSupervisor = Callable[..., LiveSupervisor]

@@ -34,7 +34,7 @@ def test_defaults(home: Home) -> None:
     expected = {
         "heartbeat_s": 10,
         "lease_s": 60,
-        "scan_s": 15,
+        "lease_scan_s": 15,
         "offline_s": 60,
         "stall_s": 120,
         "long_poll_s": 20,
@@ -69,7 +69,7 @@ def test_flags_win_over_environment_over_file_over_defaults(
     monkeypatch.setenv("TQSTUDIO_LEASE_S", "30")
     settings = load_settings(home, workers=4, lease_s=None)
     assert (settings.workers, settings.lease_s, settings.heartbeat_s) == (4, 30, 4.5)
-    assert (settings.profile, settings.scan_s) == ("fast", 15)
+    assert (settings.profile, settings.lease_scan_s) == ("fast", 15)
 
 
 def test_one_home_does_not_see_the_file_of_another(home: Home, tmp_path: Path) -> None:

@@ -98,9 +98,9 @@ def test_a_cancelled_job_keeps_its_error() -> None:
     ("outcome", "timed", "step"),
     [
         # A worker that died had no time to say how long the step took that it died in.
-        ("lost", ["probe", "thumbnail"], "transcode"),
+        ("lost", ["probe", "extras"], "transcode"),
         ("lost", [], "probe"),
-        ("failed", ["probe", "thumbnail", "transcode"], "transcode"),
+        ("failed", ["probe", "extras", "transcode"], "transcode"),
         ("paused", ["probe"], "probe"),
         ("done", ["probe"], None),
         ("running", ["probe"], None),
@@ -136,7 +136,7 @@ def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:
 def test_a_remark_says_what_the_sentence_leaves_out() -> None:
     assert event_remark(event(1, "pause", 7, 0, actor="user")) == "by the user"
     assert event_remark(event(1, "create", 7, 0, detail="new")) == ""
-    paused = event(1, "gate_shut", None, 0, actor="user", code="user", detail=PAUSED_WITHOUT_REASON)
+    paused = event(1, "gate_closed", None, 0, actor="user", code="user", detail=PAUSED_WITHOUT_REASON)
     assert event_remark(paused) == "by the user"
     failed = event(1, "fail_final", 7, 0, code="NO_MEDIA", detail="notes.mp4 holds no video")
     assert event_remark(failed) == "NO_MEDIA: notes.mp4 holds no video"

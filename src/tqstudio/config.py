@@ -48,13 +48,13 @@ class Settings(BaseSettings):
 
     heartbeat_s: float = Field(10, gt=0, description="interval of worker heartbeats, and of writing them")
     lease_s: float = Field(60, gt=0, description="time without a heartbeat after which a job's lease expires")
-    scan_s: float = Field(15, gt=0, description="interval of scans for expired leases, ±10 %")
+    lease_scan_s: float = Field(15, gt=0, description="interval of scans for expired leases, ±10 %")
     offline_s: float = Field(
         60,
         gt=0,
         description="time without a heartbeat until a worker is offline; a local one is replaced",
     )
-    grace_s: float = Field(60, ge=0, description="time for remote workers to reconnect after a restart")
+    reconnect_s: float = Field(60, ge=0, description="time for remote workers to reconnect after a restart")
     stall_s: float = Field(120, gt=0, description="time without progress after which ffmpeg is killed")
     time_limit_factor: float = Field(
         20, gt=0, description="time without a new segment at 720p, as a multiple of the source's duration"
@@ -69,7 +69,10 @@ class Settings(BaseSettings):
 
     max_attempts: int = Field(3, ge=1, le=100, description="number of attempts until a job counts as failed")
     max_crashes: int = Field(
-        3, ge=1, le=100, description="worker crashes in a row, without progress, until a job fails (POISON)"
+        3,
+        ge=1,
+        le=100,
+        description="worker crashes in a row, without progress, until a job fails (REPEATED_CRASHES)",
     )
     backoff_s: float = Field(
         30, ge=0, description="delay of the second attempt; doubles with each further one"
@@ -77,7 +80,7 @@ class Settings(BaseSettings):
     backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")
 
     keep_old_s: float = Field(3600, ge=0, description="how long a replaced ladder is kept for its players")
-    keep_completed: bool = Field(
+    reuse_segments: bool = Field(
         True, description="the next attempt reuses the finished segments of a failed one"
     )
     keep_failed_work_s: float = Field(
@@ -149,12 +152,12 @@ class Settings(BaseSettings):
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
     rescan_s: float = Field(60, gt=0, description="interval of rescans of drop folders")
-    take_bins: bool = Field(
+    include_temporary_files: bool = Field(
         False,
         description="drop folders take the bins, previews and unfinished downloads of other programs too",
     )
 
-    probe_s: float = Field(30, gt=0, description="time limit of the background probe for one file")
+    probe_timeout_s: float = Field(30, gt=0, description="time limit of the background probe for one file")
     probe_memory_bytes: int = Field(GB, gt=0, description="address space limit of the background probe")
     probe_idle_s: float = Field(30, ge=0, description="idle time after which the background probe exits")
 

@@ -46,11 +46,11 @@ class ErrorCode(StrEnum):
     DISK_LOW = "DISK_LOW"
     DATABASE_UNWRITABLE = "DATABASE_UNWRITABLE"
     DATABASE_UNREACHABLE = "DATABASE_UNREACHABLE"
-    DISK_SILENT = "DISK_SILENT"
-    GPU_SESSION = "GPU_SESSION"
-    SOURCE_AWAY = "SOURCE_AWAY"
+    DISK_NOT_RESPONDING = "DISK_NOT_RESPONDING"
+    GPU_BUSY = "GPU_BUSY"
+    SOURCE_UNAVAILABLE = "SOURCE_UNAVAILABLE"
     OUTSIDE_HOURS = "OUTSIDE_HOURS"
-    OUTPUT_GONE = "OUTPUT_GONE"
+    OUTPUT_UNAVAILABLE = "OUTPUT_UNAVAILABLE"
     OUTPUT_SHARED = "OUTPUT_SHARED"
     OUTPUT_IN_USE = "OUTPUT_IN_USE"
     WORKER_DISK = "WORKER_DISK"
@@ -71,7 +71,7 @@ class ErrorCode(StrEnum):
     INTERNAL = "INTERNAL"
 
     WORKER_LOST = "WORKER_LOST"
-    POISON = "POISON"
+    REPEATED_CRASHES = "REPEATED_CRASHES"
 
     NOT_FOUND = "NOT_FOUND"
     REFUSED = "REFUSED"
@@ -84,9 +84,9 @@ class ErrorCode(StrEnum):
     UPLOAD_DAMAGED = "UPLOAD_DAMAGED"
     UPLOAD_BUSY = "UPLOAD_BUSY"
     NO_SUPERVISOR = "NO_SUPERVISOR"
-    SUPERVISOR_SILENT = "SUPERVISOR_SILENT"
+    SUPERVISOR_NOT_RESPONDING = "SUPERVISOR_NOT_RESPONDING"
     ALREADY_RUNNING = "ALREADY_RUNNING"
-    NEWER_DATABASE = "NEWER_DATABASE"
+    DATABASE_VERSION = "DATABASE_VERSION"
     DATABASE_DAMAGED = "DATABASE_DAMAGED"
     DATABASE_BUSY = "DATABASE_BUSY"
 
@@ -212,13 +212,13 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.DATABASE_UNREACHABLE: Meaning(
             _RESOURCE, "the PostgreSQL server does not answer", "start it, or check address and network"
         ),
-        ErrorCode.DISK_SILENT: Meaning(
+        ErrorCode.DISK_NOT_RESPONDING: Meaning(
             _RESOURCE, "a disk does not respond", "check the disk; the job resumes automatically"
         ),
-        ErrorCode.GPU_SESSION: Meaning(
+        ErrorCode.GPU_BUSY: Meaning(
             _RESOURCE, "the GPU has no free encoder session", "nothing to do: the job waits for one"
         ),
-        ErrorCode.SOURCE_AWAY: Meaning(
+        ErrorCode.SOURCE_UNAVAILABLE: Meaning(
             _RESOURCE,
             "the disk of the source is not mounted",
             "mount it again and the job resumes automatically; cancel the job if the file will not return",
@@ -228,7 +228,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             "no job of that drop folder may run now",
             "nothing to do: the job runs in its hours; change them with: tqstudio folder edit --hours",
         ),
-        ErrorCode.OUTPUT_GONE: Meaning(
+        ErrorCode.OUTPUT_UNAVAILABLE: Meaning(
             _RESOURCE,
             "the output folder was moved, removed or unmounted, or its disk fails",
             "restore it; its jobs then resume automatically, with the work already finished there",
@@ -285,7 +285,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RETRY, "internal error in tqstudio", "please report it with the log of the attempt"
         ),
         ErrorCode.WORKER_LOST: Meaning(_LOST, "the worker died", "nothing to do: another worker continues"),
-        ErrorCode.POISON: Meaning(
+        ErrorCode.REPEATED_CRASHES: Meaning(
             _LOST, "the job repeatedly crashed its worker", "check the source file and repair it, then retry"
         ),
         ErrorCode.NOT_FOUND: Meaning(_REQUEST, "not found", "list the existing ones"),
@@ -319,15 +319,15 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.NO_SUPERVISOR: Meaning(
             _REQUEST, "no supervisor is running", "start one with: tqstudio up --detach"
         ),
-        ErrorCode.SUPERVISOR_SILENT: Meaning(
+        ErrorCode.SUPERVISOR_NOT_RESPONDING: Meaning(
             _REQUEST, "the supervisor runs but does not respond", "check logs/supervisor.log in its home"
         ),
         ErrorCode.ALREADY_RUNNING: Meaning(
             _REQUEST, "a supervisor is already running in this home", "use it, or stop it with: tqstudio down"
         ),
-        ErrorCode.NEWER_DATABASE: Meaning(
+        ErrorCode.DATABASE_VERSION: Meaning(
             _REQUEST,
-            "the database was written by a newer tqstudio",
+            "the database was written by another version of tqstudio",
             "install that version again, or start with an empty TQSTUDIO_HOME",
         ),
         ErrorCode.DATABASE_DAMAGED: Meaning(
@@ -339,7 +339,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
     }
 )
 
-UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
+UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_NOT_RESPONDING))
 """Codes of a request without an answer: it may have been processed, and may be sent again."""
 
 UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE, ErrorCode.DATABASE_UNREACHABLE))

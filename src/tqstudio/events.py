@@ -38,13 +38,13 @@ class EventKind(StrEnum):
     REQUEUED_SUPERVISOR = "requeued:supervisor"
 
     # Other changes of a job and its files.
-    PAUSE_ASKED = "pause_asked"
-    CANCEL_ASKED = "cancel_asked"
-    RESTART_ASKED = "restart_asked"
-    RESUME_ASKED = "resume_asked"
-    PUT_OFF = "put_off"
-    PRIORITY = "priority"
-    PROFILE = "profile"
+    PAUSE_REQUESTED = "pause_requested"
+    CANCEL_REQUESTED = "cancel_requested"
+    RESTART_REQUESTED = "restart_requested"
+    RESUME_REQUESTED = "resume_requested"
+    POSTPONED = "postponed"
+    PRIORITY_CHANGED = "priority_changed"
+    PROFILE_CHANGED = "profile_changed"
     FORCED = "forced"
     RENAMED = "renamed"
     WARNING = "warning"
@@ -63,7 +63,7 @@ class EventKind(StrEnum):
     VIDEO_DELETED = "video_deleted"
     VIDEO_UNDELETED = "video_undeleted"
 
-    GATE_SHUT = "gate_shut"
+    GATE_CLOSED = "gate_closed"
     GATE_OPENED = "gate_opened"
 
     LEADER_CHANGED = "leader_changed"

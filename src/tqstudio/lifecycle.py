@@ -107,7 +107,7 @@ class Step(StrEnum):
     """The steps of a job, in their order."""
 
     PROBE = "probe"
-    THUMBNAIL = "thumbnail"
+    EXTRAS = "extras"
     TRANSCODE = "transcode"
     MASTER_PLAYLIST = "master_playlist"
     FINALIZE = "finalize"
@@ -118,7 +118,7 @@ class GateKind(StrEnum):
 
     USER = "user"
     DISK = "disk"
-    BACKPRESSURE = "backpressure"
+    LOAD = "load"
     HOURS = "hours"
 
 
@@ -150,10 +150,10 @@ NO_AUTORESTART = AutorestartRule()
 class DeletionState(StrEnum):
     """Where the ladder of a deleted video is going; see `store/library/deletions.py`."""
 
-    LEAVING = "leaving"
-    ASIDE = "aside"
-    RETURNING = "returning"
-    REMOVING = "removing"
+    TRASHING = "trashing"
+    TRASHED = "trashed"
+    RESTORING = "restoring"
+    PURGING = "purging"
 
 
 class DeliveryState(StrEnum):
@@ -161,7 +161,7 @@ class DeliveryState(StrEnum):
 
     WAITING = "waiting"
     DELIVERED = "delivered"
-    HIDING = "hiding"
+    UNPUBLISHING = "unpublishing"
     REMOVING = "removing"
 
 

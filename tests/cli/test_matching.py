@@ -28,7 +28,7 @@ class Slices:
     def send(self, call: Any, **_: Any) -> Any:
         assert call.path == "/v1/jobs/bulk"
         if len(self.bodies) == self.fails_after:
-            raise TqError(ErrorCode.SUPERVISOR_SILENT, "it does not answer")
+            raise TqError(ErrorCode.SUPERVISOR_NOT_RESPONDING, "it does not answer")
         self.bodies.append(call.body)
         if len(self.bodies) == self.interrupted_at:
             os.kill(os.getpid(), signal.SIGINT)

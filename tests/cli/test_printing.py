@@ -78,7 +78,7 @@ def test_columns_are_chosen_by_name_and_stand_in_that_order(
     ("code", "exit_code"),
     [
         (ErrorCode.NO_SUPERVISOR, 3),
-        (ErrorCode.SUPERVISOR_SILENT, 3),
+        (ErrorCode.SUPERVISOR_NOT_RESPONDING, 3),
         (ErrorCode.REFUSED, 4),
         (ErrorCode.ALREADY_RUNNING, 4),
         (ErrorCode.NOT_FOUND, 4),

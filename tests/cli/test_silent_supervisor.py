@@ -35,14 +35,14 @@ def stopped(make_supervisor: MakeSupervisor) -> Iterator[LiveSupervisor]:
 @pytest.mark.more
 @pytest.mark.fault(
     "The supervisor lives and does not answer",
-    "`SUPERVISOR_SILENT` with its pid; no second one is started",
+    "`SUPERVISOR_NOT_RESPONDING` with its pid; no second one is started",
     area="supervisor",
 )
 def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp_path: Path) -> None:
     pid = stopped.process.pid
     with pytest.raises(TqError) as caught:
         stopped.send(calls.status(), timeout_s=0.1)
-    assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+    assert caught.value.code is ErrorCode.SUPERVISOR_NOT_RESPONDING
     assert caught.value.message == f"the supervisor (pid {pid}) runs but does not answer"
     assert f"kill -9 {pid}" in caught.value.hint
 
@@ -58,12 +58,14 @@ def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp
     assert started[-1].returncode == 1
     checks = {check["name"]: check for check in json.loads(answers[-1][0])["checks"]}
     assert checks["supervisor"]["level"] == "fail"
-    assert checks["supervisor"]["detail"] == f"SUPERVISOR_SILENT: {caught.value.message}"
+    assert checks["supervisor"]["detail"] == f"SUPERVISOR_NOT_RESPONDING: {caught.value.message}"
     assert not launch.start_log(stopped.home).exists(), "no other one was started"
 
 
 @pytest.mark.fault(
-    "The supervisor accepts no more connections", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
+    "The supervisor accepts no more connections",
+    "`SUPERVISOR_NOT_RESPONDING` with its pid",
+    area="supervisor",
 )
 def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
     home = Home(tmp_path)
@@ -78,13 +80,15 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
                 waiting.connect(str(home.socket))
         with pytest.raises(TqError) as caught:
             Client(home.socket).send(calls.status())
-        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+        assert caught.value.code is ErrorCode.SUPERVISOR_NOT_RESPONDING
         assert running.listening(home)
 
 
 @pytest.mark.slow
 @pytest.mark.fault(
-    "The supervisor has no file descriptor left", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
+    "The supervisor has no file descriptor left",
+    "`SUPERVISOR_NOT_RESPONDING` with its pid",
+    area="supervisor",
 )
 def test_one_that_has_no_descriptor_left_is_there(
     make_supervisor: MakeSupervisor, monkeypatch: pytest.MonkeyPatch
@@ -99,11 +103,11 @@ def test_one_that_has_no_descriptor_left_is_there(
             idle.connect(str(live.home.socket))
         with pytest.raises(TqError) as caught:
             live.send(calls.status(), timeout_s=1)
-        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+        assert caught.value.code is ErrorCode.SUPERVISOR_NOT_RESPONDING
         assert f"(pid {live.process.pid})" in caught.value.message
         with pytest.raises(TqError) as caught:
             asyncio.run(AsyncClient(live.home.socket).send(calls.status()))
-        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+        assert caught.value.code is ErrorCode.SUPERVISOR_NOT_RESPONDING
     until(lambda: _answers(live), "it answers again")
 
 
@@ -167,7 +171,7 @@ def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> No
     assert running.holder(home) == os.getpid()
     with pytest.raises(TqError) as caught:
         launch.join(home, timeout_s=0)
-    assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+    assert caught.value.code is ErrorCode.SUPERVISOR_NOT_RESPONDING
     assert f"(pid {os.getpid()})" in caught.value.message
     held.release()
     assert running.holder(home) is None

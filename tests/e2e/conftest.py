@@ -25,7 +25,7 @@ MakeClip = Callable[..., Path]
 MakeStudio = Callable[..., Studio]
 Held = Callable[..., list[int]]
 MakeFleet = Callable[..., list[Studio]]
-LEASES = {"lease_s": 8, "heartbeat_s": 0.5, "scan_s": 0.5, "grace_s": 8}
+LEASES = {"lease_s": 8, "heartbeat_s": 0.5, "lease_scan_s": 0.5, "reconnect_s": 8}
 """Of supervisors that stand by for each other: short ones."""
 PASSWORD = "open-sesame-4711"
 """Of a database; it must be shown nowhere."""

@@ -38,7 +38,7 @@ def test_another_crf_makes_the_pictures_again_and_keeps_the_sound(
     job = shared.add(copy(clip(seconds=4), "again.mp4"))
     before = shared.done(job)
     view = shared.client.send(calls.forecast(ids=[job], overrides={"crf": "40"}))
-    assert (view["again"], view["segments_kept"]) == (1, len(published_marks(before, "audio-und")))
+    assert (view["reencoded"], view["segments_kept"]) == (1, len(published_marks(before, "audio-und")))
     done = shared.done(shared.do("change", job, overrides={"crf": "40"})["new_job"])
     assert published_marks(done, "audio-und") == published_marks(before, "audio-und"), "by hard links"
     assert not published_marks(done, "180p") & published_marks(before, "180p")

@@ -147,7 +147,7 @@ def test_a_killed_supervisor_costs_a_worker_of_another_machine_nothing(
     make_studio: MakeStudio, clip: MakeClip, copy: Copy, tmp_path: Path
 ) -> None:
     """It has the job, and learns from the store what the workers beside the studio have made of it."""
-    studio = make_studio(listen=f"127.0.0.1:{free_port()}", grace_s=20).up()
+    studio = make_studio(listen=f"127.0.0.1:{free_port()}", reconnect_s=20).up()
     far = Far(studio, tmp_path / "far")
     studio.client.send(calls.worker_action("cpu-0", "disable"))
     far.start()

@@ -121,7 +121,7 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
 @pytest.mark.more
 def test_heartbeats_continue_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     """The job outlasts its lease several times, and is no one's but its worker's to the end."""
-    studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, scan_s=0.3).up()
+    studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, lease_scan_s=0.3).up()
     with studio.paced(1):
         job = studio.add(copy(clip(seconds=6), "outlasts.mp4"))
         studio.running(job)

@@ -30,11 +30,11 @@ def test_the_second_job_is_predicted_from_the_first(make_studio: MakeStudio, cli
     assert done["predicted_s"] > 0
     [attempt] = done["attempts_log"]
     steps = attempt["steps"]
-    assert steps["thumbnail"] > 0
+    assert steps["extras"] > 0
     assert steps["finalize"] > 0
     span_s = seconds_between(attempt["started_at"], attempt["ended_at"])
     # Only the poster is made beside another step.
-    assert span_s / 2 < sum(steps.values()) - steps["thumbnail"] < span_s + 1
+    assert span_s / 2 < sum(steps.values()) - steps["extras"] < span_s + 1
     error = abs(done["predicted_s"] - done["actual_s"]) / done["actual_s"]
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
 

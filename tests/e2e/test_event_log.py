@@ -94,8 +94,15 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
     numbers = [event["seq"] for event in studio.events(job)]
     assert numbers == sorted(set(numbers))
     triggers = {event["trigger"] for event in studio.events(job)}
-    assert triggers >= {"create_held", "priority", "deleted", "undeleted", "pause_asked", "cancel_asked"}
-    assert triggers >= {"restart_asked", "restart", "aborted:shutdown", "complete"}
+    assert triggers >= {
+        "create_held",
+        "priority_changed",
+        "deleted",
+        "undeleted",
+        "pause_requested",
+        "cancel_requested",
+    }
+    assert triggers >= {"restart_requested", "restart", "aborted:shutdown", "complete"}
 
 
 def test_the_log_can_be_taken_along(shared: Studio, clip: MakeClip, copy) -> None:

@@ -56,7 +56,7 @@ def _refused(studio: Studio) -> TqError | None:
 def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
-    studio = make_studio(lease_s=2, heartbeat_s=0.5, scan_s=0.5).up()
+    studio = make_studio(lease_s=2, heartbeat_s=0.5, lease_scan_s=0.5).up()
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=24), "long.mp4"))
         studio.running(job)

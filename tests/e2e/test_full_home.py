@@ -31,7 +31,7 @@ def studio(ffmpeg: str, tmp_path: Path) -> Iterator[Studio]:
     if done.returncode:
         pytest.skip(f"this user may not mount: {done.stderr.strip()}")
     try:
-        studio = Studio(home.parent, ffmpeg, lease_s=2, heartbeat_s=0.5, scan_s=0.5).up()
+        studio = Studio(home.parent, ffmpeg, lease_s=2, heartbeat_s=0.5, lease_scan_s=0.5).up()
         try:
             yield studio
         finally:

@@ -46,7 +46,7 @@ def hang() -> Iterator[Callable[[Path], HungMount]]:
 def _waits(studio: Studio, job: int) -> bool:
     """Whether the job waits for a disk, and reports it."""
     row = studio.job(job)
-    return row["status"] == "pending" and row["error"]["code"] == "DISK_SILENT"
+    return row["status"] == "pending" and row["error"]["code"] == "DISK_NOT_RESPONDING"
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_other_jobs_continue_and_its_own_resume_when_it_answers(
     make_studio: MakeStudio, disk: Volume, clip: MakeClip, copy
 ) -> None:
     """Who writes there cannot even be killed."""
-    studio = make_studio(lease_s=3, heartbeat_s=0.5, scan_s=0.5, stall_s=2.5).up()
+    studio = make_studio(lease_s=3, heartbeat_s=0.5, lease_scan_s=0.5, stall_s=2.5).up()
     out = encode(disk.root)
     with studio.paced(2):
         job = studio.add(copy(clip(seconds=12), "long.mp4"), output_b64=out)
@@ -88,7 +88,7 @@ def test_other_jobs_continue_and_its_own_resume_when_it_answers(
 @pytest.mark.slow
 @pytest.mark.fault(
     "The disk of a source hangs",
-    "The worker is killed after `stall_s` and replaced; the job waits with `DISK_SILENT`, nothing is counted",
+    "The worker is killed after `stall_s` and replaced; the job waits: `DISK_NOT_RESPONDING`",
     area="disks",
 )
 def test_a_source_whose_disk_hangs_holds_up_no_other_job(

@@ -171,7 +171,7 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
 @pytest.mark.slow
 @pytest.mark.fault(
     "A job kills its workers without progress",
-    "`POISON` at the third in a row; the next job runs",
+    "`REPEATED_CRASHES` at the third in a row; the next job runs",
     area="resume",
 )
 def test_a_job_that_kills_its_workers_is_poison(
@@ -191,10 +191,12 @@ def test_a_job_that_kills_its_workers_is_poison(
         failed = studio.wait(job, "failed")
     assert failed["crashes"] == 3
     assert failed["attempts"] == 0
-    assert failed["error"]["code"] == "POISON"
+    assert failed["error"]["code"] == "REPEATED_CRASHES"
     assert failed["error"]["exhausted"]
     assert failed["error"]["hint"]
-    assert [event["code"] for event in failed["events"] if event["target"] == "failed"] == ["POISON"]
+    assert [event["code"] for event in failed["events"] if event["target"] == "failed"] == [
+        "REPEATED_CRASHES"
+    ]
     # The next job has a worker again, and a user may let the poisoned one go again.
     studio.done(studio.add(copy(clip(), "innocent.mp4")))
     studio.do("retry", job)

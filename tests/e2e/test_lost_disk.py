@@ -164,7 +164,10 @@ def test_an_output_that_becomes_read_only_loses_no_job(
         jobs = [first, *(studio.add(copy(clip(), f"{number}.mp4"), **options) for number in (1, 2, 3))]
         studio.running(first)
         with disk.read_only():
-            until(lambda: studio.job(first)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
+            until(
+                lambda: studio.job(first)["attempts_log"][0]["error_code"] == "OUTPUT_UNAVAILABLE",
+                "it is named",
+            )
             hint = _gate(studio, str(disk.root))
             assert "mount it for writing again" in hint
             assert {studio.job(job)["status"] for job in jobs} == {"pending"}
@@ -183,13 +186,13 @@ def _missed(studio: Studio, *jobs: int) -> None:
         error = studio.job(job)["error"]
         return error["code"] if error else None
 
-    until(lambda: {code(job) for job in jobs} == {"SOURCE_AWAY"}, f"the jobs {jobs} wait")
+    until(lambda: {code(job) for job in jobs} == {"SOURCE_UNAVAILABLE"}, f"the jobs {jobs} wait")
 
 
 @pytest.mark.slow
 @pytest.mark.fault(
     "It goes away with the sources of waiting and running jobs",
-    "`SOURCE_AWAY`: they wait without losing an attempt, others run",
+    "`SOURCE_UNAVAILABLE`: they wait without losing an attempt, others run",
     area="disks",
 )
 def test_a_drop_folder_whose_mount_goes_away_loses_no_job(

@@ -182,7 +182,7 @@ def test_a_job_reports_its_whole_history(story: Story) -> None:
     assert job["worker"] is None
     (attempt,) = job["attempts_log"]
     assert attempt["outcome"] == "done"
-    assert list(attempt["steps"]) == ["probe", "thumbnail", "transcode", "master_playlist", "finalize"]
+    assert list(attempt["steps"]) == ["probe", "extras", "transcode", "master_playlist", "finalize"]
     assert Path(attempt["log"]).read_text().count("done after") == 5
     moves = [(event["source"], event["target"]) for event in reversed(job["events"]) if event["target"]]
     assert moves == [(None, "pending"), ("pending", "in_progress"), ("in_progress", "done")]

@@ -29,7 +29,7 @@ from .ladder import check_ladder
 from .studio import Studio, Watch
 
 RUNGS = ("180p", "120p", "90p")
-SHORT_LEASES = {"lease_s": 2, "heartbeat_s": 0.5, "scan_s": 0.5}
+SHORT_LEASES = {"lease_s": 2, "heartbeat_s": 0.5, "lease_scan_s": 0.5}
 
 
 def _end_server(how: signal.Signals) -> None:

@@ -33,7 +33,7 @@ def _as_before(studio: Studio) -> None:
             assert before["90p"] != now["90p"], "the source is not poor enough for this test"
             db.execute("UPDATE video SET facts = ? WHERE id = ?", (json.dumps(facts), video))
             db.executemany(
-                "UPDATE published SET settings_hash = ? WHERE name = ? AND generation_id IN"
+                "UPDATE published_rendition SET settings_hash = ? WHERE name = ? AND generation_id IN"
                 " (SELECT id FROM generation WHERE video_id = ?)",
                 [(key, name, video) for name, key in before.items()],
             )

@@ -124,6 +124,6 @@ def test_the_worker_of_a_running_job_is_removed(
         assert [attempt["worker"] for attempt in done["attempts_log"]] == ["cpu-0", "cpu-1"]
         assert list(statuses(studio)) == ["cpu-1"]
         assert (done["attempts"], done["crashes"]) == (0, 0), "it counts as no failure"
-        added = studio.client.send(calls.one_more_worker())
+        added = studio.client.send(calls.add_worker())
         assert added["name"] == "cpu-0"
         until(lambda: statuses(studio).get("cpu-0") == "idle", "its name is free again")

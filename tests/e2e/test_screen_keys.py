@@ -35,7 +35,7 @@ def test_keys_behind_a_filter_act_on_what_it_finds(studio: Studio, held: Held, t
     terminal.shows("31 jobs", "other-000.mp4")
     terminal.press("/wanted\r+")
     done = until(lambda: done_to(studio, [*others, wanted]), "the priority was raised")
-    assert done == [(wanted, "priority")]
+    assert done == [(wanted, "priority_changed")]
 
 
 def test_a_priority_typed_in_one_burst(studio: Studio, held: Held, terminal: Terminal) -> None:
@@ -44,7 +44,7 @@ def test_a_priority_typed_in_one_burst(studio: Studio, held: Held, terminal: Ter
     terminal.shows("3 jobs", "clip-000.mp4")
     terminal.press("=25\r")
     until(lambda: studio.job(jobs[0])["priority"] == 25, "the priority is set")
-    assert done_to(studio, jobs) == [(jobs[0], "priority")]
+    assert done_to(studio, jobs) == [(jobs[0], "priority_changed")]
     terminal.shows("3 jobs", "clip-000.mp4")
 
 
@@ -87,7 +87,7 @@ def test_a_line_of_the_menu_found_and_done_in_one_burst(
     terminal.shows("2 jobs", "clip-001.mp4")
     terminal.press("j?raise\r")
     done = until(lambda: done_to(studio, jobs), "the priority was raised")
-    assert done == [(jobs[1], "priority")]
+    assert done == [(jobs[1], "priority_changed")]
 
 
 def test_the_palette_goes_to_a_job(studio: Studio, held: Held, terminal: Terminal) -> None:
@@ -99,7 +99,7 @@ def test_the_palette_goes_to_a_job(studio: Studio, held: Held, terminal: Termina
     terminal.lacks(f"job {jobs[37]}  clip-037.mp4")
     terminal.press("+")
     done = until(lambda: done_to(studio, jobs), "the priority was raised")
-    assert done == [(jobs[37], "priority")]
+    assert done == [(jobs[37], "priority_changed")]
 
 
 def _children(terminal: Terminal) -> set[str]:
@@ -127,7 +127,7 @@ def test_keys_and_commands_of_ones_own(studio: Studio, held: Held) -> None:
             terminal.shows("1 job", "sort order")
             terminal.press(" ")
             done = until(lambda: done_to(studio, [job]), "the priority was raised")
-            assert done == [(job, "priority")]
+            assert done == [(job, "priority_changed")]
             assert terminal.process.poll() is None, "ctrl+c was for the command"
     finally:
         studio.home.keys.unlink()

@@ -55,7 +55,7 @@ def test_marks_die_with_their_jobs(studio: Studio, held: Held, terminal: Termina
     terminal.press("u D+")
     terminal.shows("1 job")
     done = until(lambda: done_to(studio, [jobs[1]]), "the last job was raised")
-    assert done == [(jobs[1], "priority")]
+    assert done == [(jobs[1], "priority_changed")]
     assert [trigger for _, trigger in done_to(studio, [jobs[0], jobs[2]])] == ["deleted", "deleted"]
     assert "marked" not in terminal.text()
 
@@ -79,7 +79,7 @@ def test_a_hidden_mark_is_known_to_hold_work(
         studio.running(job, segments=2)
         until(lambda: "finished segments, and" in _asked_to_restart(job, terminal), "the segments are known")
         assert studio.job(job)["status"] == "in_progress"
-        assert "restart_asked" not in [trigger for _, trigger in done_to(studio, [job])]
+        assert "restart_requested" not in [trigger for _, trigger in done_to(studio, [job])]
 
 
 def _asked_to_restart(job: int, terminal: Terminal) -> str:

@@ -43,7 +43,7 @@ def brittle(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """Two workers with short leases and little patience, and an ffmpeg that fails for some files."""
     root = tmp_path_factory.mktemp("brittle")
     fails = write_script(root / "fails", _FAILS.format(words=WORDS, mended=root / "mended", ffmpeg=ffmpeg))
-    settings = {"workers": 2, "lease_s": 3, "scan_s": 0.5, "heartbeat_s": 0.5, "stall_s": 2.5}
+    settings = {"workers": 2, "lease_s": 3, "lease_scan_s": 0.5, "heartbeat_s": 0.5, "stall_s": 2.5}
     studio = Studio(root / "studio", str(fails), **settings)
     studio.write_profile("optional", PROFILE.replace("150 }", "150, required = false }"))
     yield studio.up()
@@ -234,7 +234,7 @@ def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
 @pytest.mark.slow
 @pytest.mark.fault(
     "The output is moved, removed or unmounted during an encode",
-    "`OUTPUT_GONE`; the queue waits, nothing is counted, and it resumes at the fragment",
+    "`OUTPUT_UNAVAILABLE`; the queue waits, nothing is counted, and it resumes at the fragment",
     area="disks",
 )
 def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long: Path) -> None:
@@ -244,7 +244,7 @@ def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long
         encoders = studio.running(job)
         studio.out.rename(studio.out.with_name("moved"))
         until_ended(encoders)
-        until(lambda: studio.job(job)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
+        until(lambda: studio.job(job)["attempts_log"][0]["error_code"] == "OUTPUT_UNAVAILABLE", "it is named")
         assert not studio.out.exists(), "nothing is begun in its place"
         assert [gate["kind"] for gate in studio.status()["gates"]] == ["disk"]
     studio.out.with_name("moved").rename(studio.out)

@@ -119,7 +119,7 @@ def test_nothing_else_is_in_it(wheel: Path) -> None:
     assert not [name for name in names if not name.startswith("tqstudio")]
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".log"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {"env.py", "versions/0001_initial.py"} <= {name.partition("migrations/")[2] for name in names}
+    assert {"env.py", "versions/0100_initial.py"} <= {name.partition("migrations/")[2] for name in names}
     assert "share/man/man1/tqstudio.1" in {name.partition(".data/data/")[2] for name in names}
 
 

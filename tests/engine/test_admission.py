@@ -1049,7 +1049,7 @@ def test_force_makes_it_again(house: House) -> None:
     house.offer(path)
     house.publish()
     result = house.offer(path, force=True)
-    assert (result["decision"], result["reason"]) == ("changed", "asked")
+    assert (result["decision"], result["reason"]) == ("changed", "forced")
     assert _changed(house, result) == {}
     assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.RETRANSCODE
 

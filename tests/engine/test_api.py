@@ -115,8 +115,8 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ),
         ("POST", "/v1/workers/none/disable", None, 404, "NOT_FOUND"),
         ("POST", "/v1/workers/cpu-0/explode", None, 404, "NOT_FOUND"),
-        ("POST", "/v1/workers", {"name": "a/b"}, 400, "BAD_REQUEST"),
-        ("POST", "/v1/workers", {"name": "cpu-0"}, 409, "REFUSED"),
+        ("POST", "/v1/workers/tokens", {"name": "a/b"}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/workers/tokens", {"name": "cpu-0"}, 409, "REFUSED"),
         ("DELETE", "/v1/folders/4711", None, 404, "NOT_FOUND"),
         ("PATCH", "/v1/folders/4711", {}, 404, "NOT_FOUND"),
         ("POST", "/v1/folders", {"path_b64": "L25vd2hlcmU="}, 400, "SOURCE_MISSING"),
@@ -1200,4 +1200,8 @@ def test_a_lease_without_beats_runs_out(make_supervisor: MakeSupervisor, tmp_pat
     assert silent.claim()["epoch"] == 2
     until(lambda: beat_until_lost() or desk.show(lost["job"])["status"] == "failed", "it is poison")
     row = desk.show(lost["job"])
-    assert (row["status"], row["error"]["code"], row["error"]["exhausted"]) == ("failed", "POISON", True)
+    assert (row["status"], row["error"]["code"], row["error"]["exhausted"]) == (
+        "failed",
+        "REPEATED_CRASHES",
+        True,
+    )

@@ -122,7 +122,7 @@ def test_a_place_that_does_not_answer_costs_one_thread(
 @pytest.mark.slow
 @pytest.mark.fault(
     "A network mount does not answer",
-    "Its jobs wait with `DISK_SILENT`; others run, and the supervisor answers",
+    "Its jobs wait with `DISK_NOT_RESPONDING`; others run, and the supervisor answers",
     area="disks",
 )
 @pytest.mark.parametrize("which", ["output", pytest.param("source", marks=pytest.mark.slow)])
@@ -153,7 +153,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
         assert desk.gates() == []
         waiting = desk.show(stuck[0])
         assert (waiting["status"], waiting["attempts"]) == ("pending", 0)
-        assert waiting["error"]["code"] == "DISK_SILENT"
+        assert waiting["error"]["code"] == "DISK_NOT_RESPONDING"
         assert waiting["error"]["message"] == f"the file system of {hung.folder} does not answer"
         bench = bench_of(job)
         bench.rendition("360p", "made")

@@ -128,7 +128,7 @@ def test_a_done_job_is_encoded_again_on_hold(desk: Desk) -> None:
 def test_another_crf_keeps_the_sound(desk: Desk) -> None:
     job = published(desk)
     view = forecast(desk, job, overrides={"crf": "30"})
-    assert (view["again"], view["segments_kept"], view["segments_again"]) == (1, 3, 9)
+    assert (view["reencoded"], view["segments_kept"], view["segments_reencoded"]) == (1, 3, 9)
     made = {each["name"]: each["becomes"] for each in view["qualities"] if each["possible"]}
     assert made == dict.fromkeys(("720p", "480p", "360p"), "encoded")
     assert forecast(desk, job)["segments_kept"] == 0, "without other settings all of it is made again"
@@ -147,8 +147,8 @@ def test_a_quality_that_the_ladder_lacks_stays_out_until_it_is_named(desk: Desk)
     complete(worker, job, bench)
     view = forecast(desk, job["job"])
     becomes = {each["name"]: (each["becomes"], each["possible"]) for each in view["qualities"]}
-    assert becomes["480p"] == ("left out", True)
-    assert becomes["1080p"] == ("left out", False)
+    assert becomes["480p"] == ("left_out", True)
+    assert becomes["1080p"] == ("left_out", False)
     [result] = change(desk, job["job"], hold=True)
     assert desk.show(result["new_job"])["requested"] == ["720p", "360p"]
 
@@ -204,7 +204,7 @@ def test_a_change_is_undone(desk: Desk) -> None:
     given: dict[str, Any] = {"profile": "fast", "renditions": ["480p"], "priority": 8, "hold": True}
     assert all(result["ok"] for result in change(desk, job, other, done, **given))
     answer = undo(desk.live)
-    assert (answer["operation"], answer["back"], answer["left"]) == ("change", 2, 0)
+    assert (answer["operation"], answer["restored"], answer["not_restored"]) == ("change", 2, 0)
     names = ("profile", "requested", "priority", "status", "word")
     for then, each in zip(before, (job, other), strict=True):
         assert {name: desk.show(each)[name] for name in names} == {name: then[name] for name in names}
@@ -230,7 +230,7 @@ def test_finished_segments_are_used_again_where_they_fit(desk: Desk) -> None:
 
     def kept(**more: Any) -> tuple[int, int]:
         view = forecast(desk, job, **more)
-        return view["segments_kept"], view["segments_again"]
+        return view["segments_kept"], view["segments_reencoded"]
 
     assert kept() == (6, 0)
     assert kept(renditions=["720p"]) == (4, 2)
@@ -250,13 +250,13 @@ def test_a_forecast_is_the_plan(desk: Desk, profile: str) -> None:
     made, skipped = _renditions(SourceFacts.from_json(FACTS), chosen, {})
     assert view["max_bytes"] == sum(each["max_bytes"] for each in made) > 0
     words = {False: "encoded", True: "copied"}
-    assert {each["name"]: each["becomes"] for each in view["qualities"] if each["becomes"] != "left out"} == {
+    assert {each["name"]: each["becomes"] for each in view["qualities"] if each["becomes"] != "left_out"} == {
         each["name"]: words[each["copied"]] for each in made if each["kind"] == "video"
     }
     assert [(each["name"], each["reason"]) for each in view["qualities"] if each["reason"]] == [
         (each["name"], each["reason"]) for each in skipped
     ]
-    assert (view["jobs"], view["looked_at"], view["changed"], view["unknown"]) == (1, 1, 1, 0)
+    assert (view["jobs"], view["sampled"], view["changed"], view["unknown"]) == (1, 1, 1, 0)
     assert view["values"] == {
         "profile": profile,
         "crf": chosen.crf,
@@ -270,15 +270,15 @@ def test_a_forecast_is_the_plan(desk: Desk, profile: str) -> None:
 def test_what_was_not_examined_is_not_in_the_sums(desk: Desk) -> None:
     known, unknown = examined(desk, profile="web"), desk.job(hold=True, profile="fast")
     view = forecast(desk, known, unknown, 4711)
-    assert (view["jobs"], view["looked_at"], view["changed"], view["unknown"]) == (3, 2, 2, 1)
+    assert (view["jobs"], view["sampled"], view["changed"], view["unknown"]) == (3, 2, 2, 1)
     assert view["max_bytes"] == forecast(desk, known)["max_bytes"]
     assert (view["values"]["profile"], view["values"]["hold"]) == (None, True)
     change(desk, unknown, renditions=["480p"])
     view = forecast(desk, unknown)
     assert {each["name"]: each["becomes"] for each in view["qualities"]} == {
-        "720p": "left out",
-        "480p": "perhaps",
-        "360p": "left out",
+        "720p": "left_out",
+        "480p": "unknown",
+        "360p": "left_out",
     }
 
 
@@ -286,11 +286,11 @@ def test_many_jobs_are_estimated_by_a_sample(desk: Desk) -> None:
     known = examined(desk, profile="web")
     jobs = [known, *(desk.job(hold=True, batch="sampled") for _ in range(60))]
     view = forecast(desk, *jobs)
-    assert (view["jobs"], view["looked_at"], view["unknown"]) == (61, 50, 49)
+    assert (view["jobs"], view["sampled"], view["unknown"]) == (61, 50, 49)
     assert view["max_bytes"] == round(forecast(desk, known)["max_bytes"] * 61 / 50)
     asked = {"filter": "batch:sampled", "newest": max(jobs)}
     view = desk.live.send(calls.forecast(**asked, profile="fast"))
-    assert (view["looked_at"], view["changed"], view["values"]["profile"]) == (50, 50, "fast")
+    assert (view["sampled"], view["changed"], view["values"]["profile"]) == (50, 50, "fast")
     assert view["jobs"] in (60, None)
     key = f"bulk change {next(_keys)}"
     answer = desk.live.send(

@@ -84,7 +84,7 @@ def race(live: LiveSupervisor, clients: int) -> list[list[tuple[int, int]]]:
     ]
     try:
         for number, racer in enumerate(racers):
-            token = live.send(calls.new_worker(f"racer-{number}"))["token"]
+            token = live.send(calls.worker_token(f"racer-{number}"))["token"]
             assert racer.stdin is not None
             racer.stdin.write(f"{token} instance-{number}\n")
             racer.stdin.flush()

@@ -536,8 +536,8 @@ def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:
     row = desk.show(job["job"])
     assert (row["attempts"], row["error"]["code"]) == (0, "DISK_LOW")
     events = desk.live.send(calls.events(limit=100))["events"]
-    assert "gate_shut" in [event["trigger"] for event in events]
-    shut = max((e for e in events if e["trigger"] == "gate_shut"), key=lambda event: event["seq"])
+    assert "gate_closed" in [event["trigger"] for event in events]
+    shut = max((e for e in events if e["trigger"] == "gate_closed"), key=lambda event: event["seq"])
     assert shut["detail"] == f"the disk of {desk.live.home.output} is full: 3 GB are needed, 1 GB is free"
     # The disk has its reserve: the gate opens by itself.
     until(lambda: not desk.live.send(calls.status())["gates"], "the gate is open")
@@ -578,7 +578,7 @@ def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, A
         assert desk.show(job["job"])["status"] == "in_progress"
 
 
-@pytest.mark.fault("A source is missing for a moment", "`SOURCE_AWAY`, not counted", area="resume")
+@pytest.mark.fault("A source is missing for a moment", "`SOURCE_UNAVAILABLE`, not counted", area="resume")
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_source_that_was_away_for_a_moment_costs_nothing(desk: Desk, gone: bool) -> None:
     worker, claimed = desk.running()
@@ -591,7 +591,7 @@ def test_a_source_that_was_away_for_a_moment_costs_nothing(desk: Desk, gone: boo
     status, answer = worker.post(f"jobs/{claimed['job']}/fail", **body, **failure)
     assert (status, answer["status"]) == (200, "failed" if gone else "pending")
     row = desk.show(claimed["job"])
-    assert (row["attempts"], row["error"]["code"]) == (0, "SOURCE_MISSING" if gone else "SOURCE_AWAY")
+    assert (row["attempts"], row["error"]["code"]) == (0, "SOURCE_MISSING" if gone else "SOURCE_UNAVAILABLE")
     if not gone:
         assert path.name in row["error"]["message"]
         desk.act("cancel", claimed["job"])

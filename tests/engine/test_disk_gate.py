@@ -103,11 +103,11 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert str(desk.out) in [disk["path"] for disk in desk.live.send(calls.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
-    assert desk.gate_events() == ["gate_shut"]
+    assert desk.gate_events() == ["gate_closed"]
     # What holds the queue up is put aside; the next one fits.
     desk.live.send(calls.act("pause", [large]))
     until(lambda: not desk.gates(), "the gate is open")
-    assert desk.gate_events() == ["gate_shut", "gate_opened"]
+    assert desk.gate_events() == ["gate_closed", "gate_opened"]
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
 
 
@@ -137,7 +137,7 @@ def test_a_volume_without_inodes_is_reported_as_such_and_not_as_out_of_bytes(
     for path in others:
         path.unlink()
     until(lambda: not desk.gates(), "the gate is open")
-    assert desk.gate_events() == ["gate_shut", "gate_opened"]
+    assert desk.gate_events() == ["gate_closed", "gate_opened"]
     assert until(worker.claim, "the job")["job"] == job
 
 
@@ -266,5 +266,5 @@ def test_the_volume_of_the_database_is_full(
     assert complete(worker, job, bench) == (200, {"job": running, "status": "done"})
     row = desk.show(running)
     assert (row["attempts"], row["crashes"], len(row["attempts_log"])) == (0, 0, 1)
-    assert desk.gate_events()[-2:] == ["gate_shut", "gate_opened"]
+    assert desk.gate_events()[-2:] == ["gate_closed", "gate_opened"]
     assert until(worker.claim, "the next job")["job"] == waiting

@@ -32,7 +32,7 @@ def finish(
     predicted_s = forecasts.speed_model.predict(of)
     recorded_s = predicted_s if of.is_measurable and not divided else None
     token = opened.write_now(_run, seconds + 1, recorded_s)
-    steps = {"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}
+    steps = {"extras": 9.0, "transcode": seconds, "finalize": 1.0}
     live = LiveJob(token, "cpu-0", steps=steps, prediction=Prediction(of, predicted_s, 0.0), divided=divided)
     asyncio.run(forecasts.finished(token, live, {}))
     return predicted_s

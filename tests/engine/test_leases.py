@@ -313,7 +313,7 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
 @pytest.mark.more
 @pytest.mark.fault(
     "The supervisor dies and its remote workers live",
-    "They have `grace_s` to find the next one",
+    "They have `reconnect_s` to find the next one",
     area="workers",
 )
 def test_a_remote_worker_has_time_to_find_a_new_supervisor(

@@ -71,9 +71,9 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
     for _ in range(6):
         asyncio.run(gate.tick())
         shut.append([row.kind for row in opened.read_now(gates.listing)])
-    assert shut == [[], *[[GateKind.BACKPRESSURE]] * 3, [], []]
+    assert shut == [[], *[[GateKind.LOAD]] * 3, [], []]
     triggers = [e.trigger for e in opened.read_now(events.newest, limit=10)]
-    assert triggers == ["gate_opened", "gate_shut"], "once each"
+    assert triggers == ["gate_opened", "gate_closed"], "once each"
 
 
 def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
@@ -108,7 +108,7 @@ def test_the_queue_waits_and_says_why(make_supervisor: MakeSupervisor, tmp_path:
     worker = desk.worker()
     assert worker.claim(wait_s=0.5) is None
     [gate] = live.send(calls.status())["gates"]
-    assert gate["kind"] == "backpressure"
+    assert gate["kind"] == "load"
     assert "of memory are left, 1.0 PB are needed" in gate["reason"]
     assert "resumes" in gate["hint"]
     assert (desk.show(job)["status"], desk.show(job)["attempts"]) == ("pending", 0)

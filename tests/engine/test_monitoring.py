@@ -241,7 +241,7 @@ def test_what_events_count() -> None:
             event(EventKind.FAIL_RETRYABLE, ErrorCode.ENCODER_EXIT, pending),
             event(EventKind.FAIL_FINAL, ErrorCode.ENCODER_EXIT, failed),
             event(EventKind.FAIL_FINAL, ErrorCode.NO_MEDIA, failed),
-            event(EventKind.FAIL_FINAL, ErrorCode.POISON, failed),
+            event(EventKind.FAIL_FINAL, ErrorCode.REPEATED_CRASHES, failed),
             event(EventKind.RELEASE, ErrorCode.DISK_LOW, pending),
             event(EventKind.WORKER_LOST, ErrorCode.WORKER_LOST, pending),
             event(EventKind.REQUEUED_STALE, ErrorCode.WORKER_LOST, pending),
@@ -255,7 +255,7 @@ def test_what_events_count() -> None:
     assert +metrics.failures == {
         "ENCODER_EXIT": 2,
         "NO_MEDIA": 1,
-        "POISON": 1,
+        "REPEATED_CRASHES": 1,
         "DISK_LOW": 1,
         "WORKER_LOST": 2,
     }

@@ -48,7 +48,7 @@ def test_videos_and_folder_follow_a_moved_output(library: Library, tmp_path: Pat
         # The second time, back to where it was, with what is new since.
         old, new = (library.out, moved) if not repeat else (moved, library.out)
         answer = _relocate(library, old, new)
-        assert (answer["moved"], answer["left"]) == (2 + repeat, [])
+        assert (answer["moved"], answer["not_moved"]) == (2 + repeat, [])
         assert len(answer["folders"]) == 1
         assert _master(library, videos[0]) == str(new / "film/master.m3u8")
         assert os.path.exists(_master(library, videos[1]))
@@ -75,7 +75,7 @@ def test_what_is_not_there_stays_with_the_reason(library: Library, tmp_path: Pat
     library.live.send(add)
     answer = _relocate(library, library.out, moved)
     assert answer["moved"] == 1
-    reasons = {each["video"]: each["reason"] for each in answer["left"]}
+    reasons = {each["video"]: each["reason"] for each in answer["not_moved"]}
     assert reasons == {
         videos[lost]: "its ladder is not there",
         videos[foreign]: "its ladder is not there",
@@ -89,8 +89,8 @@ def test_a_running_job_keeps_its_output(library: Library, tmp_path: Path) -> Non
     library.drops(NAME)
     worker, job = library.claimed()
     answer = _relocate(library, library.out, tmp_path / "moved")
-    assert [each["video"] for each in answer["left"]] == [job["video"]]
-    assert "pause it" in answer["left"][0]["reason"]
+    assert [each["video"] for each in answer["not_moved"]] == [job["video"]]
+    assert "pause it" in answer["not_moved"][0]["reason"]
     assert (answer["moved"], answer["folders"]) == (0, [])
     library.publish(worker, job)
     assert _master(library, job["video"]) == str(library.out / "film/master.m3u8")
@@ -103,7 +103,7 @@ def test_another_video_may_have_the_folder(library: Library, tmp_path: Path) -> 
         calls.add([paths.encode(tmp_path / "film.mp4")], output_b64=paths.encode(moved), hold=True)
     )
     library.out.rename(moved)
-    [left] = _relocate(library, library.out, moved)["left"]
+    [left] = _relocate(library, library.out, moved)["not_moved"]
     assert left == {"video": video, "reason": "there is another video in the folder film"}
 
 

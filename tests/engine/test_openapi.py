@@ -118,7 +118,7 @@ def schema(live: LiveSupervisor) -> Any:
 
 @pytest.fixture(scope="module")
 def worker(live: LiveSupervisor) -> dict[str, str]:
-    token = live.send(calls.new_worker("fuzzed", "cpu"))["token"]
+    token = live.send(calls.worker_token("fuzzed", "cpu"))["token"]
     return {"Authorization": f"Bearer {token}"}
 
 

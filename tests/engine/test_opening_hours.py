@@ -62,7 +62,7 @@ def test_the_gate_of_the_queue_follows_its_hours(opened: Database, monkeypatch: 
     assert shut_at(timedelta(hours=2)) == [], "the clock was set back"
     assert shut_at(timedelta(hours=9)) == [(GateKind.HOURS, again)]
     triggers = [event.trigger for event in opened.read_now(events.newest, limit=10)]
-    assert triggers == ["gate_shut", "gate_opened", "gate_shut", "gate_opened", "gate_shut"]
+    assert triggers == ["gate_closed", "gate_opened", "gate_closed", "gate_opened", "gate_closed"]
 
     # The next supervisor has other hours, or none.
     asyncio.run(

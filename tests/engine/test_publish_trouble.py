@@ -126,7 +126,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert str(desk.folder) in row["error"]["message"]
     # From the history: the next look makes room, and opens the gate again.
     events = desk.live.send(calls.events(after=0, limit=500))["events"]
-    assert [event["code"] for event in events if event["trigger"] == "gate_shut"] == ["disk"]
+    assert [event["code"] for event in events if event["trigger"] == "gate_closed"] == ["disk"]
     assert desk.names() == {".owner", "master.m3u8", "v1"}
     assert desk.plays(1)
     assert bench.work_dir.joinpath(bench.made[0]["folder"]).is_dir(), "what was made is kept"
@@ -150,7 +150,7 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     mount("-o", "remount,ro", desk.out)
     assert complete(worker, job, bench)[1]["status"] == "pending"
     row = desk.show()
-    assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_GONE", 0)
+    assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_UNAVAILABLE", 0)
     assert os.strerror(errno.EROFS) in row["error"]["message"]
     [gate] = desk.live.send(calls.status())["gates"]
     assert str(desk.out) in gate["reason"]

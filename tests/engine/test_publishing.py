@@ -506,8 +506,8 @@ def test_the_master_is_replaced_in_one_step(
     [
         (errno.ENOSPC, ErrorCode.DISK_LOW),
         (errno.EDQUOT, ErrorCode.DISK_LOW),
-        (errno.EROFS, ErrorCode.OUTPUT_GONE),
-        (errno.EIO, ErrorCode.OUTPUT_GONE),
+        (errno.EROFS, ErrorCode.OUTPUT_UNAVAILABLE),
+        (errno.EIO, ErrorCode.OUTPUT_UNAVAILABLE),
         (errno.ENOENT, ErrorCode.PUBLISH_FAILED),
         (errno.EACCES, ErrorCode.PUBLISH_FAILED),
     ],

@@ -159,4 +159,4 @@ async def test_the_load_is_sampled_every_ten_seconds() -> None:
     watched = await Watched().start()
     for _ in range(20):
         await watched.report(1, speed=0.6)
-    assert watched.recorder.load == {"every_s": 10, "speed": [0.0, 0.6, 0.6], "cpu_percent": [0.0] * 3}
+    assert watched.recorder.load == {"interval_s": 10, "speed": [0.0, 0.6, 0.6], "cpu_percent": [0.0] * 3}

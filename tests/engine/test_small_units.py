@@ -79,7 +79,7 @@ def test_a_verdict_keeps_the_counters_in_their_bounds(
         assert verdict.exhausted <= (verdict.trigger is EventKind.FAIL_FINAL)
         assert (verdict.wait_s is None) or verdict.trigger is not EventKind.FAIL_FINAL
     assert lost.crashes == (1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1)
-    assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.POISON)
+    assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.REPEATED_CRASHES)
 
 
 # Running jobs

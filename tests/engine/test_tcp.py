@@ -215,7 +215,7 @@ def test_no_worker_joins_under_the_name_of_another(studio: Studio) -> None:
     studio.token("by-hand", "worker")
     studio.token("of-a-person", "view")
     studio.client(studio.token("fleet-a", "join")).send(calls.join_worker("of-a", "cpu"))
-    studio.live.send(calls.new_worker("announced"))
+    studio.live.send(calls.worker_token("announced"))
     fleet = studio.client(studio.token("fleet-b", "join"))
     before = studio.live.send(calls.tokens())
     local = ("cpu-0", "cpu-7", "gpu-0", "announced")

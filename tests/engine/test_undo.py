@@ -73,7 +73,7 @@ def test_each_action_is_undone(desk: Desk, operation: str, status: str) -> None:
     assert result["ok"], result
     assert kept(desk.show(job)) != before
     answer = undo(desk.live)
-    assert (answer["operation"], answer["back"], answer["left"]) == (operation, 1, 0)
+    assert (answer["operation"], answer["restored"], answer["not_restored"]) == (operation, 1, 0)
     assert kept(desk.show(job)) == before
     assert f"job {job}, " in words.sentence(answer)
 
@@ -86,7 +86,7 @@ def test_a_job_that_has_stopped_waits_again(desk: Desk, operation: str) -> None:
     desk.act(operation, job)
     worker.send(f"jobs/{job}/release", epoch=claimed["epoch"], reason=operation)
     assert desk.show(job)["status"] != "in_progress", "the worker obeys; that is no change by a person"
-    assert undo(desk.live)["back"] == 1
+    assert undo(desk.live)["restored"] == 1
     row = desk.show(job)
     assert (row["status"], row["priority"], row["created_at"]) == ("pending", 1000, place)
 
@@ -136,7 +136,7 @@ def test_what_cannot_be_put_back_says_why(desk: Desk) -> None:
     desk.act("cancel", job)
     [again] = desk.add(Path(desk.show(job)["path"]), force=True)
     answer = undo(desk.live)
-    assert (answer["back"], answer["left"]) == (0, 1), again
+    assert (answer["restored"], answer["not_restored"]) == (0, 1), again
     assert "nothing undone; job" in words.sentence(answer)
 
 
@@ -153,10 +153,10 @@ def test_ten_actions_are_undone_newest_first(desk: Desk) -> None:
     for priority in range(1, 12):
         desk.act("priority", job, priority=priority)
     for priority in range(10, 0, -1):
-        assert undo(desk.live)["back"] == 1
+        assert undo(desk.live)["restored"] == 1
         assert desk.show(job)["priority"] == priority
     nothing = undo(desk.live)
-    assert (nothing["operation"], nothing["back"]) == (None, 0)
+    assert (nothing["operation"], nothing["restored"]) == (None, 0)
     assert desk.show(job)["priority"] == 1, "the eleventh is kept no more"
 
 
@@ -174,7 +174,7 @@ def test_an_action_that_changed_nothing_is_no_level(desk: Desk) -> None:
     desk.act("pause", job)
     desk.act("pause", job)
     desk.act("pause", 999_999)
-    assert undo(desk.live)["back"] == 1
+    assert undo(desk.live)["restored"] == 1
     assert desk.show(job)["status"] == "pending"
 
 
@@ -189,9 +189,9 @@ def test_many_jobs_come_back_in_parts(desk: Desk) -> None:
             [(number, 10_000_000 + each) for each in range(600)],
         )
     first = undo(desk.live)
-    assert (first["back"], first["remaining"]) == (3, 103)
+    assert (first["restored"], first["remaining"]) == (3, 103)
     second = desk.live.send(calls.undo("second", first["undo"]))
-    assert (second["left"], second["remaining"], second["undo"]) == (103, 0, None)
+    assert (second["not_restored"], second["remaining"], second["undo"]) == (103, 0, None)
     total = words.added(words.added(None, first), second)
     assert words.sentence(total) == "resumed 3 jobs again; 600 left: they were changed since"
 
@@ -201,7 +201,7 @@ def test_the_queue_that_was_cleared_comes_back(desk: Desk) -> None:
     desk.act("cancel", jobs[1])
     desk.live.send(calls.clear_queue())
     assert all(desk.show(job)["deleted_at"] for job in jobs)
-    assert undo(desk.live)["back"] >= 2
+    assert undo(desk.live)["restored"] >= 2
     assert not any(desk.show(job)["deleted_at"] for job in jobs)
 
 
@@ -229,7 +229,7 @@ def test_a_change_of_a_folder_is_undone(desk: Desk, tmp_path: Path, changes: Any
     before = folder(desk, tmp_path)
     desk.live.send(calls.edit_folder(before["id"], **changes))
     answer = undo(desk.live)
-    assert (answer["back"], answer["subject"]) == (1, str(tmp_path))
+    assert (answer["restored"], answer["subject"]) == (1, str(tmp_path))
     assert sentence in words.sentence(answer)
     row = rules(desk.live, before["id"])
     assert {name: row[name] for name in ("enabled", "hours", "patterns", "priority")} == {

@@ -118,7 +118,9 @@ def test_space_of_the_home_and_inodes_are_needed_too() -> None:
     assert (files.of_files, files.free) == (True, 499)
 
 
-@pytest.mark.parametrize(("code", "alone"), [(ErrorCode.DISK_SILENT, True), (ErrorCode.OUTPUT_GONE, False)])
+@pytest.mark.parametrize(
+    ("code", "alone"), [(ErrorCode.DISK_NOT_RESPONDING, True), (ErrorCode.OUTPUT_UNAVAILABLE, False)]
+)
 def test_other_jobs_run_beside_a_silent_output_only(code: ErrorCode, alone: bool) -> None:
     waits = decide.fits(NEED, [], volumes(VolumeState(problem=Problem(code, "no", "do"))), SETTINGS)
     assert waits is not None
@@ -151,7 +153,7 @@ def test_a_source_beneath_a_mount_point_is_away_only_if_it_is_missing() -> None:
     found = volumes(free(9 * MB), VolumeState(problem=decide.away("the disk is not mounted")))
     waits = decide.waits_alone(NEED, found, is_missing=True)
     assert waits is not None
-    assert waits.code == ErrorCode.SOURCE_AWAY
+    assert waits.code == ErrorCode.SOURCE_UNAVAILABLE
     assert decide.fits(NEED, [], found, SETTINGS) is None
 
 

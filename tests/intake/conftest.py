@@ -154,7 +154,7 @@ async def watching(
     settle_s: float = 0.05,
     rescan_s: float = NEVER_S,
     beside: Sequence[FolderRow] = (),
-    take_bins: bool = False,
+    include_temporary_files: bool = False,
     **rules: Any,
 ) -> AsyncIterator[World]:
     """An intake over the world's folder that has looked through it once."""
@@ -166,7 +166,7 @@ async def watching(
         rescan_s=rescan_s,
         offer=world.offer,
         known=world.known_files,
-        take_bins=take_bins,
+        include_temporary_files=include_temporary_files,
     )
     scheduler.add_job(world.intake.request_due_scans, "interval", seconds=0.1)
     await world.intake.set_folders([world.row, *beside])

@@ -63,7 +63,7 @@ def test_a_drop_folder_takes_them_by_the_setting(world: World) -> None:
     put(world.root, b"#recycle/a.mp4")
 
     async def run() -> None:
-        async with watching(world, take_bins=True):
+        async with watching(world, include_temporary_files=True):
             await world.offered(b"#recycle/a.mp4")
 
     asyncio.run(run())

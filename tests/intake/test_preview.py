@@ -119,7 +119,7 @@ def test_it_ends_after_so_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in (b"1.mp4", b"2.mp4", b"3.mp4", b"4.mp4", b"5.mp4"):
         put(tmp_path, name)
     halt = threading.Event()
-    found = preview.look(row_of(tmp_path), excluded=(), take_bins=False, halt=halt)
+    found = preview.look(row_of(tmp_path), excluded=(), include_temporary_files=False, halt=halt)
     assert halt.is_set()
     assert len(found.files) == 3
 

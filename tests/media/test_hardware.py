@@ -258,7 +258,7 @@ def test_a_record_that_cannot_be_written_costs_trial_runs_only(tmp_path: Path) -
         (ErrorCode.ENCODER_EXIT, 1),
         (ErrorCode.OUTPUT_INVALID, 1),
         (ErrorCode.STALLED, 2),
-        (ErrorCode.GPU_SESSION, 2),
+        (ErrorCode.GPU_BUSY, 2),
         (ErrorCode.OUT_OF_MEMORY, 2),
         (ErrorCode.SYSTEM_LIMIT, 2),
     ],

@@ -570,7 +570,7 @@ def test_a_gpu_without_a_free_session_is_waited_for(
     made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=busy, encoder="h264_nvenc", poster=False)
     run_to_end(made)
     assert made.error is not None
-    assert made.error.code == ErrorCode.GPU_SESSION
+    assert made.error.code == ErrorCode.GPU_BUSY
     assert pids_of(made) == ()
 
 

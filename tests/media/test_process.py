@@ -288,7 +288,7 @@ NO_MEMORY = "[mpeg4 @ 0x1] Error: Cannot allocate memory\nConversion failed!\n"
         (187, X264_MEMORY, ErrorCode.OUT_OF_MEMORY),
         (1, NO_MEMORY, ErrorCode.OUT_OF_MEMORY),
         (1, OLD_DISK_FULL, ErrorCode.DISK_LOW),
-        (187, NVENC_SESSIONS, ErrorCode.GPU_SESSION),
+        (187, NVENC_SESSIONS, ErrorCode.GPU_BUSY),
         (255, NVENC_NO_DRIVER, ErrorCode.ENCODER_EXIT),
         (183, "file:x.mp4: Invalid data found when processing input", ErrorCode.ENCODER_EXIT),
         (8, "[AVFilterGraph @ 0x1] No such filter: 'zscale'\n", ErrorCode.FFMPEG_MISSING),

@@ -156,7 +156,7 @@ def test_what_hangs_is_given_up_and_the_next_continues(desk: Desk, hostile: Host
     stuck, last = desk.add(copy("hang.mp4")), desk.add(copy("good.mp4"))
 
     async def run() -> None:
-        async with desk.at_work(probe_s=1):
+        async with desk.at_work(probe_timeout_s=1):
             await desk.work_off()
 
     asyncio.run(run())

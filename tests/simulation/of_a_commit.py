@@ -14,7 +14,7 @@ def no_claim_through_a_shut_gate(commit: Commit) -> None:
     """While a gate is shut no job is handed out."""
     shut = commit.audit.shut
     for event in commit.events:
-        if event.trigger == "gate_shut":
+        if event.trigger == "gate_closed":
             shut.add(str(event.code))
         elif event.trigger == "gate_opened":
             shut.discard(str(event.code))

@@ -101,7 +101,7 @@ def every_end_is_counted_as_its_kind(change: JobChange) -> None:
 
 def is_crash(event: EventRow) -> bool:
     """Whether a job was taken from a worker that is lost, through no one else's fault."""
-    return event.source == "in_progress" and event.code in (ErrorCode.WORKER_LOST, ErrorCode.POISON)
+    return event.source == "in_progress" and event.code in (ErrorCode.WORKER_LOST, ErrorCode.REPEATED_CRASHES)
 
 
 def crashes_are_counted_in_a_row(change: JobChange) -> None:
@@ -125,7 +125,9 @@ def crashes_are_counted_in_a_row(change: JobChange) -> None:
                 max(streak.resumed_at_s, resumed_at_s),
             )
             facts = f"crash {crashes}, {segments} segments, resumed at {resumed_at_s} s: {event.code}"
-            change.require((event.code == ErrorCode.POISON) == (crashes >= job["max_crashes"]), facts)
+            change.require(
+                (event.code == ErrorCode.REPEATED_CRASHES) == (crashes >= job["max_crashes"]), facts
+            )
     change.audit.streaks[change.job] = streak
     change.require(
         job["crashes"] == streak.crashes, f"{job['crashes']} crashes, not {streak.crashes} in a row"
@@ -159,8 +161,8 @@ def a_control_request_is_fulfilled(change: JobChange) -> None:
     """
     request = Control.NONE.value if change.before is None else change.before["control"]
     for event in change.events:
-        if event.trigger.endswith("_asked"):
-            request = event.trigger.removesuffix("_asked").replace("resume", Control.NONE.value)
+        if event.trigger.endswith("_requested"):
+            request = event.trigger.removesuffix("_requested").replace("resume", Control.NONE.value)
         elif event.target and event.source == "in_progress":
             came = _REQUESTS.get(event.trigger, Control.NONE) if event.trigger in _TRIGGERS else "none"
             right = request == came or event.trigger == EventKind.COMPLETE
@@ -276,7 +278,7 @@ def a_job_is_claimable_or_says_why_not(change: JobChange) -> None:
 
 def _waits_for_a_volume(row: Row) -> bool:
     """Whether a job does not wait for a time: its volume may be back before the next look was due."""
-    return row["error_code"] in ("DISK_SILENT", "SOURCE_AWAY")
+    return row["error_code"] in ("DISK_NOT_RESPONDING", "SOURCE_UNAVAILABLE")
 
 
 def _early_us(change: JobChange, before: Row, at: int) -> int:

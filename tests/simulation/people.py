@@ -20,11 +20,11 @@ from tqstudio.protocol.requests import (
     AddRequest,
     FolderChange,
     FolderRequest,
-    NewWorker,
     QueueClear,
     QueuePause,
     QueueRetry,
     UndoRequest,
+    WorkerTokenRequest,
 )
 
 from .process import LADDER, Process
@@ -279,7 +279,7 @@ class People:
         self._ask(life, self._start_remote(life, name, "gpu" if number == 1 else "cpu"))
 
     async def _start_remote(self, life: Life, name: str, kind: str) -> None:
-        issued: Any = await worker_api.new_worker(life.services, NewWorker(name=name, kind=kind))
+        issued: Any = await worker_api.new_token(life.services, WorkerTokenRequest(name=name, kind=kind))
         if life.dead or any(p.name == name and p.alive for p in self.world.processes):
             return
         self.world.add(Process(self.world, name, kind, issued["token"], local=False))

@@ -13,7 +13,7 @@ from .of_a_job import transitions_of
 
 HAPPENS = {
     *(
-        "gate_shut",
+        "gate_closed",
         "gate_opened",
         "worker_quarantined",
         "worker_tested",
@@ -23,12 +23,20 @@ HAPPENS = {
     ),
     *("worker_offline", "worker_online", "worker_ended", "published", "publish_undone"),
     *("folder_added", "folder_changed", "folder_removed", "generation_removed", "work_removed"),
-    *("deleted", "undeleted", "priority", "pause_asked", "resume_asked", "cancel_asked", "restart_asked"),
+    *(
+        "deleted",
+        "undeleted",
+        "priority_changed",
+        "pause_requested",
+        "resume_requested",
+        "cancel_requested",
+        "restart_requested",
+    ),
     *("aborted:shutdown", "requeued:supervisor", "requeued:stale", "requeued:abandoned"),
 }
 """Events that no transition of the table is named after, and that must come about too."""
 WORLDS = MIXED + OF_ONE_KIND
-GATES = {"user", "disk", "backpressure"}
+GATES = {"user", "disk", "load"}
 
 
 @pytest.mark.timeout(1_800)
@@ -39,7 +47,7 @@ def test_every_transition_of_the_lifecycle_is_taken(kept: Path) -> None:
     taken = {row for trigger, source, target in seen for row in transitions_of(trigger, source, target)}
     assert {(t.trigger.value, t.source, t.target) for t in TRANSITIONS} - taken == set()
     assert HAPPENS - {trigger for trigger, _, _ in seen} == set()
-    assert {code for trigger, _, code in seen if trigger == "gate_shut"} == GATES
+    assert {code for trigger, _, code in seen if trigger == "gate_closed"} == GATES
 
 
 def test_there_are_so_many_steps() -> None:

@@ -62,7 +62,7 @@ NATURES = (
     (1, Nature("hopeless", failure=9.0, codes=("ENCODER_SIGNAL",))),
     (1, Nature("hostile", crash=9.0)),
     (1, Nature("nasty", crash=0.4)),
-    (1, Nature("greedy", failure=0.5, codes=("GPU_SESSION",))),
+    (1, Nature("greedy", failure=0.5, codes=("GPU_BUSY",))),
     (1, Nature("wearing", wears=True)),
 )
 _GETS_DONE = ("good", "wearing")
@@ -118,7 +118,7 @@ class World:
             event_retention_s=10 * 365 * 86_400,
             lease_s=60,
             heartbeat_s=10,
-            scan_s=15,
+            lease_scan_s=15,
             offline_s=150,
             long_poll_s=15,
             gpu_grace_s=20,

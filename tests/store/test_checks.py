@@ -96,8 +96,8 @@ def _newer(path: Path) -> None:
     run(path, f"UPDATE alembic_version SET version_num = '{AFTER}'")
 
 
-def _labelled_older(path: Path) -> None:
-    run(path, "UPDATE alembic_version SET version_num = '0008'")
+def _of_development(path: Path) -> None:
+    run(path, "UPDATE alembic_version SET version_num = '0021'")
 
 
 def _without_column(path: Path) -> None:
@@ -113,8 +113,8 @@ _AGREED = [
     (_emptied_events, ErrorCode.DATABASE_DAMAGED, "has entries of rows that its table lacks"),
     (_emptied_videos, ErrorCode.DATABASE_DAMAGED, "2 rows refer to missing rows"),
     (_dangling, ErrorCode.DATABASE_DAMAGED, "1 rows refer to missing rows"),
-    (_newer, ErrorCode.NEWER_DATABASE, f"has schema {AFTER}"),
-    (_labelled_older, ErrorCode.DATABASE_DAMAGED, "it cannot be migrated from schema 0008"),
+    (_newer, ErrorCode.DATABASE_VERSION, f"has schema {AFTER}, of a newer tqstudio"),
+    (_of_development, ErrorCode.DATABASE_VERSION, "has schema 0021, of a development version before 0.1.0"),
     (_without_column, ErrorCode.DATABASE_DAMAGED, "its table job has no column owner"),
     (_without_table, ErrorCode.DATABASE_DAMAGED, "it has no table upload"),
 ]
@@ -211,9 +211,33 @@ def test_the_weekly_check_counts_again(home: Home) -> None:
         database.close()
 
 
-def test_a_restored_backup_is_checked_wholly(home: Home) -> None:
+_DROPS = f"""
+from alembic import op
+
+revision = "{AFTER}"
+down_revision = "{SCHEMA_VERSION}"
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE passing (n INTEGER)")
+    op.execute("{{statement}}")
+"""
+
+
+def _add_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Have another version of the schema follow, which this statement makes."""
+    migrations = tmp_path / "migrations"
+    shutil.copytree(schema.MIGRATIONS, migrations)
+    (migrations / "versions" / f"{AFTER}_of_a_test.py").write_text(_DROPS.format(statement=statement))
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+
+
+def test_a_restored_backup_is_checked_wholly(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That its schema cannot be migrated only a whole check finds before the migration."""
-    _labelled_older(home.database)
+    _add_migration(tmp_path, monkeypatch, "DROP TABLE speed")
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", AFTER)
     assert opening.require_intact(home) is None
     run(home.database, "PRAGMA journal_mode=DELETE")
     with pytest.raises(TqError, match="cannot be migrated"):
@@ -284,19 +308,6 @@ def test_a_backup_has_what_only_the_log_has(home: Home, lost: str) -> None:
 # Migrations
 
 
-_DROPS = f"""
-from alembic import op
-
-revision = "{AFTER}"
-down_revision = "{SCHEMA_VERSION}"
-
-
-def upgrade() -> None:
-    op.execute("CREATE TABLE passing (n INTEGER)")
-    op.execute("{{statement}}")
-"""
-
-
 @pytest.mark.fault(
     "A migration fails, or does not lead to the schema of this version",
     "`DATABASE_DAMAGED`; it is rolled back",
@@ -307,7 +318,7 @@ def upgrade() -> None:
     ("statement", "words"),
     [
         ("ALTER TABLE speed RENAME TO pace", "it has no table speed"),
-        ("ALTER TABLE upload DROP COLUMN about", "its table upload has no column about"),
+        ("ALTER TABLE upload DROP COLUMN upload_metadata", "its table upload has no column upload_metadata"),
         ("ALTER TABLE nothing RENAME TO more", "nothing"),
     ],
 )
@@ -316,10 +327,7 @@ def test_a_migration_that_does_not_lead_to_the_tables_is_rolled_back(
 ) -> None:
     address = postgres.empty_database() if program == "postgresql" else tmp_path / "tqstudio.db"
     migrate(address)
-    migrations = tmp_path / "migrations"
-    shutil.copytree(schema.MIGRATIONS, migrations)
-    (migrations / "versions" / f"{AFTER}_of_a_test.py").write_text(_DROPS.format(statement=statement))
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    _add_migration(tmp_path, monkeypatch, statement)
     with pytest.raises(TqError) as refused:
         schema._upgrade(address, SCHEMA_VERSION)
     assert refused.value.code is ErrorCode.DATABASE_DAMAGED
@@ -359,14 +367,14 @@ def test_what_postgresql_lacks_is_found_by_a_start_doctor_and_backup(tmp_path: P
     address = postgres.empty_database()
     migrate(address)
     with contextlib.closing(connect(address)) as db:
-        db.execute("ALTER TABLE upload DROP COLUMN about")
+        db.execute("ALTER TABLE upload DROP COLUMN upload_metadata")
         db.commit()
     for check in (migrate, opening.require_sound, lambda at: backup.copy(at, tmp_path / "copy.db")):
-        with pytest.raises(TqError, match="its table upload has no column about") as refused:
+        with pytest.raises(TqError, match="its table upload has no column upload_metadata") as refused:
             check(address)
         assert refused.value.code is ErrorCode.DATABASE_DAMAGED
     home = Home(tmp_path / "home")
     home.create()
     url = address.render_as_string(hide_password=False)
     [found] = [each for each in examine(home, Settings(database=url)) if each["name"] == "database"]
-    assert (found["level"], "no column about" in found["detail"]) == ("fail", True)
+    assert (found["level"], "no column upload_metadata" in found["detail"]) == ("fail", True)

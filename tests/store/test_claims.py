@@ -324,7 +324,7 @@ def test_a_shut_gate_stops_claims_and_changes_no_job(queue: Queue, kind: GateKin
     assert gates.reopen(queue.db, kind, now=queue.now, actor="test")
     assert not gates.reopen(queue.db, kind, now=queue.now, actor="test")
     assert queue.claim(who).job == job  # type: ignore[union-attr]
-    assert [e["trigger"] for e in queue.history() if e["code"] == kind] == ["gate_shut", "gate_opened"]
+    assert [e["trigger"] for e in queue.history() if e["code"] == kind] == ["gate_closed", "gate_opened"]
 
 
 def test_a_gate_does_not_hide_a_lost_answer(queue: Queue) -> None:

@@ -67,13 +67,13 @@ def fill(address: Address) -> None:
         number: dict[str, object] = {"epoch": 1, "number": 1, "slug": "é", "manifest": "{}", "begun_at": 1}
         db.execute(insert(tables.publication), {**of_job, **number})
         state = {"size": 2**40, "mtime_ns": -5, "inode": 2**63 - 1, "ctime_ns": 0, "target": b"/\xff"}
-        db.execute(insert(tables.removal), {**of_job, **state})
+        db.execute(insert(tables.source_removal), {**of_job, **state})
         db.execute(insert(tables.rendition), {"job_id": job, "name": "é %", "progress": 0.1})
         gates.shut(db, GateKind.DISK, "100% é", path=b"/\xff", now=1, actor="test")
         outbox.move_position(db, 2)
         supervisors.store_answer(db, "key", "é", now=1)
         standbys.record_seen(db, "é", name="é", version="", now=1)
-        uploads.create(db, "é", size=2**40, about="", actor="", expires_at=1, limit=99)
+        uploads.create(db, "é", size=2**40, upload_metadata="", actor="", expires_at=1, limit=99)
         deletions.begin(db, queue.video(), now=1, actor="test")
         secret: Any = {
             "prefix": "t",
@@ -153,7 +153,7 @@ def test_a_target_with_rows_is_refused_and_stays(source: Path, program: str, tmp
 def test_a_source_of_another_version_is_refused(program: str, tmp_path: Path) -> None:
     source, target = migrated(program, tmp_path), tmp_path / "copy.db"
     with writing(source) as db:
-        db.execute("UPDATE alembic_version SET version_num = '0001'")
+        db.execute("UPDATE alembic_version SET version_num = '0099'")
     assert refusal(source, target) is ErrorCode.REFUSED
     assert refusal(postgres.empty_database(), target) is ErrorCode.REFUSED
     assert not target.exists()

@@ -56,9 +56,9 @@ def pair(queue: Queue) -> tuple[int, int]:
     return published(queue)[0], published(queue)[0]
 
 
-def aside(queue: Queue, video: int) -> list[int]:
+def trashed(queue: Queue, video: int) -> list[int]:
     delete(queue, video)
-    return deletions.left(queue.db, video)
+    return deletions.trashed(queue.db, video)
 
 
 def test_a_video_is_deleted_once_with_its_jobs(queue: Queue) -> None:
@@ -75,7 +75,7 @@ def test_a_video_is_deleted_once_with_its_jobs(queue: Queue) -> None:
     assert delete(queue, video) == []
     assert deleted_at(queue, video) == first
     assert [row.video for row in deletions.moving(queue.db)] == [video]
-    assert (state(queue, video), state(queue, other)) == (DeletionState.LEAVING, None)
+    assert (state(queue, video), state(queue, other)) == (DeletionState.TRASHING, None)
     row, found = videos.get(queue.db, video), deletions.of_video(queue.db, video)
     assert row is not None
     assert found is not None
@@ -104,7 +104,7 @@ def test_a_running_job_is_deleted_when_it_has_ended(queue: Queue) -> None:
     queue.fail(lease, ErrorCode.ENCODER_EXIT)
     assert not deletions.is_busy(queue.db, lease.video)
     assert deletions.is_busy(queue.db, other.video)
-    assert deletions.left(queue.db, lease.video) == [lease.job]
+    assert deletions.trashed(queue.db, lease.video) == [lease.job]
     assert queue.row(lease.job)["deleted_at"] == deleted_at(queue, lease.video)
     assert queue.row(other.job)["deleted_at"] is None
 
@@ -118,16 +118,16 @@ def test_a_video_is_busy_while_it_is_published(queue: Queue, pair: tuple[int, in
     assert not deletions.is_busy(queue.db, other)
 
 
-def test_a_ladder_is_aside_once_it_has_left(queue: Queue, pair: tuple[int, int]) -> None:
+def test_a_ladder_is_trashed_once_it_has_moved(queue: Queue, pair: tuple[int, int]) -> None:
     one, two = pair
     delete(queue, two)
-    assert aside(queue, one) != []
-    assert (state(queue, one), state(queue, two)) == (DeletionState.ASIDE, DeletionState.LEAVING)
+    assert trashed(queue, one) != []
+    assert (state(queue, one), state(queue, two)) == (DeletionState.TRASHED, DeletionState.TRASHING)
     assert [row.video for row in deletions.moving(queue.db)] == [two]
-    assert deletions.left(queue.db, one) == []
+    assert deletions.trashed(queue.db, one) == []
     restore(queue, two)
-    assert deletions.left(queue.db, two) == []
-    assert state(queue, two) is DeletionState.RETURNING
+    assert deletions.trashed(queue.db, two) == []
+    assert state(queue, two) is DeletionState.RESTORING
 
 
 def test_only_the_jobs_deleted_with_a_video_lose_their_work(queue: Queue) -> None:
@@ -137,7 +137,7 @@ def test_only_the_jobs_deleted_with_a_video_lose_their_work(queue: Queue) -> Non
     queue.wait(1)
     for each in (video, other):
         deletions.begin(queue.db, each, now=queue.now, actor="test")
-    assert deletions.left(queue.db, video) == [job]
+    assert deletions.trashed(queue.db, video) == [job]
 
 
 def test_a_video_comes_back_with_the_jobs_deleted_with_it(queue: Queue) -> None:
@@ -146,7 +146,7 @@ def test_a_video_comes_back_with_the_jobs_deleted_with_it(queue: Queue) -> None:
     gone = queue.job(video=video)
     queue.do(gone, Operation.DELETE)
     delete(queue, other)
-    aside(queue, video)
+    trashed(queue, video)
     queue.db.execute(f"UPDATE video SET deleted_at = {deleted_at(queue, video)} WHERE id = {other}")
     queue.db.execute(f"UPDATE job SET deleted_at = {deleted_at(queue, video)} WHERE id = {others}")
     assert restore(queue, video)
@@ -154,48 +154,48 @@ def test_a_video_comes_back_with_the_jobs_deleted_with_it(queue: Queue) -> None:
     assert queue.row(gone)["deleted_at"] is not None
     assert deleted_at(queue, other) is not None
     assert queue.row(others)["deleted_at"] is not None
-    assert (state(queue, video), state(queue, other)) == (DeletionState.RETURNING, DeletionState.LEAVING)
+    assert (state(queue, video), state(queue, other)) == (DeletionState.RESTORING, DeletionState.TRASHING)
     assert not restore(queue, video), "it is not deleted"
     assert not restore(queue, 4711)
 
 
 def test_it_may_be_deleted_again_on_its_way_back(queue: Queue, pair: tuple[int, int]) -> None:
     one, two = pair
-    aside(queue, one)
-    aside(queue, two)
+    trashed(queue, one)
+    trashed(queue, two)
     restore(queue, one)
     delete(queue, one)
-    assert (state(queue, one), state(queue, two)) == (DeletionState.LEAVING, DeletionState.ASIDE)
-    deletions.returned(queue.db, one, url=None)
-    assert state(queue, one) is DeletionState.LEAVING
+    assert (state(queue, one), state(queue, two)) == (DeletionState.TRASHING, DeletionState.TRASHED)
+    deletions.restored(queue.db, one, url=None)
+    assert state(queue, one) is DeletionState.TRASHING
 
 
-def test_it_is_back_once_it_has_returned(queue: Queue, pair: tuple[int, int]) -> None:
+def test_it_is_back_once_it_is_restored(queue: Queue, pair: tuple[int, int]) -> None:
     for video in pair:
-        aside(queue, video)
+        trashed(queue, video)
         restore(queue, video)
-    deletions.returned(queue.db, pair[0], url=None)
-    assert [state(queue, video) for video in pair] == [None, DeletionState.RETURNING]
+    deletions.restored(queue.db, pair[0], url=None)
+    assert [state(queue, video) for video in pair] == [None, DeletionState.RESTORING]
 
 
 def test_a_ladder_is_removed_when_its_time_is_over(queue: Queue, pair: tuple[int, int]) -> None:
     one, two = pair
-    aside(queue, one)
-    aside(queue, two)
+    trashed(queue, one)
+    trashed(queue, two)
     assert deletions.due(queue.db, queue.now) == [one]
     assert deletions.due(queue.db, queue.now + 1) == [one, two]
     assert deletions.due(queue.db, queue.now + 1, limit=1) == [one]
-    assert deletions.remove(queue.db, one)
-    assert not deletions.remove(queue.db, one)
-    assert (state(queue, one), state(queue, two)) == (DeletionState.REMOVING, DeletionState.ASIDE)
+    assert deletions.purge(queue.db, one)
+    assert not deletions.purge(queue.db, one)
+    assert (state(queue, one), state(queue, two)) == (DeletionState.PURGING, DeletionState.TRASHED)
     assert deletions.due(queue.db, queue.now + 1) == [two]
     assert not restore(queue, one)
     assert deleted_at(queue, one) is not None
 
-    deletions.removed(queue.db, two, now=queue.now)
-    assert state(queue, two) is DeletionState.ASIDE
+    deletions.purged(queue.db, two, now=queue.now)
+    assert state(queue, two) is DeletionState.TRASHED
     assert generations.current(queue.db, two) is not None
-    deletions.removed(queue.db, one, now=queue.now)
+    deletions.purged(queue.db, one, now=queue.now)
     assert (state(queue, one), generations.current(queue.db, one)) == (None, None)
     assert generations.current(queue.db, two) is not None
     ends = queue.db.execute("SELECT video_id, removed_at, retired_at FROM generation ORDER BY id").all()
@@ -210,21 +210,21 @@ def test_what_was_removed_before_keeps_its_time(queue: Queue) -> None:
     generations.removed(queue.db, first, video, 1, now=NOW)
     assert generations.retired_before(queue.db, queue.now + 1) == []
     queue.wait(9)
-    aside(queue, video)
-    deletions.remove(queue.db, video)
-    deletions.removed(queue.db, video, now=queue.now)
+    trashed(queue, video)
+    deletions.purge(queue.db, video)
+    deletions.purged(queue.db, video, now=queue.now)
     ends = queue.db.execute("SELECT number, removed_at, retired_at FROM generation ORDER BY id").all()
     assert [tuple(row) for row in ends] == [(1, NOW, NOW), (2, queue.now, queue.now)]
 
 
-def test_the_replaced_ladders_of_a_deleted_video_are_aside_too(queue: Queue, pair: tuple[int, int]) -> None:
+def test_the_replaced_ladders_of_a_deleted_video_are_trashed_too(queue: Queue, pair: tuple[int, int]) -> None:
     for video in pair:
         generations.record(queue.db, video, 2, settings_hash="x", poster=None, renditions=(), now=queue.now)
     delete(queue, pair[0])
     assert [row.video for row in generations.retired_before(queue.db, queue.now + 1)] == [pair[1]]
     assert restore(queue, pair[0])
     assert [row.video for row in generations.retired_before(queue.db, queue.now + 1)] == [pair[1]]
-    deletions.returned(queue.db, pair[0], url=None)
+    deletions.restored(queue.db, pair[0], url=None)
     assert len(generations.retired_before(queue.db, queue.now + 1)) == 2
 
 
@@ -257,10 +257,10 @@ def test_all_is_forgotten_of_files_that_nothing_needs(queue: Queue) -> None:
     row = PublicationRow(queue.in_status(JobStatus.DONE), 1, None, "cpu-0", kept[1], 1, "slug", "{}", None)
     publications.begin(queue.db, row, now=NOW)
     queue.db.execute(
-        "INSERT INTO removal (job_id, video_id, size, mtime_ns, inode, ctime_ns)"
+        "INSERT INTO source_removal (job_id, video_id, size, mtime_ns, inode, ctime_ns)"
         f" VALUES ({row.job}, {kept[2]}, 1, 1, 1, 1)"
     )
-    aside(queue, kept[3])
+    trashed(queue, kept[3])
     generations.record(queue.db, kept[4], 2, settings_hash="x", poster=None, renditions=(), now=queue.now)
     kept.append(queue.row(row.job)["video_id"])
     video, job = published(queue)
@@ -269,7 +269,8 @@ def test_all_is_forgotten_of_files_that_nothing_needs(queue: Queue) -> None:
     queue.fail(queue.claimed(queue.worker("cpu-1")), ErrorCode.NO_MEDIA)
     queue.db.execute(f"UPDATE job SET status = 'pending', completed_at = NULL WHERE id = {row.job}")
     queue.db.execute(
-        "INSERT INTO published (generation_id, name, kind, codecs, size, settings_hash, stream_key, files)"
+        "INSERT INTO published_rendition"
+        " (generation_id, name, kind, codecs, size, settings_hash, stream_key, files)"
         " SELECT id, '360p', 'video', '', 1, '', '', '[]' FROM generation"
     )
     attempts = set(queue.db.execute("SELECT job_id FROM attempt").scalars())
@@ -285,7 +286,7 @@ def test_all_is_forgotten_of_files_that_nothing_needs(queue: Queue) -> None:
     assert job not in jobs
     assert set(queue.db.execute("SELECT job_id FROM attempt").scalars()) == attempts & jobs
     assert attempts - jobs
-    assert queue.db.execute("SELECT count(*) FROM published").scalar() == 6
+    assert queue.db.execute("SELECT count(*) FROM published_rendition").scalar() == 6
     assert queue.row(lease.job)["status"] == "in_progress"
     assert len(jobs) == 8
     assert queue.db.execute("SELECT count(*) FROM generation").scalar() == 6

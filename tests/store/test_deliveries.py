@@ -269,17 +269,17 @@ def test_a_deleted_ladder_is_removed_and_may_return(
         assert delivered(queue, row)
     deletions.begin(queue.db, one.video, now=queue.now, actor="test")
     gone = newest(queue, one.video)
-    assert (gone.state, gone.next_at) == (DeliveryState.HIDING, 0)
+    assert (gone.state, gone.next_at) == (DeliveryState.UNPUBLISHING, 0)
     assert newest(queue, two.video).state is DeliveryState.DELIVERED
     deliveries.removed(queue.db, one, now=queue.now)
     assert newest(queue, one.video) == gone, "it was read before it was deleted"
     deletions.restore(queue.db, one.video, now=queue.now, actor="test")
-    deletions.returned(queue.db, one.video, url=None)
+    deletions.restored(queue.db, one.video, url=None)
     assert newest(queue, one.video) == gone
 
     deletions.begin(queue.db, one.video, now=queue.now, actor="test")
     deletions.restore(queue.db, one.video, now=queue.now, actor="test")
-    deletions.returned(queue.db, one.video, url="s3://films/back")
+    deletions.restored(queue.db, one.video, url="s3://films/back")
     back = newest(queue, one.video)
     assert (back.state, back.url, back.number) == (DeliveryState.WAITING, "s3://films/back", 1)
     deliveries.removed(queue.db, gone, now=queue.now)
@@ -290,7 +290,7 @@ def test_a_deleted_ladder_is_removed_and_may_return(
     deliveries.record_unpublished(queue.db, newest(queue, one.video), remove_at=queue.now + HOUR)
     hidden = newest(queue, one.video)
     assert (hidden.state, hidden.next_at) == (DeliveryState.REMOVING, queue.now + HOUR)
-    assert newest(queue, two.video).state is DeliveryState.HIDING
+    assert newest(queue, two.video).state is DeliveryState.UNPUBLISHING
     deliveries.record_unpublished(queue.db, newest(queue, two.video), remove_at=queue.now)
     deliveries.removed(queue.db, hidden, now=queue.now)
     assert deliveries.of_video(queue.db, one.video) is None
@@ -315,7 +315,7 @@ def test_a_ladder_that_is_whole_in_its_bucket_returns_at_once(
     back = newest(queue, one.video)
     assert (back.state, back.next_at) == (DeliveryState.WAITING, 0)
     assert back.files_done == (9 if kept else 0)
-    assert newest(queue, two.video).state is DeliveryState.HIDING
+    assert newest(queue, two.video).state is DeliveryState.UNPUBLISHING
     deliveries.restore(queue.db, two.video, "s3://films/elsewhere")
     other = begin(queue, queue.video(), 1, one.url)
     assert delivered(queue, other)
@@ -326,7 +326,7 @@ def test_a_ladder_that_is_whole_in_its_bucket_returns_at_once(
     assert deliveries.advance(queue.db, newest(queue, one.video), files=9, done=9)
     deliveries.unpublish(queue.db, one.video)
     deliveries.restore(queue.db, one.video, one.url)
-    assert states(queue, one.video)[1][1] == "hiding", "the first is the one that is published"
+    assert states(queue, one.video)[1][1] == "unpublishing", "the first is the one that is published"
 
 
 def test_an_evicted_copy_is_recorded(queue: Queue, pair: tuple[DeliveryRow, DeliveryRow]) -> None:

@@ -567,7 +567,7 @@ def restart(queue: Queue, _: Random) -> Any:
 def wait_for_hours_or_volumes(queue: Queue, rng: Random) -> Any:
     db, now, job = queue.db, queue.now, known(queue, rng, "job")
     closed = rng.choice([[], [known(queue, rng, "folder")]])
-    code = rng.choice([ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY, ErrorCode.OUTSIDE_HOURS])
+    code = rng.choice([ErrorCode.DISK_NOT_RESPONDING, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.OUTSIDE_HOURS])
     until = folder_hours.FOREVER if code is ErrorCode.OUTSIDE_HOURS else now + rng.randint(1, 90) * SECOND
     how: Any = {"until": until, "code": code, "why": rng.choice(TEXTS[:3]), "hint": "h"}
     if claims.is_ready(db, job):
@@ -671,15 +671,15 @@ def go_on_with_deletions(queue: Queue, rng: Random) -> Any:
     done: Any = None
     match rng.randrange(6):
         case 0 | 1 if not deletions.is_busy(db, video):
-            done = deletions.left(db, video)
+            done = deletions.trashed(db, video)
         case 2:
             done = deletions.restore(db, video, now=queue.now, actor="test")
         case 3:
-            deletions.returned(db, video, url=rng.choice([None, "s3://é/v"]))
+            deletions.restored(db, video, url=rng.choice([None, "s3://é/v"]))
         case 4:
-            done = deletions.remove(db, video)
+            done = deletions.purge(db, video)
         case 5:
-            deletions.removed(db, video, now=queue.now)
+            deletions.purged(db, video, now=queue.now)
     return done, deletions.moving(db), deletions.due(db, queue.now, limit=5), deletions.is_busy(db, video)
 
 
@@ -703,7 +703,7 @@ def deliver(queue: Queue, rng: Random) -> Any:
             deliveries.failed(db, row, error, now=now, next_at=now + SECOND)
         case 5 if row is not None:
             done = deliveries.is_replaced(db, row)
-            if row.state is DeliveryState.HIDING:
+            if row.state is DeliveryState.UNPUBLISHING:
                 deliveries.record_unpublished(db, row, remove_at=now + SECOND)
             else:
                 deliveries.removed(db, row, now=now)
@@ -718,7 +718,7 @@ def forget_videos(queue: Queue, rng: Random) -> Any:
 @often(5)
 def upload(queue: Queue, rng: Random) -> Any:
     db, now, number = queue.db, queue.now, f"u{rng.randint(1, 9)}"
-    how: Any = {"about": rng.choice(TEXTS), "actor": "été", "expires_at": now + 50 * SECOND}
+    how: Any = {"upload_metadata": rng.choice(TEXTS), "actor": "été", "expires_at": now + 50 * SECOND}
     done: Any = None
     match rng.randrange(7):
         case 0 | 1:

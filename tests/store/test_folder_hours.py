@@ -58,7 +58,7 @@ def test_a_wait_ends_when_its_folder_is_open_or_gone(queue: Queue) -> None:
 
 def test_other_waits_are_left_alone(queue: Queue) -> None:
     away, paused = queue.job(), queue.job()
-    wait(queue, away, until=queue.now + 15 * SECOND, code=ErrorCode.SOURCE_AWAY)
+    wait(queue, away, until=queue.now + 15 * SECOND, code=ErrorCode.SOURCE_UNAVAILABLE)
     wait(queue, paused)
     queue.db.execute("UPDATE job SET status = 'paused' WHERE id = :id", {"id": paused})
     assert not folder_hours.is_any_over(queue.db, set())
@@ -72,7 +72,7 @@ def test_neither_the_clock_nor_a_look_at_volumes_ends_it(queue: Queue) -> None:
     wait(queue, job)
     assert not jobs.is_any_due(queue.db, now=queue.now, longest_us=LONGEST_US)
     assert volume_waits.waiting(queue.db, limit=9) == []
-    wait(queue, retried, until=queue.now + 2 * LONGEST_US, code=ErrorCode.SOURCE_AWAY)
+    wait(queue, retried, until=queue.now + 2 * LONGEST_US, code=ErrorCode.SOURCE_UNAVAILABLE)
     assert jobs.is_any_due(queue.db, now=queue.now, longest_us=LONGEST_US), "the clock was set back"
     assert jobs.promote_due(queue.db, now=queue.now, longest_us=LONGEST_US) == 1
     assert queue.row(retried)["not_before"] is None

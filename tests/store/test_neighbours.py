@@ -43,8 +43,8 @@ from tqstudio.protocol.requests import SourceIdentity
 from .conftest import NOW, TV, Queue, token
 
 TABLES = (
-    *(tables.folder, tables.video, tables.generation, tables.published, tables.publication),
-    *(tables.removal, tables.deletion, tables.speed, tables.job, tables.rendition, tables.attempt),
+    *(tables.folder, tables.video, tables.generation, tables.published_rendition, tables.publication),
+    *(tables.source_removal, tables.deletion, tables.speed, tables.job, tables.rendition, tables.attempt),
     *(tables.worker, tables.supervisor, tables.gate, tables.idempotency),
     *(tables.undo, tables.undo_step),
 )
@@ -361,7 +361,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "a removal ends": (
         lambda s: removals.forget(s.db, s.removal),
-        lambda s: {f"removal {s.lease.job}"},
+        lambda s: {f"source_removal {s.lease.job}"},
     ),
     "a publication ends": (
         lambda s: publications.end(s.db, s.lease.job),

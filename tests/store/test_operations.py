@@ -106,7 +106,7 @@ def test_the_matrix(queue: Queue, operation: Operation, status: JobStatus) -> No
         case "asked":
             assert changed == {"control"}
             assert after["control"] == operation.value
-            assert queue.history(job)[-1]["trigger"] == f"{operation}_asked"
+            assert queue.history(job)[-1]["trigger"] == f"{operation}_requested"
         case "set":
             assert changed == {"priority"}
             assert queue.history(job)[-1]["detail"] == "priority 7"

@@ -174,7 +174,7 @@ def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
         lease = again(queue)
     assert queue.lose(lease) is F
     row = queue.row(lease.job)
-    assert (row["crashes"], row["error_code"], row["exhausted"]) == (3, "POISON", 1)
+    assert (row["crashes"], row["error_code"], row["exhausted"]) == (3, "REPEATED_CRASHES", 1)
     assert row["autorestart"] == "denied"
     assert [a["outcome"] for a in queue.attempts(lease.job)] == ["lost"] * 3
 
@@ -192,7 +192,7 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     lease = again(queue)
     assert save(queue, lease, renditions=[rendition(segments_done=10)])
     assert queue.lose(lease) is F
-    assert queue.row(lease.job)["error_code"] == "POISON"
+    assert queue.row(lease.job)["error_code"] == "REPEATED_CRASHES"
 
 
 @pytest.mark.fault(
@@ -216,7 +216,7 @@ def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Qu
         assert save(queue, lease, resumed_at_s=resumed_at_s)
         ended = queue.lose(lease)
     assert ended is F, "what was lost is made again, and that is not further"
-    assert queue.row(lease.job)["error_code"] == "POISON"
+    assert queue.row(lease.job)["error_code"] == "REPEATED_CRASHES"
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,9 @@ def test_what_is_wrong_with_a_source_a_setting_or_the_disk_does_not_count(
         ErrorCode.BAD_CONFIG,
         ErrorCode.UNSUPPORTED,
         ErrorCode.DISK_LOW,
-        ErrorCode.GPU_SESSION,
+        ErrorCode.GPU_BUSY,
         ErrorCode.PUBLISH_FAILED,
-        ErrorCode.OUTPUT_GONE,
+        ErrorCode.OUTPUT_UNAVAILABLE,
         ErrorCode.SYSTEM_LIMIT,
         ErrorCode.IO_ERROR,
     ):

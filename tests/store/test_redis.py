@@ -39,7 +39,7 @@ def test_all_are_let_go_but_keep_their_age(queue: Queue) -> None:
 
 def test_an_upload_is_known_by_its_metadata(queue: Queue) -> None:
     about = "filename YQ==,batch Yg=="
-    more = {"size": 100, "about": about, "actor": "redis", "expires_at": NOW, "limit": 9}
+    more = {"size": 100, "upload_metadata": about, "actor": "redis", "expires_at": NOW, "limit": 9}
     uploads.create(queue.db, "a", **more)
     assert store.is_fetched(queue.db, about)
     assert not store.is_fetched(queue.db, "filename YQ==,batch Yw==")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import shutil
 import sqlite3
@@ -12,7 +13,6 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,12 +29,11 @@ from tqstudio.engine.store.dialects import sqlite
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists.orders import PageQuery
-from tqstudio.engine.store.machine import tokens, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol.filters import SORTS, parse
 
-from .conftest import Queue, migrated, rolled_back
+from .conftest import Queue, rolled_back
 from .test_operations import assert_counts_are_true
 
 
@@ -224,78 +223,6 @@ def test_the_version_is_the_head_of_the_migrations() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
 
 
-_FIRST = Path(__file__).with_name("schema_0001.sql")
-"""A dump of a database with the first schema."""
-
-
-def test_the_first_schema_is_migrated_to_that_of_the_tables(tmp_path: Path, database: Path) -> None:
-    path = tmp_path / "first.db"
-    with sqlite3.connect(path) as raw:
-        raw.executescript(_FIRST.read_text())
-    raw.close()
-    migrate(path)
-    assert schema_version(path) == SCHEMA_VERSION
-    test_the_schema_is_that_of_the_tables(path)
-    assert _columns(path) == _columns(database)
-
-
-def test_a_paused_queue_stays_paused_when_its_database_is_migrated(tmp_path: Path) -> None:
-    path = tmp_path / "first.db"
-    with sqlite3.connect(path) as raw:
-        raw.executescript(_FIRST.read_text())
-        raw.execute("INSERT INTO gate (kind, reason, since) VALUES ('user', 'lunch', 7)")
-    raw.close()
-    migrate(path)
-    with sqlite3.connect(path) as raw:
-        stored = raw.execute("SELECT kind, reason, path, since, until FROM gate").fetchall()
-    raw.close()
-    assert stored == [("user", "lunch", None, 7, None)]
-
-
-def test_tokens_stay_when_a_role_is_added(program: str, tmp_path: Path) -> None:
-    address = migrated(program, tmp_path)
-    with engine_of(address).begin() as connection:
-        connection.exec_driver_sql("DROP TABLE undo_step")
-        connection.exec_driver_sql("DROP TABLE undo")
-        connection.exec_driver_sql("ALTER TABLE generation DROP COLUMN files")
-        connection.exec_driver_sql("ALTER TABLE video DROP COLUMN crfs")
-        connection.exec_driver_sql("ALTER TABLE video DROP COLUMN viewable")
-        for name in ("search", "by_name", "by_size", "by_length"):
-            connection.exec_driver_sql(f"DROP INDEX ix_video_{name}")
-        connection.exec_driver_sql("ALTER TABLE video DROP COLUMN length_ms")
-        connection.exec_driver_sql("CREATE INDEX ix_video_search ON video (id, folder_id, name_lower)")
-        connection.exec_driver_sql("ALTER TABLE token DROP COLUMN max_workers")
-        connection.exec_driver_sql("DROP INDEX ix_job_warned")
-        connection.exec_driver_sql("DROP TABLE standby")
-        for name in ("home", "name", "url", "certificate"):
-            connection.exec_driver_sql(f"ALTER TABLE supervisor DROP COLUMN {name}")
-        connection.exec_driver_sql("DROP TABLE delivery")
-        for name in ("url", "version", "output_root"):
-            connection.exec_driver_sql(f"ALTER TABLE upload DROP COLUMN {name}")
-        connection.exec_driver_sql("ALTER TABLE worker DROP COLUMN joined_by")
-        before = Operations(MigrationContext.configure(connection))
-        with before.batch_alter_table("token", table_kwargs={"sqlite_autoincrement": True}) as token:
-            token.drop_constraint("ck_token_role", type_="check")
-            token.create_check_constraint("ck_token_role", "role IN ('view', 'operate', 'admin', 'worker')")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0011'")
-        connection.exec_driver_sql("INSERT INTO worker (name, kind) VALUES ('cpu-0', 'cpu'), ('far', 'cpu')")
-        connection.exec_driver_sql(
-            "INSERT INTO token (name, role, prefix, salt, hash, created_at, worker_id)"
-            " VALUES ('x', 'view', 'p', '', '', 1, NULL), ('far', 'worker', 'q', '', '', 1, 2)"
-        )
-    migrate(address)
-    test_the_schema_is_that_of_the_tables(address)
-    with rolled_back(address) as queue:
-        assert [(row.name, row.role, row.worker_name) for row in tokens.listing(queue.db)] == [
-            ("x", "view", None),
-            ("far", "worker", "far"),
-        ]
-        assert [row.type for row in workers.listing(queue.db)] == ["local", "remote"]
-        queue.db.execute("UPDATE token SET role = 'join' WHERE name = 'x'")
-        with pytest.raises(IntegrityError, match="ck_token_role"):
-            queue.db.execute("UPDATE token SET role = 'owner' WHERE name = 'x'")
-
-
 _AFTER = f"{int(SCHEMA_VERSION) + 1:04}"
 _NEXT = f"""
 import sqlalchemy as sa
@@ -352,21 +279,34 @@ def _created(path: Path) -> Path:
     return path
 
 
-@pytest.mark.fault("A newer tqstudio wrote the database", "`NEWER_DATABASE`; not touched", area="database")
-@pytest.mark.parametrize("version", [f"{int(SCHEMA_VERSION) + 1:04}", "9999"])
-def test_a_newer_database_is_refused_and_not_touched(tmp_path: Path, version: str) -> None:
-    path = tmp_path / "newer.db"
-    with sqlite3.connect(path) as raw:
-        raw.execute("CREATE TABLE alembic_version (version_num TEXT)")
-        raw.execute("INSERT INTO alembic_version VALUES (?)", (version,))
-    raw.close()
+@pytest.mark.fault(
+    "A newer tqstudio, or one from before 0.1.0, wrote the database",
+    "`DATABASE_VERSION`; not touched",
+    area="database",
+)
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (_AFTER, f"has schema {_AFTER}, of a newer tqstudio; this one supports up to {SCHEMA_VERSION}"),
+        ("9999", "has schema 9999, of a newer tqstudio"),
+        ("0021", "has schema 0021, of a development version before 0.1.0, which no release opens"),
+    ],
+)
+def test_a_database_of_another_version_is_refused_and_not_touched(
+    tmp_path: Path, version: str, words: str
+) -> None:
+    path = _created(tmp_path / "tqstudio.db")
+    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE alembic_version SET version_num = ?", (version,))
+    before = path.read_bytes()
     db = Database(path)
     with pytest.raises(TqError) as caught:
         db.open()
     db.close()
-    assert caught.value.code is ErrorCode.NEWER_DATABASE
-    assert version in caught.value.message
-    assert set(_objects(path)) == set()
+    assert caught.value.code is ErrorCode.DATABASE_VERSION
+    assert words in caught.value.message
+    assert path.read_bytes() == before
+    assert not (tmp_path / "backups").exists(), "nothing is copied either"
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:

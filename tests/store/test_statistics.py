@@ -66,7 +66,7 @@ def test_a_job_that_is_done_counts_its_media_and_bytes(queue: Queue) -> None:
         "media_s": 120.5,
         "bytes_in": 1000,
         "bytes_out": 700,
-        "off_percent": 40,
+        "eta_error_percent": 40,
     }
 
 
@@ -79,7 +79,12 @@ def test_an_attempt_that_does_not_complete_its_job_counts_only_its_time(queue: Q
     queue.fail(lease, ErrorCode.NO_MEDIA)
     found = row(queue)
     assert (found["status"], found["wall_s"], found["cpu_s"]) == ("failed", 20.0, 7.5)
-    assert (found["media_s"], found["bytes_in"], found["bytes_out"], found["off_percent"]) == (0, 0, 0, None)
+    assert (found["media_s"], found["bytes_in"], found["bytes_out"], found["eta_error_percent"]) == (
+        0,
+        0,
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize("how", ["lost", "requeued", "settled", "paused"])
@@ -146,7 +151,7 @@ def several(queue: Queue) -> list[dict[str, Any]]:
                 "media_s": float(chosen.randrange(900)) if done else 0.0,
                 "bytes_in": chosen.randrange(10**12) if done else 0,
                 "bytes_out": chosen.randrange(10**12) if done else 0,
-                "off_percent": chosen.randrange(60) if done and chosen.random() < 0.8 else None,
+                "eta_error_percent": chosen.randrange(60) if done and chosen.random() < 0.8 else None,
             }
         )
     queue.db.execute(insert(tables.statistic), made)
@@ -155,7 +160,7 @@ def several(queue: Queue) -> list[dict[str, Any]]:
 
 def expected(made: Iterable[dict[str, Any]]) -> dict[str, Any]:
     of = list(made)
-    off = sorted(each["off_percent"] for each in of if each["off_percent"] is not None)
+    off = sorted(each["eta_error_percent"] for each in of if each["eta_error_percent"] is not None)
     sums: dict[str, Any] = {
         name: sum(each[name] for each in of)
         for name in ("wall_s", "cpu_s", "media_s", "bytes_in", "bytes_out")
@@ -281,7 +286,7 @@ COMINGS_AND_GOINGS = [
     (EventKind.PAUSE, "in_progress", "paused", 0),
     (EventKind.RESUME, "paused", "pending", 0),
     (EventKind.RELEASE, "in_progress", "pending", 0),
-    (EventKind.PRIORITY, "pending", None, 0),
+    (EventKind.PRIORITY_CHANGED, "pending", None, 0),
     (EventKind.COMPLETE, "in_progress", "done", -1),
     (EventKind.CANCEL, "pending", "cancelled", -1),
     (EventKind.CANCEL, "paused", "cancelled", -1),

@@ -287,9 +287,20 @@ def test_a_video_with_another_open_job_keeps_that(queue: Queue, ada: Actor) -> N
 
 PERSONS = (
     *(EventKind.PAUSE, EventKind.RESUME, EventKind.CANCEL, EventKind.RETRY, EventKind.RESTART),
-    *(EventKind.PAUSE_ASKED, EventKind.CANCEL_ASKED, EventKind.RESTART_ASKED, EventKind.RESUME_ASKED),
+    *(
+        EventKind.PAUSE_REQUESTED,
+        EventKind.CANCEL_REQUESTED,
+        EventKind.RESTART_REQUESTED,
+        EventKind.RESUME_REQUESTED,
+    ),
     *(EventKind.UNCANCEL, EventKind.UNCANCEL_PAUSED, EventKind.UNCANCEL_FAILED),
-    *(EventKind.PRIORITY, EventKind.PROFILE, EventKind.FORCED, EventKind.DELETED, EventKind.UNDELETED),
+    *(
+        EventKind.PRIORITY_CHANGED,
+        EventKind.PROFILE_CHANGED,
+        EventKind.FORCED,
+        EventKind.DELETED,
+        EventKind.UNDELETED,
+    ),
 )
 
 

@@ -10,7 +10,13 @@ LATER = NOW + SECOND
 
 
 def create(queue: Queue, *numbers: str, limit: int = 9) -> list[bool]:
-    more = {"size": 100, "about": "filename YQ==", "actor": "token:desk", "expires_at": NOW, "limit": limit}
+    more = {
+        "size": 100,
+        "upload_metadata": "filename YQ==",
+        "actor": "token:desk",
+        "expires_at": NOW,
+        "limit": limit,
+    }
     return [uploads.create(queue.db, number, **more) for number in numbers]
 
 

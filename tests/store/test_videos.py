@@ -397,7 +397,9 @@ def test_the_iframes_of_a_file_are_stored_and_files_of_earlier_versions_have_non
     found = generations.current(queue.db, video)
     assert found is not None
     assert found.renditions == (row,)
-    queue.db.execute("""UPDATE published SET files = '[["a.m4s", 3, 6.0], ["b.m4s", 3, 6.0, null]]'""")
+    queue.db.execute(
+        """UPDATE published_rendition SET files = '[["a.m4s", 3, 6.0], ["b.m4s", 3, 6.0, null]]'"""
+    )
     found = generations.current(queue.db, video)
     assert found is not None
     assert found.renditions[0].files == (PublishedFile("a.m4s", 3, 6.0), PublishedFile("b.m4s", 3, 6.0))

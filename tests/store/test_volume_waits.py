@@ -12,7 +12,7 @@ from .conftest import SECOND, Queue
 from .test_folders import folder
 
 
-def _waiting(queue: Queue, code: ErrorCode = ErrorCode.SOURCE_AWAY) -> int:
+def _waiting(queue: Queue, code: ErrorCode = ErrorCode.SOURCE_UNAVAILABLE) -> int:
     lease = queue.claimed()
     queue.fail(lease, code)
     return lease.job
@@ -24,21 +24,21 @@ def test_a_job_that_waits_lets_the_next_one_go_and_says_why_once(queue: Queue) -
     def wait(why: str) -> None:
         until = queue.now + 15 * SECOND
         volume_waits.begin(
-            queue.db, first, now=queue.now, until=until, code="DISK_SILENT", why=why, hint="see"
+            queue.db, first, now=queue.now, until=until, code="DISK_NOT_RESPONDING", why=why, hint="see"
         )
 
     before = queue.row(second)
     wait("the disk is silent")
     row = queue.row(first)
     assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0)
-    assert (row["error_code"], row["error_text"]) == ("DISK_SILENT", "the disk is silent")
+    assert (row["error_code"], row["error_text"]) == ("DISK_NOT_RESPONDING", "the disk is silent")
     assert (row["not_before"], row["ready_at"]) == (queue.now + 15 * SECOND, None)
     assert queue.row(second) == before
     assert queue.claim(queue.worker("one")).job == second  # type: ignore[union-attr]
     assert queue.claim(queue.worker("two")) is None
     for why in ("the disk is silent", "another is"):
         wait(why)
-    details = [event["detail"] for event in queue.history(first) if event["trigger"] == "put_off"]
+    details = [event["detail"] for event in queue.history(first) if event["trigger"] == "postponed"]
     assert details == ["the disk is silent", "another is"]
     queue.wait(15)
     queue.promote()
@@ -64,10 +64,10 @@ def test_a_need_names_what_is_read_and_written(queue: Queue) -> None:
 def test_those_that_wait_for_a_volume_come_in_turn(queue: Queue) -> None:
     folder(queue, b"/of no job")
     one, two, three, paused = (_waiting(queue) for _ in range(4))
-    silent = _waiting(queue, ErrorCode.DISK_SILENT)
-    _waiting(queue, ErrorCode.GPU_SESSION)
+    silent = _waiting(queue, ErrorCode.DISK_NOT_RESPONDING)
+    _waiting(queue, ErrorCode.GPU_BUSY)
     queue.db.execute("UPDATE job SET status = 'paused' WHERE id = :id", {"id": paused})
-    queue.db.execute("UPDATE job SET error_code = 'SOURCE_AWAY' WHERE id = :id", {"id": queue.job()})
+    queue.db.execute("UPDATE job SET error_code = 'SOURCE_UNAVAILABLE' WHERE id = :id", {"id": queue.job()})
     due_at = queue.row(one)["not_before"]
     for job, later in ((one, 3), (two, 0), (three, 2), (silent, 1)):
         at = due_at + later * SECOND
@@ -75,7 +75,7 @@ def test_those_that_wait_for_a_volume_come_in_turn(queue: Queue) -> None:
     found = volume_waits.waiting(queue.db, limit=9)
     assert [each.need.job for each in found] == [two, silent, three, one]
     assert [each.until - due_at for each in found] == [0, SECOND, 2 * SECOND, 3 * SECOND]
-    assert [each.code for each in found[:2]] == ["SOURCE_AWAY", "DISK_SILENT"]
+    assert [each.code for each in found[:2]] == ["SOURCE_UNAVAILABLE", "DISK_NOT_RESPONDING"]
     assert found[0].need == gates.need_of(queue.db, two)
     assert volume_waits.waiting(queue.db, limit=2) == found[:2]
 

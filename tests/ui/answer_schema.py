@@ -26,7 +26,7 @@ TYPES: dict[tuple[str, str], Any] = {
     ("GET", "folders"): dict[str, list[answers.FolderView]],
     ("POST", "folders"): answers.FolderView,
     ("POST", "folders/preview"): answers.FolderPreview,
-    ("POST", "workers/pool"): answers.WorkerView,
+    ("POST", "workers"): answers.WorkerView,
     ("PATCH", "folders/{}"): answers.FolderView,
     ("GET", "settings"): answers.SettingsView,
     ("GET", "profiles"): dict[str, list[answers.ProfileView]],

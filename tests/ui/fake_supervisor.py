@@ -217,7 +217,7 @@ class FakeSupervisor:
         self._answers[key] = answer
         if call.method == "POST" and self.lost:
             self.lost -= 1
-            raise fail(ErrorCode.SUPERVISOR_SILENT, "the supervisor did not answer")
+            raise fail(ErrorCode.SUPERVISOR_NOT_RESPONDING, "the supervisor did not answer")
         # A copy, as over the wire.
         return from_json(to_json(answer))
 
@@ -283,8 +283,8 @@ class FakeSupervisor:
                 return sample_statistics(call.params["by"])
             case "GET", ["workers"]:
                 return {"workers": self.workers}
-            case "POST", ["workers", "pool"]:
-                _parsed(requests.OneMoreWorker, body)
+            case "POST", ["workers"]:
+                _parsed(requests.AddWorkerRequest, body)
                 names = {each["name"] for each in self.workers}
                 name = next(name for at in range(len(names) + 1) if (name := f"cpu-{at}") not in names)
                 self.workers.append(worker(name, "starting", job=None, step=None, speed=None))
@@ -437,7 +437,7 @@ class FakeSupervisor:
         elif decision.effect is Effect.CONTROL:
             row["control"] = CONTROLS[operation].value
             row["word"] = job_word(status, CONTROLS[operation])
-            self.happened(f"{operation.value}_asked", number, actor="user", source=status.value)
+            self.happened(f"{operation.value}_requested", number, actor="user", source=status.value)
         elif decision.effect is Effect.NOW:
             self._move(row, TRIGGERS[operation], actor="user")
         return _result(number, row, decision)
@@ -534,7 +534,7 @@ class FakeSupervisor:
     def _version(self, number: int) -> int:
         """The last event by which a person changed a job."""
         kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "profile", "deleted", "undeleted"}
-        kinds |= {f"{each.value}_asked" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
+        kinds |= {f"{each.value}_requested" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
         kinds.add("uncancel_failed")
         of_persons = (
             each for each in self._events_of(number) if each["worker"] is None and each["trigger"] in kinds
@@ -555,7 +555,13 @@ class FakeSupervisor:
             self.undoable.append((Undoable(operation), changed))
 
     def _undo_newest(self) -> Any:
-        answer: dict[str, Any] = {"undo": None, "operation": None, "subject": "", "back": 0, "left": 0}
+        answer: dict[str, Any] = {
+            "undo": None,
+            "operation": None,
+            "subject": "",
+            "restored": 0,
+            "not_restored": 0,
+        }
         answer |= {"reason": "", "remaining": 0}
         if not self.undoable:
             return answer
@@ -564,15 +570,15 @@ class FakeSupervisor:
         for number, row in former.items():
             if operation is Undoable.VIDEO_DELETED:
                 self._delete_video(number, False)
-                answer |= {"subject": row["name"], "back": 1}
+                answer |= {"subject": row["name"], "restored": 1}
             elif operation.value in UNDOABLE:
-                answer["back" if self._put_back(operation, number, row) else "left"] += 1
+                answer["restored" if self._put_back(operation, number, row) else "not_restored"] += 1
                 answer["subject"] = f"job {number}, {row['name']}" if len(former) == 1 else ""
             else:
                 self.folders = [row if each["id"] == number else each for each in self.folders]
                 self.folders += [] if row in self.folders else [row]
                 self.happened("folder_changed", None, actor="user", detail=row["path"])
-                answer |= {"subject": row["path"], "back": 1}
+                answer |= {"subject": row["path"], "restored": 1}
         return answer
 
     def _put_back(self, operation: Undoable, number: int, former: Any) -> bool:
@@ -583,7 +589,7 @@ class FakeSupervisor:
             row["control"] = former["control"]
             row["word"] = job_word(JobStatus(row["status"]), Control(row["control"]))
             asked = "resume" if row["control"] == "none" else row["control"]
-            self.happened(f"{asked}_asked", number, actor="user", source=row["status"])
+            self.happened(f"{asked}_requested", number, actor="user", source=row["status"])
         elif operation is Undoable.CANCEL:
             uncancel = {"paused": EventKind.UNCANCEL_PAUSED, "failed": EventKind.UNCANCEL_FAILED}
             row["completed_at"] = former["completed_at"]
@@ -749,7 +755,7 @@ class FakeSupervisor:
             gate = {"kind": "user", "code": None, "since": ago(0), "hint": "resume the queue"}
             self.gates.append(gate)
         if gate | changes != gate:
-            self.happened("gate_shut", None, actor="user", code="user", detail=changes["reason"])
+            self.happened("gate_closed", None, actor="user", code="user", detail=changes["reason"])
         gate |= changes
         return dict(gate)
 

@@ -326,18 +326,18 @@ def sample_forecast(rows: list[Any], request: Any, asked: int) -> Any:
     chosen = [row for row in rows if row not in refused]
     why = "cannot have these settings: video.crf cannot be 99; allowed: a whole number from 1 to 63"
     names = ("1080p", "720p", "480p")
-    qualities = [("2160p", "left out", "above source", False)] + [
+    qualities = [("2160p", "left_out", "above source", False)] + [
         (name, "encoded", "", True)
         if not wanted or name in wanted
-        else (name, "left out", "not requested", True)
+        else (name, "left_out", "not requested", True)
         for name in names
     ]
     keys = ("name", "becomes", "reason", "possible")
     profile = request.profile or common.get("profile")
     return {
         "jobs": asked,
-        "looked_at": len(rows),
-        "again": sum(row["status"] == "done" for row in chosen),
+        "sampled": len(rows),
+        "reencoded": sum(row["status"] == "done" for row in chosen),
         "changed": sum(row["status"] != "done" for row in chosen),
         "refused": len(refused),
         "reason": f"job {refused[0]['id']} {why}" if refused else "",
@@ -345,7 +345,7 @@ def sample_forecast(rows: list[Any], request: Any, asked: int) -> Any:
         "max_bytes": 900_000_000 * len(chosen) * (len(wanted or names)) // 3,
         "eta": {"eta_s": 2460.0, "low_s": 2220.0, "high_s": 2700.0},
         "segments_kept": 41,
-        "segments_again": 100,
+        "segments_reencoded": 100,
         "qualities": [dict(zip(keys, each, strict=True), jobs=len(chosen)) for each in qualities],
         "values": {
             "profile": profile,
@@ -480,7 +480,7 @@ def sample_events() -> list[Any]:
 
 def job_detail(row: Any) -> Any:
     argv = ["ffmpeg", "-nostdin", "-i", f"file:{row['path']}", "-c:v", "libx264", "-f", "hls", "index.m3u8"]
-    steps = {"probe": 0.4, "thumbnail": 1.2}
+    steps = {"probe": 0.4, "extras": 1.2}
     attempt = {
         "number": 1,
         "epoch": 1,
@@ -698,7 +698,7 @@ def sample_load() -> Any:
     """Twenty minutes of which the first were idle."""
     busy = [2.0 + (at * 7 % 13) / 10 for at in range(90)]
     return {
-        "every_s": 10.0,
+        "interval_s": 10.0,
         "speed": [0.0] * 30 + busy,
         "cpu_percent": [3.0] * 30 + [60 * each for each in busy],
     }

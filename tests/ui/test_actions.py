@@ -223,10 +223,10 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(
         await pilot.press("z")
         await until(pilot, lambda: "the former priority of job 322" in messages(app))
         assert fake.job(322)["priority"] == before + 1, "one action was undone"
-        assert "SUPERVISOR_SILENT" not in messages(app)
+        assert "SUPERVISOR_NOT_RESPONDING" not in messages(app)
         fake.lost = 100
         await pilot.press("minus")
-        await until(pilot, lambda: "SUPERVISOR_SILENT" in messages(app))
+        await until(pilot, lambda: "SUPERVISOR_NOT_RESPONDING" in messages(app))
         assert fake.job(322)["priority"] == before
 
 
@@ -530,10 +530,10 @@ async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("p")
-        await until(pilot, lambda: shown() == "pausing…" and last_event() == "pause_asked")
+        await until(pilot, lambda: shown() == "pausing…" and last_event() == "pause_requested")
         assert "p resume" in footer(app)
         await pilot.press("p")
-        await until(pilot, lambda: shown() == "running" and last_event() == "resume_asked")
+        await until(pilot, lambda: shown() == "running" and last_event() == "resume_requested")
         await pilot.press("p")
         await until(pilot, lambda: shown() == "pausing…")
         fake.obey(319)
@@ -558,7 +558,7 @@ async def test_a_change_has_the_list_read_once(
         await pilot.press("p")
         await until(
             pilot,
-            lambda: model.job(319)["word"] == "pausing…" and model.events[-1]["trigger"] == "pause_asked",
+            lambda: model.job(319)["word"] == "pausing…" and model.events[-1]["trigger"] == "pause_requested",
         )
         fake.obey(319)
         await until(pilot, lambda: model.job(319)["status"] == "paused")

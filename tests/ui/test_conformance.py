@@ -106,7 +106,7 @@ async def test_a_running_job_pauses_when_its_worker_obeys(same: Compare) -> None
     assert asked == ("in_progress", "pause", "pausing…")
     assert shown == ("in_progress", "pausing…")
     assert (counts["in_progress"], after) == (1, "paused")
-    assert [each[1] for each in events] == ["pause_asked", "pause"]
+    assert [each[1] for each in events] == ["pause_requested", "pause"]
 
 
 async def several(side: Side) -> list[int]:
@@ -261,7 +261,15 @@ async def test_an_operation_is_undone(same: Compare, state: str, operation: str)
         named = answer["subject"].partition(", ")[2]
         again = await side.state_of(job)
         undone = answer["operation"] == operation and named != "other.mp4"
-        return result["ok"], named, answer["back"], again == first, undone, again, await side.events(before)
+        return (
+            result["ok"],
+            named,
+            answer["restored"],
+            again == first,
+            undone,
+            again,
+            await side.events(before),
+        )
 
     _, _, back, is_as_before, *_ = await same(scenario)
     assert (back, is_as_before) == (1, True)
@@ -371,7 +379,7 @@ async def test_the_stream_sends_what_was_missed_and_what_follows(same: Compare) 
         return seen, (await side.first(9_999_999)).name
 
     seen, first = await same(scenario)
-    assert [each[1] for each in seen] == ["claim", "cancel_asked", "cancel"]
+    assert [each[1] for each in seen] == ["claim", "cancel_requested", "cancel"]
     assert first == "reset"
 
 

@@ -58,8 +58,8 @@ async def test_a_queue_that_is_blocked_or_empty(
     monkeypatch.setattr("tqstudio.ui.event_reports._EMPTY_S", 0.01)
     async with make_app().run_test(size=(100, 24)) as pilot:
         app = await opened(pilot)
-        fake.happened("gate_shut", None, actor="user", detail="lunch")
-        fake.happened("gate_shut", None, actor="supervisor", detail="the disk of /srv is full")
+        fake.happened("gate_closed", None, actor="user", detail="lunch")
+        fake.happened("gate_closed", None, actor="supervisor", detail="the disk of /srv is full")
         await until(pilot, lambda: "the queue is blocked: the disk of /srv is full" in messages(app))
         assert "lunch" not in messages(app)
         for row in fake.jobs:

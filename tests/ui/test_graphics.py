@@ -121,7 +121,7 @@ async def test_the_pane_shows_the_poster_of_what_runs(make_app: MakeApp, fake: F
         await pilot.pause()
         assert len(_asked(fake)) == asked
         text = " ".join(line.text for line in pane._lines)
-        assert "✓ thumbnail ▸ transcode · master playlist" in text
+        assert "✓ extras ▸ transcode · master playlist" in text
 
 
 @pytest.mark.parametrize(

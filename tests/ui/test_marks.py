@@ -24,7 +24,7 @@ def test_events_move_it() -> None:
     marks = marked(job_row(7, "a.mp4"))
     marks.take_event(event(1, "claim", 7, 0, source="pending", target="in_progress"))
     assert marks[7].status is JobStatus.IN_PROGRESS
-    marks.take_event(event(2, "pause_asked", 7, 0, source="in_progress"))
+    marks.take_event(event(2, "pause_requested", 7, 0, source="in_progress"))
     assert (marks[7].status, marks[7].control) == (JobStatus.IN_PROGRESS, Control.PAUSE)
     marks.take_event(event(3, "pause", 7, 0, source="in_progress", target="paused"))
     assert (marks[7].status, marks[7].control) == (JobStatus.PAUSED, Control.NONE)

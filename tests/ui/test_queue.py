@@ -608,7 +608,7 @@ async def test_the_pane_beside_the_list_says_what_happened(make_app: MakeApp, fa
 
         [claimed] = [line for line in pane() if "claimed by cpu-0" in line]
         assert "11:55:00" in claimed
-        fake.happened("pause_asked", 319, actor="user")
+        fake.happened("pause_requested", 319, actor="user")
         await until(pilot, lambda: any("pause requested" in line for line in pane()))
         lines = pane()
         newest = next(at for at, line in enumerate(lines) if "pause requested" in line)

@@ -61,7 +61,9 @@ def test_a_source_whose_disk_fails_is_no_broken_video(
     assert "dmesg" in failed.hint
 
 
-@pytest.mark.fault("The server of a source is gone", "`SOURCE_AWAY`, nothing is counted", area="resume")
+@pytest.mark.fault(
+    "The server of a source is gone", "`SOURCE_UNAVAILABLE`, nothing is counted", area="resume"
+)
 def test_a_source_whose_server_is_gone_is_away(
     clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
@@ -76,7 +78,7 @@ def test_a_source_whose_server_is_gone_is_away(
         failed = _failed(run(job, bench, RecordingReport()))
     finally:
         mount.end()
-    assert failed.code is ErrorCode.SOURCE_AWAY
+    assert failed.code is ErrorCode.SOURCE_UNAVAILABLE
     assert "clip.mp4" in failed.text
 
 
@@ -93,11 +95,11 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
 
     try:
         failed = _failed(run(job, bench, RecordingReport(freeze)))
-        assert failed.code is ErrorCode.OUTPUT_GONE
+        assert failed.code is ErrorCode.OUTPUT_UNAVAILABLE
         assert "remount it read-write" in failed.hint
         # Also where it is so from the start.
         failed = _failed(run(job | {"epoch": 2}, bench, RecordingReport()))
-        assert failed.code is ErrorCode.OUTPUT_GONE
+        assert failed.code is ErrorCode.OUTPUT_UNAVAILABLE
         assert "remount it read-write" in failed.hint
     finally:
         subprocess.run(["mount", "-o", "remount,rw", disk.root], check=True)
@@ -123,7 +125,7 @@ def test_an_output_whose_disk_fails_is_gone(
             cut.append(True)
 
     failed = _failed(run(job, bench, RecordingReport(fail)))
-    assert failed.code is ErrorCode.OUTPUT_GONE
+    assert failed.code is ErrorCode.OUTPUT_UNAVAILABLE
     assert "check the disk" in failed.hint
 
 

@@ -60,7 +60,7 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfi
     assert (work_dir / manifest.storyboard / "storyboard.vtt").is_file()
 
     assert list(report.steps) == [step.value for step in Step]
-    assert report.steps["thumbnail"] > 0.001, "the poster's own run, though it is made beside the transcode"
+    assert report.steps["extras"] > 0.001, "the poster's own run, though it is made beside the transcode"
     progress = [state.progress for state in report.seen]
     assert progress == sorted(progress)
     assert report.progress == 99
@@ -97,7 +97,7 @@ def test_what_one_attempt_finished_no_other_makes_again(
     assert isinstance(outcome, Done)
     assert again.commands == []
     assert outcome.manifest["poster"] is not None
-    assert again.steps["thumbnail"] < stop.steps["thumbnail"], "it was there already"
+    assert again.steps["extras"] < stop.steps["extras"], "it was there already"
 
 
 @pytest.mark.fault(
@@ -130,7 +130,7 @@ def test_ffmpeg_is_dead_once_the_pipeline_stops(
     report = RecordingReport(stop)
     outcome = run(job, bench, report, lease)
     assert outcome == (Lost("gone") if reason == "lost" else Stopped(reason))  # type: ignore[arg-type]
-    assert list(report.steps) == ["probe", "thumbnail", "transcode"]
+    assert list(report.steps) == ["probe", "extras", "transcode"]
 
 
 def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_resumes(

@@ -38,7 +38,7 @@ TERMS = {
     "name": "cpu-0",
     "heartbeat_s": 10.0,
     "long_poll_s": 20.0,
-    "keep_completed": True,
+    "reuse_segments": True,
     "ffmpeg_nice": 10,
     "stall_s": 120.0,
     "time_limit_factor": 20.0,

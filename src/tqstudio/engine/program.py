@@ -43,7 +43,7 @@ def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Shutdown
         until_idle: shut down, too, when no command uses it and no job is open.
 
     Raises:
-        TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED,
+        TqError: ALREADY_RUNNING, BAD_CONFIG, FFMPEG_MISSING, PERMISSION, DATABASE_VERSION, DATABASE_DAMAGED,
             DATABASE_BUSY, OUTPUT_IN_USE, DISK_LOW, IO_ERROR or SYSTEM_LIMIT before anything was started;
             NOT_FOUND when the home was lost while it ran.
     """

@@ -80,7 +80,10 @@ def wings_of(s: Services) -> Wings:
             Dormant(s.db, fetches, has_rows(tables.upload)),
             Dormant(s.db, alerts, lambda db: alerts.active or is_any_alert(db)),
             Dormant(
-                s.db, after_done, has_rows(tables.removal), (EventKind.PUBLISHED, EventKind.FOLDER_CHANGED)
+                s.db,
+                after_done,
+                has_rows(tables.source_removal),
+                (EventKind.PUBLISHED, EventKind.FOLDER_CHANGED),
             ),
             Dormant(s.db, uploaded, has_rows(tables.upload)),
             Dormant(s.db, transfers, lambda _: False),

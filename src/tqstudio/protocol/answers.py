@@ -223,7 +223,7 @@ class AttemptView(TypedDict):
     resumed_at_s: float | None
     """Seconds of video that were already encoded, after which it resumed; 0 is the start."""
     steps: dict[str, float]
-    """Seconds spent in each step. `thumbnail` runs in parallel to `transcode`; `finalize` includes publishing
+    """Seconds spent in each step. `extras` runs in parallel to `transcode`; `finalize` includes publishing
     by the supervisor."""
     cpu_s: float | None
     """Processor seconds of its ffmpeg processes so far; None if not measured."""
@@ -290,7 +290,7 @@ class DeliveryView(TypedDict):
     url: str
     """URL of its folder: `s3://films/vod/my-film`."""
     state: str
-    """waiting, delivered, hiding (of a deleted video) or removing."""
+    """waiting, delivered, unpublishing (of a deleted video) or removing."""
     files: int
     """To upload; 0 until they are counted."""
     files_done: int
@@ -774,7 +774,7 @@ class VideoPage(TypedDict):
     """Cursors of the previous and next page; None if there is none."""
 
 
-class LeftVideo(TypedDict):
+class UnmovedVideo(TypedDict):
     video: int
     reason: str
 
@@ -782,7 +782,7 @@ class LeftVideo(TypedDict):
 class RelocateAnswer(TypedDict):
     moved: int
     """Videos that followed their ladders."""
-    left: list[LeftVideo]
+    not_moved: list[UnmovedVideo]
     folders: list[int]
     """Drop folders whose output changed."""
 
@@ -800,8 +800,8 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
-Becomes = Literal["encoded", "copied", "kept", "left out", "perhaps"]
-"""`perhaps`: the source was not examined yet, and may be too small."""
+Becomes = Literal["encoded", "copied", "kept", "left_out", "unknown"]
+"""`unknown`: the source was not examined yet, and may be too small."""
 
 
 class ForecastQuality(TypedDict):
@@ -834,9 +834,9 @@ class ForecastView(TypedDict):
 
     jobs: int | None
     """All that were asked about; null if counting them would need a scan."""
-    looked_at: int
-    """A sample of at most 50, of which `again` … `unknown` and the qualities are."""
-    again: int
+    sampled: int
+    """A sample of at most 50, of which `reencoded` … `unknown` and the qualities are."""
+    reencoded: int
     """Done jobs that are encoded again."""
     changed: int
     """Waiting jobs that change."""
@@ -851,7 +851,7 @@ class ForecastView(TypedDict):
     """Time on one CPU worker, by what earlier jobs took; null if that is unknown."""
     segments_kept: int
     """Finished segments that stay."""
-    segments_again: int
+    segments_reencoded: int
     """Finished segments that are made again."""
     qualities: list[ForecastQuality]
     values: JobValues
@@ -875,9 +875,9 @@ class UndoAnswer(TypedDict):
     """What was undone, as `lifecycle.Undoable`; null if there is nothing to undo."""
     subject: str
     """The job, video or drop folder, if it is one alone."""
-    back: int
+    restored: int
     """How many have their former state."""
-    left: int
+    not_restored: int
     """How many have not."""
     reason: str
     """Why the first of those has not; empty if it was changed since."""
@@ -920,7 +920,7 @@ class AddResult(TypedDict):
     master_b64: str | None
     reason: str | None
     """Why it is `changed`: source or settings (they differ), ladder (a published file is damaged or missing),
-    asked (encoding it again was requested)."""
+    forced (encoding it again was requested)."""
     status: str | None
     """Status of its open job; None if it has none."""
     applied: dict[str, Any]
@@ -984,7 +984,7 @@ class JobLive(JobState):
 class LoadView(TypedDict):
     """The load of the last minutes, oldest first, one sample every so many seconds."""
 
-    every_s: float
+    interval_s: float
     speed: list[float]
     """Of all jobs together, multiple of real time."""
     cpu_percent: list[float]

@@ -207,9 +207,9 @@ def worker_action(name: str, verb: str) -> Call[answers.WorkerView]:
     return Call("POST", f"/v1/workers/{_part(name)}/{verb}")
 
 
-def one_more_worker() -> Call[answers.WorkerView]:
+def add_worker() -> Call[answers.WorkerView]:
     """Start one more CPU worker on the supervisor's machine, until that ends."""
-    return Call("POST", "/v1/workers/pool", body={})
+    return Call("POST", "/v1/workers", body={})
 
 
 def remove_worker(name: str) -> Call[dict[str, Any]]:
@@ -217,9 +217,9 @@ def remove_worker(name: str) -> Call[dict[str, Any]]:
     return Call("DELETE", f"/v1/workers/{_part(name)}")
 
 
-def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
+def worker_token(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
     """A token for a worker that the pool does not spawn: {"worker", "name", "token"}."""
-    return Call("POST", "/v1/workers", body={"name": name, "kind": kind})
+    return Call("POST", "/v1/workers/tokens", body={"name": name, "kind": kind})
 
 
 def tokens() -> Call[dict[str, list[answers.TokenView]]]:

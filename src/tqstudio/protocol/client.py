@@ -42,9 +42,9 @@ class Client:
             one, so this is only for workers, whose calls are all idempotent.
 
     Raises:
-        TqError: NO_SUPERVISOR when no process listens, SUPERVISOR_SILENT when one listens but does not answer
-            in time, PERMISSION when the socket or the listening process belongs to another user; otherwise
-            the error that the supervisor answers.
+        TqError: NO_SUPERVISOR when no process listens, SUPERVISOR_NOT_RESPONDING when one does but gives no
+            answer in time, PERMISSION when the socket or the listening process belongs to another user;
+            otherwise the error that the supervisor answers.
     """
 
     def __init__(self, at: Path | Remote, *, token: str | None = None, keep_alive: bool = False) -> None:
@@ -320,7 +320,7 @@ def not_responding(pid: int = 0) -> TqError:
     name = f"the supervisor (pid {pid})" if pid else "the supervisor"
     last_resort = f"; as a last resort: kill -9 {pid}, which loses no finished work" if pid else ""
     return TqError(
-        ErrorCode.SUPERVISOR_SILENT,
+        ErrorCode.SUPERVISOR_NOT_RESPONDING,
         f"{name} runs but does not answer",
         f"wait a moment, then see logs/supervisor.log in its home{last_resort}",
     )
@@ -382,11 +382,11 @@ def decode(status: int, reason: str, body: bytes) -> Any:
     """The decoded answer.
 
     Raises:
-        TqError: the error that the supervisor answered; SUPERVISOR_SILENT for a 5xx without one, as of a
-            proxy that cannot reach it, and for a request that did not arrive in time.
+        TqError: the error that the supervisor answered; SUPERVISOR_NOT_RESPONDING for a 5xx without one, as
+            of a proxy that cannot reach it, and for a request that did not arrive in time.
     """
     if status == _TOO_SLOW:
-        raise TqError(ErrorCode.SUPERVISOR_SILENT, f"the supervisor answered {status} {reason}")
+        raise TqError(ErrorCode.SUPERVISOR_NOT_RESPONDING, f"the supervisor answered {status} {reason}")
     try:
         answer = json.loads(body)
         if status < 400:
@@ -394,5 +394,5 @@ def decode(status: int, reason: str, body: bytes) -> Any:
         error = answer["error"]
         raise TqError(error["code"], error["message"], error["hint"])
     except (ValueError, KeyError, TypeError):
-        code = ErrorCode.SUPERVISOR_SILENT if status >= 500 else ErrorCode.INTERNAL
+        code = ErrorCode.SUPERVISOR_NOT_RESPONDING if status >= 500 else ErrorCode.INTERNAL
         raise TqError(code, f"the supervisor answered {status} {reason}") from None

@@ -36,7 +36,7 @@ def supervisor_of(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> Supervisor
     """Return the supervisor that answers in this home; None when no process listens there.
 
     Raises:
-        TqError: SUPERVISOR_SILENT when one listens and does not answer; PERMISSION.
+        TqError: SUPERVISOR_NOT_RESPONDING when one listens and does not answer; PERMISSION.
     """
     from tqstudio.protocol import calls
     from tqstudio.protocol.client import Client
@@ -61,7 +61,7 @@ def join(home: Home, *, stay: bool = False, timeout_s: float = START_TIMEOUT_S) 
         stay: nor does it afterwards.
 
     Raises:
-        TqError: SUPERVISOR_SILENT when one locks the home for `timeout_s` without answering.
+        TqError: SUPERVISOR_NOT_RESPONDING when one locks the home for `timeout_s` without answering.
     """
     from tqstudio.protocol import calls
     from tqstudio.protocol.client import Client, not_responding
@@ -143,7 +143,7 @@ def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
     """Wait for a started supervisor to answer; another one that started first may answer instead.
 
     Raises:
-        TqError: the error that the supervisor printed before it exited; after 30 s SUPERVISOR_SILENT
+        TqError: the error that the supervisor printed before it exited; after 30 s SUPERVISOR_NOT_RESPONDING
             when another one locks the home, else NO_SUPERVISOR.
     """
     from tqstudio.protocol.client import not_responding

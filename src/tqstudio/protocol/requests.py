@@ -337,11 +337,11 @@ class LeaveRequest(Message):
     """The supervisor is not needed for the jobs that are open: they are all the command's."""
 
 
-class OneMoreWorker(Message):
+class AddWorkerRequest(Message):
     """Starts a CPU worker on the supervisor's machine."""
 
 
-class NewWorker(Message):
+class WorkerTokenRequest(Message):
     """Creates a token for a worker that the pool does not spawn, or for one that joins."""
 
     name: Name

@@ -83,7 +83,7 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
         "DELETE /v1/videos/{video}": Role.ADMIN,
         "POST /v1/videos/{video}/undelete": Role.ADMIN,
         "POST /v1/workers": Role.ADMIN,
-        "POST /v1/workers/pool": Role.ADMIN,
+        "POST /v1/workers/tokens": Role.ADMIN,
         "DELETE /v1/workers/{name}": Role.ADMIN,
         "GET /v1/tokens": Role.ADMIN,
         "POST /v1/tokens": Role.ADMIN,

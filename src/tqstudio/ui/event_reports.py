@@ -49,7 +49,7 @@ class EventReports:
             self._failed.append(event)
             if len(self._failed) == 1:
                 self._app.set_timer(_TOGETHER_S, self._report_failures)
-        elif event["trigger"] == EventKind.GATE_SHUT and event["actor"] != "user":
+        elif event["trigger"] == EventKind.GATE_CLOSED and event["actor"] != "user":
             self._report(f"the queue is blocked: {readable(event['detail'] or '')}")
         if event["trigger"] in _ENDS:
             if self._ended_at is None:

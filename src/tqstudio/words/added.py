@@ -44,7 +44,7 @@ _CHANGED = {
         "its ladder is incomplete; queued as job {job} to encode what is missing",
         "queued for what is missing",
     ),
-    "asked": ("queued as job {job} to be encoded again{stays}", "queued to be encoded again"),
+    "forced": ("queued as job {job} to be encoded again{stays}", "queued to be encoded again"),
 }
 """The same of a file that has a ladder, by the reason of the new job."""
 _OPEN = {

@@ -32,15 +32,19 @@ def added(before: UndoAnswer | None, answer: UndoAnswer) -> UndoAnswer:
     """Add the next part of an action to the parts before it."""
     if before is None:
         return answer
-    back, left = before["back"] + answer["back"], before["left"] + answer["left"]
-    return {**answer, "back": back, "left": left, "reason": before["reason"] or answer["reason"]}
+    back, left = before["restored"] + answer["restored"], before["not_restored"] + answer["not_restored"]
+    return {**answer, "restored": back, "not_restored": left, "reason": before["reason"] or answer["reason"]}
 
 
 def sentence(answer: UndoAnswer) -> str:
     """What was undone, and how many were left and why."""
     if answer["operation"] is None:
         return NOTHING
-    back, left, several = answer["back"], answer["left"], answer["back"] + answer["left"] > 1
+    back, left, several = (
+        answer["restored"],
+        answer["not_restored"],
+        answer["restored"] + answer["not_restored"] > 1,
+    )
     what = counted(back, "job") if several else readable(answer["subject"])
     done = _DONE[Undoable(answer["operation"])].format(what=what) if back else "nothing undone"
     if not left:

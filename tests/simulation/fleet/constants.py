@@ -61,7 +61,7 @@ class Fleet:
     """From a worker to the leader."""
     lease_s: float = 60.0
     leader_lease_s: float = 30.0
-    scan_s: float = 15.0
+    lease_scan_s: float = 15.0
     start_s: float = 3.0
     """How long a supervisor takes to start on a queue of a million jobs."""
     poll_s: float = 5.0

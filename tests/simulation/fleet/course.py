@@ -220,7 +220,7 @@ class Course:
     def _watch(self, worker: int, lease_ends: int) -> None:
         """Have the leader take the job of a worker by its next scan, if it is not heard until then."""
         self._lease[worker] = lease_ends
-        at = lease_ends + self._random.randrange(round(self._fleet.scan_s * US))
+        at = lease_ends + self._random.randrange(round(self._fleet.lease_scan_s * US))
         heapq.heappush(self._events, (at, _EXPIRED, worker, self._job[worker]))
 
     def _expired(self, now: int, worker: int, job: int) -> None:

@@ -119,7 +119,7 @@ class House:
     def due(self) -> list[int]:
         """The jobs whose source is to be moved or deleted."""
         with contextlib.closing(sqlite3.connect(f"file:{self.live.home.database}?mode=ro", uri=True)) as db:
-            return [row[0] for row in db.execute("SELECT job_id FROM removal ORDER BY job_id")]
+            return [row[0] for row in db.execute("SELECT job_id FROM source_removal ORDER BY job_id")]
 
     def plays(self, job: int) -> bool:
         """Whether the ladder is complete, byte by byte."""

@@ -86,7 +86,7 @@ class Library(House):
             str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
         }
 
-    def aside(self) -> list[Path]:
+    def trashed(self) -> list[Path]:
         return [path for path in self.out.glob(".tqstudio/*/deleted/*") if any(path.iterdir())]
 
     def state(self) -> list[str]:
@@ -122,14 +122,14 @@ def test_a_deleted_video_is_brought_back_byte_for_byte(library: Library) -> None
     deleted = library.delete(video)
     assert deleted["deleted_at"]
     assert (library.files(), library.listed(), library.listed("state:deleted")) == ({}, [], [job])
-    assert len(library.aside()) == 1
+    assert len(library.trashed()) == 1
     [refused] = library.live.send(calls.act("undelete", [job]))["results"]
     assert f"tqstudio video undelete {video}" in refused["error"]["message"]
     assert library.delete(video)["deleted_at"] == deleted["deleted_at"], "it is deleted once"
 
     back = library.undelete(video)
     assert back["deleted_at"] is None
-    assert (library.files(), library.listed(), library.aside()) == (before, [job], [])
+    assert (library.files(), library.listed(), library.trashed()) == (before, [job], [])
     assert library.plays(job)
     assert library.undelete(video)["deleted_at"] is None
     kinds = [event["trigger"] for event in library.live.send(calls.events(after=seq))["events"]]
@@ -181,7 +181,7 @@ def test_what_is_in_its_place_is_not_overwritten(library: Library) -> None:
     (library.out / "film").mkdir()
     (library.out / "film" / "mine.txt").write_text("mine")
     refused = library.refused(calls.undelete_video(video))
-    assert (refused.code, library.state()) == (ErrorCode.REFUSED, ["aside"])
+    assert (refused.code, library.state()) == (ErrorCode.REFUSED, ["trashed"])
     assert (library.out / "film" / "mine.txt").read_text() == "mine"
     assert library.live.send(calls.video(video))["deleted_at"]
     (library.out / "film" / "mine.txt").unlink()
@@ -205,12 +205,12 @@ def test_its_running_job_ends_first(library: Library) -> None:
     worker, claimed = library.claimed()
     job, video, epoch = claimed["job"], claimed["video"], claimed["epoch"]
     library.delete(video)
-    assert (library.state(), library.show(job)["word"]) == (["leaving"], "cancelling…")
+    assert (library.state(), library.show(job)["word"]) == (["trashing"], "cancelling…")
     token = {"instance": worker.instance, "epoch": epoch}
     answer = worker.send(f"jobs/{job}/progress", **token, step="transcode", progress=1)
     assert answer["control"] == "cancel"
     worker.send(f"jobs/{job}/release", **token, reason="cancel")
-    until(lambda: library.state() == ["aside"], "the job has ended")
+    until(lambda: library.state() == ["trashed"], "the job has ended")
     assert (library.show(job)["status"], library.listed()) == ("cancelled", [])
     assert worker.claim() is None
     [refused] = library.live.send(calls.act("retry", [job]))["results"]
@@ -225,7 +225,7 @@ def test_a_waiting_job_is_cancelled(library: Library) -> None:
     library.drops()
     [job] = until(library.listed, "the file is queued")
     library.delete(library.show(job)["video"])
-    assert (library.show(job)["status"], library.state()) == ("cancelled", ["aside"])
+    assert (library.show(job)["status"], library.state()) == ("cancelled", ["trashed"])
 
 
 @pytest.mark.more
@@ -238,7 +238,7 @@ def test_a_ladder_is_removed_after_a_while(own: Library) -> None:
     own.again()
     until(lambda: own.state() == [], "it is removed")
     until(lambda: not list(own.out.glob(".tqstudio/*/trash/*")), "the trash is emptied")
-    assert (own.files(), own.aside()) == ({}, [])
+    assert (own.files(), own.trashed()) == ({}, [])
     refused = own.refused(calls.undelete_video(video))
     assert "files were removed" in refused.message
     add = calls.add([paths.encode(own.drop / NAME)], output_b64=paths.encode(own.out))
@@ -251,7 +251,7 @@ def test_a_ladder_is_removed_after_a_while(own: Library) -> None:
 @pytest.mark.slow
 @pytest.mark.fault(
     "The supervisor is killed while it deletes a video",
-    "The ladder is in its place or aside, whole; the next supervisor sets it aside",
+    "The ladder is in its place or in `deleted`, whole; the next supervisor moves it there",
     area="publishing",
 )
 @pytest.mark.parametrize("point", [pytest.param("deletion.begun", marks=pytest.mark.slow), "deletion.moved"])
@@ -262,7 +262,7 @@ def test_killed_while_it_deletes_a_video(own: Library, point: str) -> None:
     own.killed_by(calls.delete_video(video))
     assert (own.files() == before) is (point == "deletion.begun")
     own.again()
-    until(lambda: own.state() == ["aside"], "it is set aside")
+    until(lambda: own.state() == ["trashed"], "it is moved")
     assert (own.files(), own.listed()) == ({}, [])
     own.undelete(video)
     assert (own.files(), own.listed()) == (before, [job])
@@ -271,7 +271,7 @@ def test_killed_while_it_deletes_a_video(own: Library, point: str) -> None:
 @pytest.mark.more
 @pytest.mark.fault(
     "The supervisor is killed while it brings a deleted video back",
-    "The ladder is aside or in its place, whole; the next supervisor brings it back",
+    "The ladder is in `deleted` or in its place, whole; the next supervisor brings it back",
     area="publishing",
 )
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_killed_while_it_brings_a_video_back(own: Library, point: str) -> None:
     own.killed_by(calls.undelete_video(video))
     own.again()
     until(lambda: own.state() == [], "it is back")
-    assert (own.files(), own.listed(), own.aside()) == (before, [job], [])
+    assert (own.files(), own.listed(), own.trashed()) == (before, [job], [])
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_killed_while_it_removes_a_ladder(own: Library, point: str) -> None:
     own.dies()
     own.again()
     until(lambda: own.state() == [], "it is removed")
-    assert (own.files(), own.aside()) == ({}, [])
+    assert (own.files(), own.trashed()) == ({}, [])
     assert own.live.send(calls.video(video))["generation"] is None
 
 

@@ -56,8 +56,8 @@ def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
     quick = {
         "heartbeat_s": 0.5,
         "lease_s": 5,
-        "grace_s": 5,
-        "scan_s": 1,
+        "reconnect_s": 5,
+        "lease_scan_s": 1,
         "attempts": 1,
         "quarantine_after": 1,
     }

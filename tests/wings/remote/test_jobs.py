@@ -17,7 +17,7 @@ from tqstudio.wings.remote.worker.jobs import RemoteJobs
     ("code", "in_mount", "rest_s"),
     [
         (ErrorCode.DISK_LOW, False, 300.0),
-        (ErrorCode.OUTPUT_GONE, False, 300.0),
+        (ErrorCode.OUTPUT_UNAVAILABLE, False, 300.0),
         # The source is copied the next time, for which there is space.
         (ErrorCode.SOURCE_CHANGED, True, 0.0),
         (ErrorCode.NO_MEDIA, False, 0.0),

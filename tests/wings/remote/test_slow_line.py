@@ -124,7 +124,7 @@ def _rich(ffmpeg: str, path: Path) -> Path:
     area="workers",
 )
 def test_a_restart_costs_it_nothing(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
-    studio = make_studio(listen=f"127.0.0.1:{free_port()}", lease_s=120, grace_s=120, max_attempts=3)
+    studio = make_studio(listen=f"127.0.0.1:{free_port()}", lease_s=120, reconnect_s=120, max_attempts=3)
     studio.write_profile("tiny", LARGE)
     studio.up()
     studio.client.send(calls.worker_action("cpu-0", "disable"))

@@ -125,7 +125,7 @@ class Gateway(Cutting):
 
 @pytest.fixture
 def studio(tmp_path: Path, ffmpeg: str) -> Iterator[Studio]:
-    quick = {"heartbeat_s": 0.5, "lease_s": 5, "grace_s": 5, "scan_s": 1}
+    quick = {"heartbeat_s": 0.5, "lease_s": 5, "reconnect_s": 5, "lease_scan_s": 1}
     studio = Studio(tmp_path / "studio", ffmpeg, listen="127.0.0.1:0", max_crashes=100, **quick).up()
     studio.client.send(calls.worker_action("cpu-0", "disable"))
     yield studio

@@ -190,13 +190,13 @@ def test_nothing_is_written_below_an_output_that_is_not_mounted(lease: Lease, ou
     out.rename(away)
     try:
         out.mkdir()
-        assert lease.put("720p/key/seg_00002.m4s", b"x")[1] == b"OUTPUT_GONE"
-        assert lease.files("GET", "store/names")[1] == b"OUTPUT_GONE"
+        assert lease.put("720p/key/seg_00002.m4s", b"x")[1] == b"OUTPUT_UNAVAILABLE"
+        assert lease.files("GET", "store/names")[1] == b"OUTPUT_UNAVAILABLE"
         assert (
             lease.files("GET", "store", path="720p/key/seg_00000.m4s", offset=0, length=3)[1]
-            == b"OUTPUT_GONE"
+            == b"OUTPUT_UNAVAILABLE"
         )
-        assert lease.files("POST", "store/remove", b'{"paths": ["720p/x"]}')[1] == b"OUTPUT_GONE"
+        assert lease.files("POST", "store/remove", b'{"paths": ["720p/x"]}')[1] == b"OUTPUT_UNAVAILABLE"
         assert not list(out.iterdir())
         out.rmdir()
     finally:
@@ -302,7 +302,7 @@ def test_a_range_adds_segments_and_replaces_none(lease: Lease, part: Lease, out:
 def test_a_range_has_the_headers_of_the_worker_of_the_job(lease: Lease, part: Lease, out: Path) -> None:
     """With others, its segments would be joined with those of another encode."""
     lease.files("POST", "store/remove", b'{"paths": ["720p/key/init.mp4"]}')
-    assert part.put("720p/key/init.mp4", b"headers")[1] == b"OUTPUT_GONE", "not there yet: ask again"
+    assert part.put("720p/key/init.mp4", b"headers")[1] == b"OUTPUT_UNAVAILABLE", "not there yet: ask again"
     assert lease.put("720p/key/init.mp4", b"headers")[0] == 204
     assert part.put("720p/key/init.mp4", b"others") == (400, b"OUTPUT_INVALID")
     assert part.put("720p/key/init.mp4", b"headers")[0] == 204

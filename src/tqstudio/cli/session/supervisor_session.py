@@ -69,7 +69,7 @@ class SupervisorSession:
         except TqError as error:
             if error.code not in UNANSWERED:
                 raise
-            if error.code is ErrorCode.SUPERVISOR_SILENT:
+            if error.code is ErrorCode.SUPERVISOR_NOT_RESPONDING:
                 # The result of the command is not affected; it was already printed.
                 printing.err(printing.error_lines(error.code, error.message, error.hint))
                 return
@@ -207,8 +207,8 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
         timeout_s: None waits without limit.
 
     Raises:
-        TqError: NO_SUPERVISOR if none is running, SUPERVISOR_SILENT if it does not answer, TIMEOUT if its
-            process does not exit.
+        TqError: NO_SUPERVISOR if none is running, SUPERVISOR_NOT_RESPONDING if it does not answer,
+            TIMEOUT if its process does not exit.
     """
     from tqstudio.protocol import launch
     from tqstudio.protocol.client import no_supervisor

@@ -32,10 +32,10 @@ UNUSABLE_DATABASE = 5
 """Exit codes of a supervisor that could not start until someone acts; after others it may start by itself."""
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
-    ErrorCode.NEWER_DATABASE: UNUSABLE_DATABASE,
+    ErrorCode.DATABASE_VERSION: UNUSABLE_DATABASE,
     ErrorCode.DATABASE_DAMAGED: UNUSABLE_DATABASE,
     ErrorCode.NO_SUPERVISOR: 3,
-    ErrorCode.SUPERVISOR_SILENT: 3,
+    ErrorCode.SUPERVISOR_NOT_RESPONDING: 3,
     ErrorCode.REFUSED: 4,
     ErrorCode.NOT_FOUND: 4,
     ErrorCode.ALREADY_RUNNING: 4,

@@ -101,7 +101,7 @@ def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
         master = place_of(known).master
         return {**answer, "master": data(master), "master_b64": encode(master)}
     _refresh(db, known.id, found, changed=changed)
-    reason = "source" if changed else "asked" if offer.force else "settings" if file.whole else "ladder"
+    reason = "source" if changed else "forced" if offer.force else "settings" if file.whole else "ladder"
     what = partial(_changes, db, known, file, reason)
     if generation is not None:
         kind = JobKind.RETRANSCODE if offer.force and not changed else JobKind.CHANGED
@@ -141,7 +141,7 @@ def _changes(db: Connection, known: videos.VideoRow, file: OfferedFile, reason: 
     if reason == "ladder":
         return change_words.of_ladder()
     creator = jobs.creator_of(db, known.id)
-    if reason == "asked" or creator is None:
+    if reason == "forced" or creator is None:
         return []
     return change_words.of_settings(jobs.spec_of(db, creator).profile_json, file.offer.profile)
 

@@ -30,7 +30,7 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 503,
     ErrorCode.DATABASE_BUSY: 503,
     ErrorCode.DATABASE_UNREACHABLE: 503,
-    ErrorCode.DISK_SILENT: 503,
+    ErrorCode.DISK_NOT_RESPONDING: 503,
     ErrorCode.IO_ERROR: 500,
     ErrorCode.DISK_LOW: 507,
     ErrorCode.DATABASE_UNWRITABLE: 507,

@@ -102,8 +102,8 @@ class _Cost:
         order = by_size({name for name, _ in self.qualities})
         return {
             "jobs": jobs,
-            "looked_at": looked_at,
-            "again": self.again,
+            "sampled": looked_at,
+            "reencoded": self.again,
             "changed": self.changed,
             "refused": len(self.refusals),
             "reason": next(iter(self.refusals), ""),
@@ -111,7 +111,7 @@ class _Cost:
             "max_bytes": round(self.max_bytes * share),
             "eta": speeds.eta(sum(known) * share) if known and len(known) == len(seconds) else None,
             "segments_kept": round(self.kept * share),
-            "segments_again": round(self.lost * share),
+            "segments_reencoded": round(self.lost * share),
             "qualities": sorted(self.qualities.values(), key=lambda each: order.index(each["name"])),
             "values": _in_common(self.values),
         }
@@ -161,7 +161,7 @@ def _add(cost: _Cost, subject: Subject, wanted: JobSpec, request: ForecastReques
         if not choice.nothing_to_make:
             cost.works.append(_work(subject, wanted, choice))
         _count_segments(cost, subject, wanted, choice)
-    for name, becomes, reason in _become(choice) if source is not None else _perhaps(wanted, profile):
+    for name, becomes, reason in _become(choice) if source is not None else _unknown(wanted, profile):
         possible = reason in ("", NOT_REQUESTED, DROPPED)
         new: answers.ForecastQuality = {
             "name": name,
@@ -196,19 +196,19 @@ def _rates(choice: RenditionChoice) -> Iterator[int]:
 def _become(choice: RenditionChoice) -> Iterator[tuple[str, answers.Becomes, str]]:
     for rung in choice.ladder:
         if rung.skipped_reason is not None:
-            yield rung.name, "left out", rung.skipped_reason
+            yield rung.name, "left_out", rung.skipped_reason
         elif rung.name in choice.keep:
             yield rung.name, "kept", ""
         else:
             yield rung.name, "copied" if rung.copied else "encoded", ""
 
 
-def _perhaps(wanted: JobSpec, profile: Profile) -> Iterator[tuple[str, answers.Becomes, str]]:
+def _unknown(wanted: JobSpec, profile: Profile) -> Iterator[tuple[str, answers.Becomes, str]]:
     for name in names(profile).values():
         if wanted.requested is None or name in wanted.requested:
-            yield name, "perhaps", ""
+            yield name, "unknown", ""
         else:
-            yield name, "left out", NOT_REQUESTED
+            yield name, "left_out", NOT_REQUESTED
 
 
 def _work(subject: Subject, wanted: JobSpec, choice: RenditionChoice) -> Workload | None:

@@ -49,7 +49,7 @@ _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 _GATE_HINTS: Mapping[GateKind, str] = {
     GateKind.USER: "resume the queue with: tqstudio queue resume",
     GateKind.DISK: "check that disk; the queue resumes automatically",
-    GateKind.BACKPRESSURE: "nothing to do: the queue resumes automatically",
+    GateKind.LOAD: "nothing to do: the queue resumes automatically",
     GateKind.HOURS: "nothing to do: the queue resumes then; change the setting hours",
 }
 

@@ -23,7 +23,7 @@ from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import decode, display, normal
-from tqstudio.protocol.answers import AddAnswer, LeftVideo, RelocateAnswer, VideoPage, VideoView
+from tqstudio.protocol.answers import AddAnswer, RelocateAnswer, UnmovedVideo, VideoPage, VideoView
 from tqstudio.protocol.requests import AddRequest, PathB64, RelocateRequest
 
 router = APIRouter(route_class=BoundedRoute)
@@ -121,8 +121,8 @@ async def relocate(services: TheServices, request: RelocateRequest) -> RelocateA
             follow = partial(folders.change, folder=row.id, changes={"output_root": new}, now=now_us())
             await services.db.write(follow)
         await services.reload_folders()
-    left: list[LeftVideo] = [{"video": video, "reason": why} for video, why in found.left]
-    return {"moved": found.moved, "left": left, "folders": [row.id for row in follows]}
+    left: list[UnmovedVideo] = [{"video": video, "reason": why} for video, why in found.left]
+    return {"moved": found.moved, "not_moved": left, "folders": [row.id for row in follows]}
 
 
 @router.get("/videos/{video}")

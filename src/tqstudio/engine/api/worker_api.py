@@ -31,13 +31,13 @@ from tqstudio.protocol.requests import (
     HeartbeatRequest,
     KeptRequest,
     Manifest,
-    NewWorker,
     ProgressRequest,
     RangeRequest,
     RegisterRequest,
     ReleaseRequest,
     TestedRequest,
     WorkerMessage,
+    WorkerTokenRequest,
 )
 from tqstudio.protocol.roles import TOKEN_ACTOR, Role
 from tqstudio.protocol.worker_answers import (
@@ -73,7 +73,7 @@ def _message(kind: type[WorkerMessage]) -> Any:
 
 
 @router.post("/join")
-async def join(services: TheServices, actor: TheActor, request: NewWorker) -> NewTokenView:
+async def join(services: TheServices, actor: TheActor, request: WorkerTokenRequest) -> NewTokenView:
     """Create a worker and its token, which replaces one that it got by the same joining token.
 
     It is answered once: the database has only its hash.

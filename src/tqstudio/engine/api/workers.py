@@ -16,7 +16,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.paths import readable
 from tqstudio.protocol.answers import WorkerView
-from tqstudio.protocol.requests import NewWorker, OneMoreWorker
+from tqstudio.protocol.requests import AddWorkerRequest, WorkerTokenRequest
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -67,8 +67,8 @@ async def listing(services: TheServices) -> dict[str, list[WorkerView]]:
     return {"workers": await worker_views(services)}
 
 
-@router.post("/workers")
-async def new_worker(services: TheServices, request: NewWorker) -> dict[str, object]:
+@router.post("/workers/tokens")
+async def new_token(services: TheServices, request: WorkerTokenRequest) -> dict[str, object]:
     """Create a token for a worker that the pool does not spawn. It is shown once and expires with the
     supervisor."""
     if services.pool.has(request.name):
@@ -80,8 +80,8 @@ async def new_worker(services: TheServices, request: NewWorker) -> dict[str, obj
     return {"worker": row.id, "name": row.name, "token": token}
 
 
-@router.post("/workers/pool")
-async def one_more(services: TheServices, actor: TheActor, request: OneMoreWorker) -> WorkerView:
+@router.post("/workers")
+async def add(services: TheServices, actor: TheActor, request: AddWorkerRequest) -> WorkerView:
     """Start one more CPU worker on this machine, until the supervisor ends."""
     del request
     name = await services.pool.add()

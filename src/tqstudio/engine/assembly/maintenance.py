@@ -35,10 +35,10 @@ class Maintenance(Part):
     def __init__(self, services: Services) -> None:
         self._services, self._settings, self._db = services, services.settings, services.db
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
-        scan_s = services.settings.scan_s
+        lease_scan_s = services.settings.lease_scan_s
         self.every = (
             Periodic(_REQUEUE_S, self.requeue),
-            Periodic(0.9 * scan_s, self.recover, jitter_s=0.2 * scan_s),
+            Periodic(0.9 * lease_scan_s, self.recover, jitter_s=0.2 * lease_scan_s),
             Periodic(TICK_S, self.look_at_volumes, without_database=True),
             Periodic(_PRUNE_S, self.prune, at_once=True),
             Periodic(_PRUNE_S, self.check_database),

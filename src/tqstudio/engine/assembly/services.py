@@ -194,7 +194,7 @@ class Services:
             offer=self.admission.offer_settled,
             known=self.admission.known,
             rules=partial(db.read, folders.listing),
-            take_bins=settings.take_bins,
+            include_temporary_files=settings.include_temporary_files,
         )
         self.missing_sources = MissingSources(db, self.intake.look_again)
 

@@ -34,7 +34,7 @@ DATABASE_ROOM_BYTES = 16_000_000
 _LOW_HOME_BYTES = 20 * DATABASE_ROOM_BYTES
 FILES_ROOM = 500
 """Inodes needed on a volume with a limited number of them: some ten minutes of a ladder."""
-OF_ONE_JOB = frozenset((ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY, ErrorCode.OUTSIDE_HOURS))
+OF_ONE_JOB = frozenset((ErrorCode.DISK_NOT_RESPONDING, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.OUTSIDE_HOURS))
 """Codes with which a job waits alone."""
 
 
@@ -205,7 +205,7 @@ def waits_alone(need: JobVolumes, volumes: Volumes, *, is_missing: bool) -> Wait
     Args:
         is_missing: whether a worker did not find the source. Otherwise it may lie beneath a mount point.
     """
-    codes = OF_ONE_JOB if is_missing else (ErrorCode.DISK_SILENT,)
+    codes = OF_ONE_JOB if is_missing else (ErrorCode.DISK_NOT_RESPONDING,)
     for place in places(need):
         state = volumes.states.get(place)
         if state is not None and state.problem is not None and state.problem.code in codes:
@@ -227,7 +227,7 @@ def waits_alone(need: JobVolumes, volumes: Volumes, *, is_missing: bool) -> Wait
 
 def away(why: str) -> Problem:
     """The problem of sources that are not available now."""
-    return Problem(ErrorCode.SOURCE_AWAY, why, MEANINGS[ErrorCode.SOURCE_AWAY].hint)
+    return Problem(ErrorCode.SOURCE_UNAVAILABLE, why, MEANINGS[ErrorCode.SOURCE_UNAVAILABLE].hint)
 
 
 def lacks_files(volume: Volume, margin: float = 0.0) -> bool:

@@ -51,7 +51,7 @@ class LoadGate(Part):
     async def tick(self) -> None:
         if self._shut is None:
             shut = await self._db.read(gates.listing)
-            self._shut = any(gate.kind is GateKind.BACKPRESSURE for gate in shut)
+            self._shut = any(gate.kind is GateKind.LOAD for gate in shut)
         reason = pressed(self._settings, self._measure(), shut=self._shut)
         if (reason is not None) == self._shut:
             return
@@ -61,9 +61,9 @@ class LoadGate(Part):
 
 def _shut_or_open(db: Connection, reason: str | None) -> None:
     if reason is None:
-        gates.reopen(db, GateKind.BACKPRESSURE, now=now_us(), actor="supervisor")
+        gates.reopen(db, GateKind.LOAD, now=now_us(), actor="supervisor")
     else:
-        gates.shut(db, GateKind.BACKPRESSURE, reason, now=now_us(), actor="supervisor")
+        gates.shut(db, GateKind.LOAD, reason, now=now_us(), actor="supervisor")
 
 
 def pressed(settings: Settings, reading: Reading, *, shut: bool) -> str | None:

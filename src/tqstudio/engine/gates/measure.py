@@ -65,8 +65,8 @@ class VolumeReader:
                     raise NoAnswer(point)
                 return await self._measure(place, videos)
             except NoAnswer as error:
-                hint = MEANINGS[ErrorCode.DISK_SILENT].hint
-                return VolumeState(problem=Problem(ErrorCode.DISK_SILENT, error.strerror, hint))
+                hint = MEANINGS[ErrorCode.DISK_NOT_RESPONDING].hint
+                return VolumeState(problem=Problem(ErrorCode.DISK_NOT_RESPONDING, error.strerror, hint))
 
         states = await asyncio.gather(*(one(place, videos) for place, videos in wanted.items()))
         return dict(zip(wanted, states, strict=True))
@@ -95,7 +95,7 @@ class VolumeReader:
             return Problem(error.code, error.message, error.hint)
         except OSError as error:
             return Problem(
-                ErrorCode.OUTPUT_GONE,
+                ErrorCode.OUTPUT_UNAVAILABLE,
                 f"the disk of {display(root)} cannot be used ({error.strerror})",
                 f"check the disk, its cable and its mount (see dmesg); {_RESUMES}",
             )
@@ -104,13 +104,13 @@ class VolumeReader:
         elif time.monotonic() >= self._unused.get(root, 0) and await self._is_missed(root):
             work = shlex.quote(display(os.fsencode(self._workspace.work_dir(root))))
             return Problem(
-                ErrorCode.OUTPUT_GONE,
+                ErrorCode.OUTPUT_UNAVAILABLE,
                 f"the disk of {display(root)} is not mounted: earlier work is missing",
                 f"mount it, {_RESUMES}; or, if you emptied that folder yourself: mkdir -p {work}",
             )
         if is_read_only:
             return Problem(
-                ErrorCode.OUTPUT_GONE,
+                ErrorCode.OUTPUT_UNAVAILABLE,
                 f"the disk of {display(root)} is read-only",
                 f"check the disk (see dmesg), and mount it for writing again; {_RESUMES}",
             )

@@ -49,7 +49,7 @@ _CHECKED_AT_ONCE = 200
 """Waiting jobs whose volumes one look measures."""
 BLOCKING = {
     ErrorCode.DISK_LOW: "is full",
-    ErrorCode.OUTPUT_GONE: "is missing or fails",
+    ErrorCode.OUTPUT_UNAVAILABLE: "is missing or fails",
     ErrorCode.OUTPUT_SHARED: "is writable by other users",
 }
 """Failures of a job that shut the gate, in words."""
@@ -209,7 +209,7 @@ class VolumeMonitor(Part):
         places = [place for need in (*plan.next, *plan.running) for place in decide.places(need)]
         for each in plan.waiting:
             # Measuring the output would lock it.
-            is_missing = each.code == ErrorCode.SOURCE_AWAY
+            is_missing = each.code == ErrorCode.SOURCE_UNAVAILABLE
             places += decide.sources(each.need) if is_missing else decide.places(each.need)
         wanted |= {place: set() for place in places}
         # Only a decision about the gate needs the sizes of all stores; without them a claim may be refused.
@@ -222,7 +222,7 @@ class VolumeMonitor(Part):
         soon = now + int(2 * TICK_S * MICROSECOND)
         longer, back, self._away = [], [], {}
         for each in waiting:
-            is_missing = each.code == ErrorCode.SOURCE_AWAY
+            is_missing = each.code == ErrorCode.SOURCE_UNAVAILABLE
             waits = decide.waits_alone(each.need, self._volumes, is_missing=is_missing)
             if waits is None:
                 back.append(each.need.job)
@@ -293,17 +293,17 @@ class VolumeMonitor(Part):
             await self._db.write(_shut, replace(self._held, why=reason), actor)
 
     async def away(self, job: int) -> TqError | None:
-        """SOURCE_AWAY if the source of a job is unavailable, or was for a moment; None if it was removed."""
+        """SOURCE_UNAVAILABLE if the source of a job is away, or was for a moment; None if it was removed."""
         need = await self._db.read(gates.need_of, job)
         if need is None:
             return None
         states = await self._reader.measure(dict.fromkeys(decide.sources(need), ()))
         waits = decide.waits_alone(need, replace(self._volumes, states=states), is_missing=True)
         if waits is not None:
-            return TqError(ErrorCode.SOURCE_AWAY, f"{display(need.source)} is missing: {waits.why}")
+            return TqError(ErrorCode.SOURCE_UNAVAILABLE, f"{display(need.source)} is missing: {waits.why}")
         if await self._reader.exists(need.source):
             return TqError(
-                ErrorCode.SOURCE_AWAY,
+                ErrorCode.SOURCE_UNAVAILABLE,
                 f"the file was missing for a moment; it is at {display(need.source)} again",
                 "nothing to do: the job resumes automatically",
             )

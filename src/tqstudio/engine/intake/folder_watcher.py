@@ -82,7 +82,7 @@ class FolderWatcher:
         *,
         settle_s: float,
         rescan_s: float,
-        take_bins: bool,
+        include_temporary_files: bool,
         excluded: Collection[bytes],
         offer: Offer,
         known: Known,
@@ -95,7 +95,7 @@ class FolderWatcher:
         self._halt = threading.Event()
         self._scanner = Scanner(
             row.path,
-            Rules(row.patterns, row.exclude, sound=row.audio == "encode", bins=take_bins),
+            Rules(row.patterns, row.exclude, sound=row.audio == "encode", bins=include_temporary_files),
             recursive=row.recursive,
             excluded=excluded,
             is_done=self._states.is_done,

@@ -27,7 +27,7 @@ class Intake(Part):
     Args:
         default_settle_s: for folders without a value of their own.
         rescan_s: time between two scans of a folder that inotify watches.
-        take_bins: the setting.
+        include_temporary_files: the setting.
         offer: awaited with a folder and complete files; returns for each the exception, if any. For
             `NotHashed` the whole file is hashed and offered again with its digest.
         rules: returns all folders, at the start.
@@ -42,10 +42,10 @@ class Intake(Part):
         offer: Offer,
         known: Known,
         rules: Callable[[], Awaitable[Sequence[FolderRow]]] | None = None,
-        take_bins: bool = False,
+        include_temporary_files: bool = False,
     ) -> None:
         self._default_settle_s = default_settle_s
-        self._take_bins = take_bins
+        self._take_bins = include_temporary_files
         self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
@@ -97,7 +97,9 @@ class Intake(Part):
 
     def preview(self, row: FolderRow, halt: threading.Event) -> preview.Preview:
         """Look at what a folder holds by other rules, or before it is watched; reads the disk."""
-        return preview.look(row, excluded=self._excluded(row), take_bins=self._take_bins, halt=halt)
+        return preview.look(
+            row, excluded=self._excluded(row), include_temporary_files=self._take_bins, halt=halt
+        )
 
     async def stop(self) -> None:
         """Stop all watches; incomplete files are found again at the next start."""
@@ -124,7 +126,7 @@ class Intake(Part):
                 row,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,
-                take_bins=self._take_bins,
+                include_temporary_files=self._take_bins,
                 excluded=self._excluded(row),
                 offer=self._offer,
                 known=self._known,

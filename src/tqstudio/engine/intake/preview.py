@@ -36,9 +36,11 @@ class Preview:
     """Why the folder, or a part of it, cannot be read."""
 
 
-def look(row: FolderRow, *, excluded: Collection[bytes], take_bins: bool, halt: threading.Event) -> Preview:
+def look(
+    row: FolderRow, *, excluded: Collection[bytes], include_temporary_files: bool, halt: threading.Event
+) -> Preview:
     """Look through a folder until `halt` is set, or there are too many files, which sets it."""
-    rules = Rules(row.patterns, row.exclude, sound=row.audio == "encode", bins=take_bins)
+    rules = Rules(row.patterns, row.exclude, sound=row.audio == "encode", bins=include_temporary_files)
     prefix = len(os.path.join(row.path, b""))
     silent: list[tuple[str, str]] = []
     seen = ignored_count = 0

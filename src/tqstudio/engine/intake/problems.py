@@ -52,7 +52,7 @@ SOUND: Problem = Problem(
 BIN: Problem = Problem(
     ErrorCode.NO_MEDIA.value,
     "a bin, previews or unfinished downloads by its name, as are all folders of this name",
-    "if it has videos to take, rename it, or set take_bins = true in config.toml",
+    "if it has videos to take, rename it, or set include_temporary_files = true in config.toml",
 )
 GIF: Problem = Problem(
     ErrorCode.NO_MEDIA.value,

@@ -171,7 +171,7 @@ class Recorder(Part):
     def load(self) -> LoadView:
         """The load of the last twenty minutes."""
         speeds, cpu = zip(*self._load, strict=True) if self._load else ((), ())
-        return {"every_s": LOAD_S, "speed": list(speeds), "cpu_percent": list(cpu)}
+        return {"interval_s": LOAD_S, "speed": list(speeds), "cpu_percent": list(cpu)}
 
     async def sample(self) -> None:
         """Look at what runs."""

@@ -16,7 +16,7 @@ _NO_WORKER: Reason = {"kind": "workers", "reason": "no enabled worker is running
 _CLOSED: Mapping[GateKind, str] = {
     GateKind.USER: "the queue is paused",
     GateKind.DISK: "a disk is full, missing or does not answer",
-    GateKind.BACKPRESSURE: "the machine is too busy",
+    GateKind.LOAD: "the machine is too busy",
     GateKind.HOURS: "it is outside of the hours of the queue",
 }
 _WORKING = {WorkerStatus.IDLE, WorkerStatus.BUSY}

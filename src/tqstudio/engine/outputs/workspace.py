@@ -241,7 +241,7 @@ class Workspace(Part):
         """Remove a job's work from before its restart, once; must finish before a worker gets the job.
 
         Raises:
-            TqError: OUTPUT_GONE, or the database cannot be written; call it again later.
+            TqError: OUTPUT_UNAVAILABLE, or the database cannot be written; call it again later.
         """
         await asyncio.shield(self._begin_to_start_over(job))
 
@@ -263,7 +263,7 @@ class Workspace(Part):
             try:
                 await self._bounded_io.run(root, partial(self.set_aside, root, video.id))
             except NoAnswer as error:
-                raise TqError(ErrorCode.OUTPUT_GONE, str(error.strerror)) from error
+                raise TqError(ErrorCode.OUTPUT_UNAVAILABLE, str(error.strerror)) from error
             except OSError as error:
                 self._log.warning("segment store not removed", video=video.id, error=str(error))
             self.sweep_soon(root)

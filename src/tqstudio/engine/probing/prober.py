@@ -156,7 +156,9 @@ class Prober(Part):
             case Died(how):
                 return ProbeResult(source, problem=error_view(_crashed(source.path, how)))
             case TooSlow():
-                return ProbeResult(source, problem=error_view(_slow(source.path, self._settings.probe_s)))
+                return ProbeResult(
+                    source, problem=error_view(_slow(source.path, self._settings.probe_timeout_s))
+                )
 
     async def _request(self, path: bytes) -> Answer:
         if self._process is not None and not self._process.alive:
@@ -166,7 +168,7 @@ class Prober(Part):
                 self._home, self._settings.probe_memory_bytes, self._program
             )
             self._log.info("probe process started", pid=self._process.pid)
-        return await self._process.ask(path, self._settings.probe_s)
+        return await self._process.ask(path, self._settings.probe_timeout_s)
 
     async def _end_process(self, *, kill: bool) -> None:
         process, self._process = self._process, None

@@ -54,7 +54,7 @@ class Completion:
         self._db, self._workspace, self._lease_end, self._publisher = db, workspace, lease_end, publisher
         self._forecasts, self._volumes, self._metrics = forecasts, volumes, metrics
         self._check = check
-        self._keep_completed = settings.keep_completed
+        self._keep_completed = settings.reuse_segments
         self._publishing: dict[LeaseToken, asyncio.Task[JobStatus]] = {}
         self._publishing_first: dict[LeaseToken, asyncio.Task[None]] = {}
         self._log = structlog.get_logger()

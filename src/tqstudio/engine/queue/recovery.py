@@ -73,8 +73,8 @@ class Recovery(Part):
         """Takes over the jobs of supervisors whose lease has run out.
 
         Their local workers died with them, and those that this supervisor lent were ended: the jobs are
-        requeued at once, without a crash. Remote workers may still run: they have `grace_s` for their next
-        heartbeat.
+        requeued at once, without a crash. Remote workers may still run: they have `reconnect_s` for their
+        next heartbeat.
         """
         lent_by = standbys.token_names(self._settings.host_name)[Role.JOIN]
         supervisor = self._running_jobs.leases.supervisor
@@ -84,7 +84,7 @@ class Recovery(Part):
         local = [lease for lease in leases if lease.worker_id not in remote]
         for lease in leases:
             if lease.worker_id in remote:
-                self._adopt(lease, grace_us=int(self._settings.grace_s * MICROSECOND))
+                self._adopt(lease, grace_us=int(self._settings.reconnect_s * MICROSECOND))
         await asyncio.gather(*(self._clear_away(lease.token) for lease in local))
         why = "the supervisor ended while it was running"
         await asyncio.gather(*(self.requeue(lease, why) for lease in local))

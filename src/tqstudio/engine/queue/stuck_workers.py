@@ -90,7 +90,7 @@ class StuckWorkers(Part):
             return
         if silence is not None:
             try:
-                error = TqError(ErrorCode.DISK_SILENT, silence)
+                error = TqError(ErrorCode.DISK_NOT_RESPONDING, silence)
                 await self._completion.fail_for(live.worker, live.token, error)
             except TqError as refused:
                 if refused.code is ErrorCode.LOST_LEASE:

@@ -102,8 +102,8 @@ class Undo:
             "undo": action.id if action is not None and remaining else None,
             "operation": None if action is None else action.operation.value,
             "subject": undone.subject,
-            "back": undone.back,
-            "left": len(undone.reasons),
+            "restored": undone.back,
+            "not_restored": len(undone.reasons),
             "reason": next(filter(None, undone.reasons), ""),
             "remaining": remaining,
         }

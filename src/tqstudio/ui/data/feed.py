@@ -12,7 +12,7 @@ from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_pages import JobPages
 from tqstudio.ui.data.ladder_answers import LadderAnswers
-from tqstudio.ui.data.marks import CONTROL_ASKED
+from tqstudio.ui.data.marks import CONTROL_REQUESTED
 from tqstudio.ui.data.model import ConnectionState, Link, Model
 
 if TYPE_CHECKING:
@@ -210,7 +210,9 @@ class Feed:
             async with asyncio.timeout(ANSWER_S):
                 return await self.send(call)
         except TimeoutError:
-            raise TqError(ErrorCode.SUPERVISOR_SILENT, "the supervisor did not answer in time") from None
+            raise TqError(
+                ErrorCode.SUPERVISOR_NOT_RESPONDING, "the supervisor did not answer in time"
+            ) from None
 
     async def _follow(self) -> None:
         """Run the stream and the polls concurrently; the first that ends or fails ends all."""
@@ -252,7 +254,7 @@ class Feed:
             case "event":
                 event = cast("EventView", message.data)
                 model.take_event(event)
-                if event["trigger"] not in CONTROL_ASKED:
+                if event["trigger"] not in CONTROL_REQUESTED:
                     # The place of a changed row in the list is only known to the supervisor.
                     self.refresh_soon()
                 if event["trigger"].startswith("folder_"):

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive
     from tqstudio.ui.data.job_window import JobWindow
 
-CONTROL_ASKED: dict[str, Control] = {
-    EventKind.PAUSE_ASKED: Control.PAUSE,
-    EventKind.CANCEL_ASKED: Control.CANCEL,
-    EventKind.RESTART_ASKED: Control.RESTART,
-    EventKind.RESUME_ASKED: Control.NONE,
+CONTROL_REQUESTED: dict[str, Control] = {
+    EventKind.PAUSE_REQUESTED: Control.PAUSE,
+    EventKind.CANCEL_REQUESTED: Control.CANCEL,
+    EventKind.RESTART_REQUESTED: Control.RESTART,
+    EventKind.RESUME_REQUESTED: Control.NONE,
 }
 _EMPTIED = (EventKind.RESTART, EventKind.WORK_REMOVED)
 """Events after which a job has no finished segments."""
@@ -91,8 +91,8 @@ class Marks(dict[int, Target]):
             target = replace(target, status=JobStatus(event["target"]), control=Control.NONE)
         if trigger == EventKind.UNDELETED:
             target = replace(target, deleted=False)
-        if trigger in CONTROL_ASKED:
-            target = replace(target, control=CONTROL_ASKED[trigger])
+        if trigger in CONTROL_REQUESTED:
+            target = replace(target, control=CONTROL_REQUESTED[trigger])
         if trigger in _EMPTIED:
             target = replace(target, segments_done=0)
         self[target.id] = target

@@ -68,7 +68,7 @@ class Model:
         self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, answers.GenerationView | None] = {}
         """The published generation of each video that was requested."""
-        self.load: answers.LoadView = {"every_s": 10.0, "speed": [], "cpu_percent": []}
+        self.load: answers.LoadView = {"interval_s": 10.0, "speed": [], "cpu_percent": []}
         """The course of speed and processor use, continued with each status."""
         self._load_at: datetime | None = None
         self.last_contact: datetime | None = None
@@ -83,7 +83,7 @@ class Model:
         self.record_contact()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
 
-        if self._load_at is None or (self.now() - self._load_at).total_seconds() >= self.load["every_s"]:
+        if self._load_at is None or (self.now() - self._load_at).total_seconds() >= self.load["interval_s"]:
             self._load_at = self.now()
             self.load["speed"] = [*self.load["speed"], status["speed"] or 0.0][-LOADS:]
             self.load["cpu_percent"] = [*self.load["cpu_percent"], self.cpu_percent][-LOADS:]

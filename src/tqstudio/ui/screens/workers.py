@@ -292,7 +292,7 @@ class WorkersScreen(ListScreen["WorkerView"]):
         self.app.push_screen(AddWorker(self.context.home, kept), answered)
 
     async def _add(self, kept: str) -> None:
-        worker = await self.context.feed.send(calls.one_more_worker())
+        worker = await self.context.feed.send(calls.add_worker())
         self.context.model.take_workers([worker])
         self.toast(f"{worker['name']} starts, and ends with the supervisor; {kept}")
         self.paint()

@@ -52,7 +52,7 @@ class Kind:
 KINDS: Mapping[AlertKind, Kind] = MappingProxyType(
     {
         AlertKind.FAILED: Kind(
-            "a job failed: retries exhausted, an error that no retry can fix, or `POISON`",
+            "a job failed: retries exhausted, an error that no retry can fix, or `REPEATED_CRASHES`",
             "{name} failed: {reason}",
             (EventKind.FAIL_FINAL,),
         ),

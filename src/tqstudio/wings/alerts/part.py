@@ -69,7 +69,7 @@ _RESULTS = {
     EventKind.VIEWABLE: "viewable",
 }
 """The events that run a command, and its TQSTUDIO_STATUS."""
-_LASTING = (GateKind.DISK, GateKind.BACKPRESSURE)
+_LASTING = (GateKind.DISK, GateKind.LOAD)
 """Gates that no person closes."""
 
 

@@ -5,7 +5,7 @@
 | the generation is recorded as published, its copy as waiting | nothing is in the bucket | uploads it |
 | its files are uploaded | some files that no master names | continues after those that were recorded |
 | the master playlist is uploaded | the whole ladder | uploads the master again |
-| that is recorded, and what it replaces as leaving | old files, for `keep_old_s` more | removes them |
+| that is recorded, and what it replaces as removing | old files, for `keep_old_s` more | removes them |
 | they are removed, their list last | fewer of them | removes the others |
 
 The lists of files are the `BLAKE3SUMS` of generations, uploaded first: no listing of a bucket is needed.
@@ -252,7 +252,7 @@ class Deliveries(Background):
         if not await self._db.read(deliveries.is_replaced, row):
             await bucket.remove([MASTER_NAME, MPD_NAME])
         failpoints.reach("delivery.unnamed")
-        if row.state is DeliveryState.HIDING:
+        if row.state is DeliveryState.UNPUBLISHING:
             # Twice as long as the local ladder can be brought back.
             await self._db.write(deliveries.record_unpublished, row, remove_at=now_us() + 2 * self._keep_us)
             return

@@ -1,1 +1,1 @@
-"""Deletes videos: their ladders are set aside within the output for a while, then removed or brought back."""
+"""Deletes videos: their ladders are moved within the output for a while, then removed or brought back."""

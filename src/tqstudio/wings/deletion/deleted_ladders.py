@@ -1,4 +1,4 @@
-"""Moves the ladder of a deleted video aside within its output, back, and into the trash.
+"""Moves the ladder of a deleted video into the folder `deleted` of its output, back, and into `trash`.
 
     OUT/.tqstudio/<store uuid>/deleted/<video>/     what was OUT/<slug>/
 
@@ -29,11 +29,11 @@ class DeletedLadders:
         self._workspace = workspace
 
     def has(self, output_root: bytes, video: int) -> bool:
-        """Whether the ladder of a video is aside."""
+        """Whether the ladder of a video is in `deleted`."""
         return (self._workspace.work_dir(output_root) / _ARCHIVE / str(video)).is_dir()
 
     def archive(self, output_root: bytes, slug: str, video: int, current: int | None) -> None:
-        """Move a ladder aside, if the folder is its own.
+        """Move a ladder into `deleted`, if the folder is its own.
 
         Args:
             current: the number of the current generation.
@@ -88,7 +88,7 @@ class DeletedLadders:
             )
 
     def remove(self, output_root: bytes, video: int, current: int | None) -> None:
-        """Move a ladder into the trash; `Workspace.sweep` frees the space.
+        """Move a ladder into `trash`; `Workspace.sweep` frees the space.
 
         Raises:
             OSError: of the file system; FileNotFoundError if the disk may be unmounted.

@@ -2,13 +2,13 @@
 
 | step | state after a kill | the next run |
 |---|---|---|
-| video and jobs are recorded as deleted, the ladder as leaving | it is in its place | sets it aside |
-| the running job ends; the ladder is renamed | it is aside | records it |
+| video and jobs are recorded as deleted, the ladder as trashing | it is in its place | moves it |
+| the running job ends; the ladder is renamed | it is in `deleted` | records it |
 | that is recorded; the work of the jobs is removed | | |
-| after `keep_old_s` it is recorded as removing | it is aside | moves it to the trash |
-| it is moved to the trash | it is gone | records it |
+| after `keep_old_s` it is recorded as purging | it is in `deleted` | moves it to `trash` |
+| it is in `trash` | it is gone | records it |
 
-To bring it back, the video is recorded as not deleted and the ladder as returning; then it is renamed.
+To bring it back, the video is recorded as not deleted and the ladder as restoring; then it is renamed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Deletions(Part):
         self._log = structlog.get_logger()
 
     async def delete(self, video: int, *, actor: str) -> None:
-        """Delete a video; its ladder is aside when this returns, or later if a job or its disk is busy.
+        """Delete a video; its ladder is moved when this returns, or later if a job or its disk is busy.
 
         Raises:
             TqError: NOT_FOUND.
@@ -100,8 +100,8 @@ class Deletions(Part):
             return
         async with self._stepping:
             deleted = await self._db.read(deletions.of_video, video)
-            gone = deleted is None or deleted.state is DeletionState.REMOVING
-            if deleted is not None and deleted.state is DeletionState.ASIDE and row.generation is not None:
+            gone = deleted is None or deleted.state is DeletionState.PURGING
+            if deleted is not None and deleted.state is DeletionState.TRASHED and row.generation is not None:
                 gone = not await self._run(deleted, lambda: self._ladders.has(row.output_root, video))
             if gone:
                 raise TqError(
@@ -109,7 +109,7 @@ class Deletions(Part):
                     f"video {video} cannot be brought back: its files were removed",
                     f"add its source again: tqstudio add {display(row.source)}",
                 )
-            if deleted is not None and deleted.state is DeletionState.ASIDE:
+            if deleted is not None and deleted.state is DeletionState.TRASHED:
                 place = Place.below(row.output_root, row.slug)
                 await self._run(deleted, lambda: self._ladders.require_free(place))
             restored = partial(deletions.restore, video_id=video, now=now_us(), actor=actor)
@@ -128,7 +128,7 @@ class Deletions(Part):
             await self.undelete(video, actor=actor)
 
     def on_events(self, events: Sequence[EventRow]) -> None:
-        """Set the ladders of deleted videos aside whose job has ended."""
+        """Move the ladders of deleted videos whose job has ended into `deleted`."""
         if any(event.video in self._waiting and event.target in _ENDS for event in events):
             task = asyncio.get_running_loop().create_task(self.advance(), name="deletions")
             self._tasks.add(task)
@@ -137,7 +137,7 @@ class Deletions(Part):
     async def advance_all(self) -> None:
         """Remove ladders after `keep_old_s`, and do what could not be done earlier."""
         for video in await self._db.read(deletions.due, self._ages.before(self._keep_us)):
-            await self._db.write(deletions.remove, video)
+            await self._db.write(deletions.purge, video)
             failpoints.reach("deletion.expired")
         await self.advance()
 
@@ -149,7 +149,7 @@ class Deletions(Part):
     async def _advance(self, video: int) -> None:
         async with self._stepping:
             row = await self._db.read(deletions.of_video, video)
-            if row is None or row.state is DeletionState.ASIDE:
+            if row is None or row.state is DeletionState.TRASHED:
                 return
             try:
                 await self._step(row)
@@ -167,23 +167,23 @@ class Deletions(Part):
         # Another supervisor may have undone the deletion since the row was read.
         await asyncio.to_thread(self._db.require_lead)
         match row.state:
-            case DeletionState.LEAVING:
+            case DeletionState.TRASHING:
                 if await self._db.read(deletions.is_busy, video):
                     self._waiting.add(video)
                     return
                 self._waiting.discard(video)
                 await self._run(row, lambda: self._ladders.archive(root, row.slug, video, current))
                 failpoints.reach("deletion.moved")
-                await self._retention.jobs_deleted(await self._db.write(deletions.left, video))
-            case DeletionState.RETURNING:
+                await self._retention.jobs_deleted(await self._db.write(deletions.trashed, video))
+            case DeletionState.RESTORING:
                 await self._run(row, lambda: self._ladders.restore(root, row.slug, video, current))
                 failpoints.reach("undeletion.moved")
                 url = bucket_url(self._home, root, row.slug)
-                await self._db.write(partial(deletions.returned, video_id=video, url=url))
-            case DeletionState.REMOVING:
+                await self._db.write(partial(deletions.restored, video_id=video, url=url))
+            case DeletionState.PURGING:
                 await self._run(row, lambda: self._ladders.remove(root, video, current))
                 failpoints.reach("deletion.removed")
-                await self._db.write(partial(deletions.removed, video_id=video, now=now_us()))
+                await self._db.write(partial(deletions.purged, video_id=video, now=now_us()))
                 self._workspace.sweep_soon(root)
 
     async def _run(self, row: DeletionRow, step: Callable[[], T]) -> T:

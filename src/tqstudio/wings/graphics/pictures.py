@@ -89,7 +89,7 @@ class Pictures(Part):
             hint = "a retranscode of the whole ladder makes it again"
             raise TqError(ErrorCode.NOT_FOUND, f"this ladder has no {kind}", hint) from None
         except NoAnswer as error:
-            raise TqError(ErrorCode.DISK_SILENT, error.strerror) from None
+            raise TqError(ErrorCode.DISK_NOT_RESPONDING, error.strerror) from None
         except OSError as error:
             raise from_output_error(error, f"the {kind} cannot be read") from None
         except (ValueError, subprocess.TimeoutExpired) as error:

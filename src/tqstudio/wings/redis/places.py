@@ -30,7 +30,7 @@ def require_source(path: bytes, root: bytes) -> None:
 
     Raises:
         TqError: BAD_REQUEST for a link, UNSUPPORTED for what is no file, SOURCE_MISSING, PERMISSION;
-            SOURCE_AWAY if the root is missing, or IO_ERROR: it cannot be decided now.
+            SOURCE_UNAVAILABLE if the root is missing, or IO_ERROR: it cannot be decided now.
     """
     if path == root:
         raise TqError(ErrorCode.UNSUPPORTED, f"{display(path)} is not a file")
@@ -47,7 +47,7 @@ def require_output(path: bytes, root: bytes) -> None:
     """Check that what exists of an output below a root are folders.
 
     Raises:
-        TqError: BAD_REQUEST for a link, PERMISSION; SOURCE_AWAY or IO_ERROR: it cannot be decided now.
+        TqError: BAD_REQUEST for a link, PERMISSION; SOURCE_UNAVAILABLE or IO_ERROR: it cannot be decided now.
     """
     try:
         with _as_tq_errors(path, root), dir_fd.hold(_path(root), *_names(path, root), any_owner=True):
@@ -97,7 +97,7 @@ def _as_tq_errors(path: bytes, root: bytes) -> Iterator[None]:
         if error.errno != errno.ENOENT:
             raise TqError(ErrorCode.IO_ERROR, f"{display(path)}: {error.strerror}") from None
         if error.filename == os.fsdecode(root):
-            raise TqError(ErrorCode.SOURCE_AWAY, f"{display(root)} is missing") from None
+            raise TqError(ErrorCode.SOURCE_UNAVAILABLE, f"{display(root)} is missing") from None
         raise TqError(ErrorCode.SOURCE_MISSING, f"{display(path)} does not exist") from None
 
 

@@ -38,4 +38,4 @@ def release_all(db: Connection, *, now: int) -> None:
 
 def is_fetched(db: Connection, about: str) -> bool:
     """Whether there is an upload with this metadata."""
-    return db.execute(select(upload.c.id).where(upload.c.about == about)).first() is not None
+    return db.execute(select(upload.c.id).where(upload.c.upload_metadata == about)).first() is not None

@@ -39,10 +39,10 @@ ACTOR = "redis"
 _LATER = UNWRITTEN | {
     ErrorCode.ALREADY_RUNNING,  # another supervisor leads, and will read the entry
     ErrorCode.DATABASE_BUSY,
-    ErrorCode.DISK_SILENT,
+    ErrorCode.DISK_NOT_RESPONDING,
     ErrorCode.IO_ERROR,
-    ErrorCode.OUTPUT_GONE,
-    ErrorCode.SOURCE_AWAY,
+    ErrorCode.OUTPUT_UNAVAILABLE,
+    ErrorCode.SOURCE_UNAVAILABLE,
     ErrorCode.SYSTEM_LIMIT,
     ErrorCode.UPSTREAM,
 }
@@ -135,7 +135,7 @@ class Taking:
         try:
             await self._services.bounded_io.run(root, check)
         except NoAnswer as error:
-            raise TqError(ErrorCode.DISK_SILENT, error.strerror) from None
+            raise TqError(ErrorCode.DISK_NOT_RESPONDING, error.strerror) from None
 
 
 def _job_of(db: Connection, path: bytes, output: bytes, key: str) -> int | None:

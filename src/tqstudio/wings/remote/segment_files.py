@@ -97,13 +97,13 @@ def require_equal(path: Path, part: FilePart) -> None:
     """Check that a file is stored with this content.
 
     Raises:
-        TqError: OUTPUT_INVALID; OUTPUT_GONE if it is not stored yet: ask again.
+        TqError: OUTPUT_INVALID; OUTPUT_UNAVAILABLE if it is not stored yet: ask again.
     """
     try:
         is_equal = digest(path) == (part.size, part.blake3)
     except FileNotFoundError:
         text = f"{path.name} of the job's own worker is not here yet"
-        raise TqError(ErrorCode.OUTPUT_GONE, text, "nothing to do: it is sent again") from None
+        raise TqError(ErrorCode.OUTPUT_UNAVAILABLE, text, "nothing to do: it is sent again") from None
     if not is_equal:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{path.name} differs from that of the job's own worker")
 

@@ -225,7 +225,7 @@ class Transfers(Part):
         """Check that every segment of a result has arrived as its worker lists it.
 
         Raises:
-            TqError: OUTPUT_INVALID; OUTPUT_GONE.
+            TqError: OUTPUT_INVALID; OUTPUT_UNAVAILABLE.
         """
         job = await self._job(token)
         store = f"segments/{job.video}/"
@@ -259,12 +259,12 @@ class Transfers(Part):
             new_output: the output may have no work folder yet; otherwise its disk is not mounted.
 
         Raises:
-            TqError: OUTPUT_GONE.
+            TqError: OUTPUT_UNAVAILABLE.
         """
         root = Path(os.fsdecode(job.output_root))
         if not new_output and not self._workspace.is_there(job.output_root):
             text = f"the work folder of the output {display(job.output_root)} is not there"
-            raise TqError(ErrorCode.OUTPUT_GONE, text)
+            raise TqError(ErrorCode.OUTPUT_UNAVAILABLE, text)
         return dir_fd.hold(root, FOLDER, self._workspace.uuid, "segments", str(job.video), *names, make=make)
 
     async def _job(self, token: LeaseToken) -> _JobFiles:
@@ -279,7 +279,7 @@ class Transfers(Part):
         try:
             return await self._bounded_io.run(source, function)
         except NoAnswer as error:
-            raise TqError(ErrorCode.DISK_SILENT, str(error.strerror)) from error
+            raise TqError(ErrorCode.DISK_NOT_RESPONDING, str(error.strerror)) from error
 
     async def _write(self, job: _JobFiles, function: Callable[[], T]) -> T:
         """Run a step in the store of a video, one at a time; FileNotFoundError is for the caller."""
@@ -287,7 +287,7 @@ class Transfers(Part):
         try:
             return await self._bounded_io.run(place, function)
         except NoAnswer as error:
-            raise TqError(ErrorCode.DISK_SILENT, str(error.strerror)) from error
+            raise TqError(ErrorCode.DISK_NOT_RESPONDING, str(error.strerror)) from error
         except FileNotFoundError:
             raise
         except OSError as error:

@@ -98,7 +98,7 @@ class Standby:
         """Waits until this supervisor may try to lead; False if it is asked to shut down before.
 
         Raises:
-            TqError: NEWER_DATABASE, PERMISSION, BAD_CONFIG: it could not lead; DATABASE_UNREACHABLE at first;
+            TqError: DATABASE_VERSION, PERMISSION, BAD_CONFIG: it cannot lead; DATABASE_UNREACHABLE at first;
                 NOT_FOUND: its home is gone.
         """
         loop = asyncio.get_running_loop()
@@ -222,10 +222,6 @@ _UNKNOWN = Leader(0, "", "another supervisor", None, None, 0)
 """The one that leads, before the database has answered."""
 
 
-_FIRST_WITH_LEASES = "0014"
-"""The schema from which on another supervisor's lease can be read, whatever its version is."""
-
-
 def _uuid(home: str) -> str:
     """The part of a home's id that is not its host."""
     return home.partition("@")[0]
@@ -251,12 +247,12 @@ class LeaseWatch:
         """Looks who leads, and stores that this one stands by; ends the connection of one that leads no more.
 
         Raises:
-            TqError: NEWER_DATABASE, DATABASE_UNREACHABLE, PERMISSION, BAD_CONFIG.
+            TqError: DATABASE_VERSION, DATABASE_UNREACHABLE, PERMISSION, BAD_CONFIG.
         """
         try:
             if self._db is None:
-                if not self._stores_leases():
-                    # Held, the lock is that of one that creates or migrates it, or of an older version.
+                if not self._has_schema():
+                    # Held, the lock is that of one that creates it.
                     return _Seen(_UNKNOWN if self._has_writer() else None)
                 self._db = Connection(postgresql.engine_of(self._address, leads=False))
             return self._look(self._db)
@@ -264,12 +260,12 @@ class LeaseWatch:
             self._disconnect()
             raise errors.as_tq_error(error, self._address) from error
 
-    def _stores_leases(self) -> bool:
-        """Whether the database has leases; an older schema is migrated by the next supervisor that leads."""
+    def _has_schema(self) -> bool:
+        """Whether there are tables; an older schema is migrated by the next supervisor that leads."""
         version = schema.schema_version(self._address, read_only=True)
-        if version is not None and version > schema.SCHEMA_VERSION:
-            raise schema.newer(self._address, version)
-        return version is not None and version >= _FIRST_WITH_LEASES
+        if version is not None:
+            schema.require_supported(self._address, version)
+        return version is not None
 
     def _has_writer(self) -> bool:
         with contextlib.closing(Connection(postgresql.engine_of(self._address, read_only=True))) as db:

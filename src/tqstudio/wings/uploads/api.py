@@ -112,7 +112,7 @@ async def state(uploads: TheUploads, upload: str) -> Response:
     headers = {
         **_progress(row),
         "Upload-Length": str(row.size),
-        "Upload-Metadata": row.about,
+        "Upload-Metadata": row.upload_metadata,
         "Cache-Control": "no-store",
     }
     return Response(headers=headers)
@@ -123,7 +123,7 @@ async def one(uploads: TheUploads, fetches: TheFetches, upload: str) -> UploadVi
     row = await uploads.find(upload)
     answer = json.loads(row.answer or "{}")
     return {
-        "name": parse(row.about).name,
+        "name": parse(row.upload_metadata).name,
         "size": row.size,
         "offset": row.received,
         "expires_at": iso_time(row.expires_at),

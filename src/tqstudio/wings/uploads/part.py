@@ -129,7 +129,7 @@ class Uploads(Part):
                 db,
                 number,
                 size=size,
-                about=about,
+                upload_metadata=about,
                 actor=actor,
                 expires_at=expires_at,
                 limit=MAX_UNFINISHED,
@@ -291,7 +291,7 @@ class Uploads(Part):
         """Verify a whole file, move it to its place and add it; each step may be repeated."""
         if row.answer is not None:
             return row
-        metadata = parse(row.about)
+        metadata = parse(row.upload_metadata)
         failpoints.reach("upload.received")
         path = row.path
         if path is None:
@@ -377,7 +377,7 @@ class Uploads(Part):
         """Convert errors of the file system of the incoming files.
 
         Raises:
-            TqError: DISK_LOW, DISK_SILENT, PERMISSION or IO_ERROR.
+            TqError: DISK_LOW, DISK_NOT_RESPONDING, PERMISSION or IO_ERROR.
         """
         try:
             return await step
@@ -387,7 +387,7 @@ class Uploads(Part):
     def _as_tq_error(self, error: OSError) -> TqError:
         shown = display(os.fsencode(self._incoming))
         if isinstance(error, NoAnswer):
-            return TqError(ErrorCode.DISK_SILENT, error.strerror, "check the disk, then try again")
+            return TqError(ErrorCode.DISK_NOT_RESPONDING, error.strerror, "check the disk, then try again")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return TqError(
                 ErrorCode.DISK_LOW,

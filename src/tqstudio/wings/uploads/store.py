@@ -18,7 +18,7 @@ class UploadRow:
     id: str
     size: int
     received: int
-    about: str
+    upload_metadata: str
     actor: str
     expires_at: int
     path: bytes | None
@@ -36,7 +36,7 @@ class UploadRow:
 
 
 _ROWS = select(
-    *upload.c["id", "size", "received", "about", "actor", "expires_at", "path", "answer"],
+    *upload.c["id", "size", "received", "upload_metadata", "actor", "expires_at", "path", "answer"],
     *upload.c["url", "version", "output_root"],
 ).order_by(upload.c.id)
 _ONE = _ROWS.where(upload.c.id == bindparam("given"))
@@ -45,7 +45,15 @@ _UNFINISHED = _ROWS.where(upload.c.answer.is_(None))
 
 
 def create(
-    db: Connection, number: str, *, size: int, about: str, actor: str, expires_at: int, limit: int, **of: Any
+    db: Connection,
+    number: str,
+    *,
+    size: int,
+    upload_metadata: str,
+    actor: str,
+    expires_at: int,
+    limit: int,
+    **of: Any,
 ) -> bool:
     """Stores an upload; False if so many are unfinished already.
 
@@ -54,7 +62,13 @@ def create(
     """
     if db.execute(_UNFINISHED_COUNT).scalar_one() >= limit:
         return False
-    values = {"id": number, "size": size, "about": about, "actor": actor, "expires_at": expires_at}
+    values = {
+        "id": number,
+        "size": size,
+        "upload_metadata": upload_metadata,
+        "actor": actor,
+        "expires_at": expires_at,
+    }
     db.execute(insert(upload), values | of)
     return True
 

@@ -156,7 +156,7 @@ def _settle(
     )
     view = at.client.send(calls.forecast(operation=operation, **which, **given))
     printing.answer(view, "\n".join((forecast.effect_words(view), *forecast.cost_lines(view))), as_json)
-    return 0 if view["again"] + view["changed"] else 4
+    return 0 if view["reencoded"] + view["changed"] else 4
 
 
 def retranscode(
@@ -241,7 +241,7 @@ def undo(as_json: JsonFlag = False) -> int:
     if answer is None:
         return printing.answer({"operation": None}, undone.NOTHING, as_json)
     printing.answer(answer, undone.sentence(answer), as_json)
-    return 4 if answer["left"] else 0
+    return 4 if answer["not_restored"] else 0
 
 
 def _chosen(ids: Sequence[int] | None, line: str) -> tuple[SupervisorSession, Sequence[int] | Matching]:

@@ -140,9 +140,9 @@ def relocate(
         printing.out(f"ladders of {fmt.counted(answer['moved'], 'video')} are now in {where}")
         for folder in answer["folders"]:
             printing.out(f"folder {folder}: its output is there too")
-        for left in answer["left"]:
+        for left in answer["not_moved"]:
             printing.err(f"video {left['video']} stays: {left['reason']}")
-    return printing.exit_code(ErrorCode.REFUSED) if answer["left"] else 0
+    return printing.exit_code(ErrorCode.REFUSED) if answer["not_moved"] else 0
 
 
 def upload(video: Video, as_json: JsonFlag = False) -> int:

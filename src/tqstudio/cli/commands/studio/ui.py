@@ -51,7 +51,7 @@ def open_screen() -> int:
         if launch.join(home, stay=True, timeout_s=_ANSWER_S) is None:
             started = launch.start(home)
     except TqError as error:
-        if error.code is not ErrorCode.SUPERVISOR_SILENT:
+        if error.code is not ErrorCode.SUPERVISOR_NOT_RESPONDING:
             raise  # the UI shows one that does not answer
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
 

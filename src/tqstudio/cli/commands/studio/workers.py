@@ -92,7 +92,7 @@ def add(as_json: JsonFlag = False) -> int:
 
     It ends with the supervisor; the setting `workers` is their number at the start.
     """
-    view = client().send(calls.one_more_worker())
+    view = client().send(calls.add_worker())
     lasts = "until the supervisor ends; the setting workers is their number at the start"
     return printing.answer(view, f"{view['name']} is {view['status']} {lasts}", as_json)
 

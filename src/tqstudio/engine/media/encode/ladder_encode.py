@@ -367,7 +367,7 @@ class LadderEncode:
         fatal = (fatal or task.kind == "bitmaps") and not (task.batch and task.encoder == COPY)
         if self.side.is_spared(task, error):
             return
-        if error.code is ErrorCode.GPU_SESSION and task.batch and (half := len(task.batch.names) // 2):
+        if error.code is ErrorCode.GPU_BUSY and task.batch and (half := len(task.batch.names) // 2):
             # Each quality needs a session.
             halves = task.batch.names[:half], task.batch.names[half:]
             self._batches.extend(replace(task.batch, names=some) for some in halves)

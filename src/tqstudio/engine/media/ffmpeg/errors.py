@@ -65,7 +65,7 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
     if status_errno == errno.ENOSPC:
         return disk_full
     if any(pattern.search(log_tail) for pattern in _GPU_SESSION):
-        return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {reason}")
+        return TqError(ErrorCode.GPU_BUSY, f"the GPU has no free encoder session: {reason}")
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not allocate memory: {reason}")
     if status_errno in path_checks.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
@@ -106,14 +106,16 @@ def from_os_error(error: OSError, doing: str) -> TqError:
 
 
 def from_output_error(error: OSError, doing: str) -> TqError:
-    """As `from_os_error`, for a file in the output folder: a missing or failing disk is OUTPUT_GONE."""
+    """As `from_os_error`, for a file of the output: OUTPUT_UNAVAILABLE if its disk is missing or fails."""
     detail = f"{doing}: {error.strerror}"
     if error.errno == errno.EROFS:
-        return TqError(ErrorCode.OUTPUT_GONE, detail, f"{_READ_ONLY_HINT}; the queue resumes automatically")
+        return TqError(
+            ErrorCode.OUTPUT_UNAVAILABLE, detail, f"{_READ_ONLY_HINT}; the queue resumes automatically"
+        )
     if error.errno in path_checks.FAILING:
-        return TqError(ErrorCode.OUTPUT_GONE, detail, _FAILING_HINT)
+        return TqError(ErrorCode.OUTPUT_UNAVAILABLE, detail, _FAILING_HINT)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return TqError(ErrorCode.OUTPUT_GONE, detail)
+        return TqError(ErrorCode.OUTPUT_UNAVAILABLE, detail)
     return from_os_error(error, doing)
 
 

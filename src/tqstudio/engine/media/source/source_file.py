@@ -174,7 +174,7 @@ def check(path: bytes) -> os.stat_result:
 
     Raises:
         TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE; UNSUPPORTED if it is not a
-            regular file; SOURCE_AWAY, IO_ERROR, SYSTEM_LIMIT if the storage or the system failed.
+            regular file; SOURCE_UNAVAILABLE, IO_ERROR, SYSTEM_LIMIT if the storage or the system failed.
     """
     name = display(path)
     try:
@@ -222,7 +222,7 @@ def unreadable(path: bytes, error: OSError) -> TqError:
         return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
     message = f"{name} cannot be read: {error.strerror or error}"
     if error.errno in path_checks.AWAY:
-        return TqError(ErrorCode.SOURCE_AWAY, message)
+        return TqError(ErrorCode.SOURCE_UNAVAILABLE, message)
     if error.errno in path_checks.FAILING:
         return TqError(ErrorCode.IO_ERROR, message)
     if error.errno in path_checks.LIMITS:

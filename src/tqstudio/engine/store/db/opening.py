@@ -68,7 +68,7 @@ def require_intact(home: Home) -> DatabaseProblem | None:
 
     Raises:
         TqError: DATABASE_DAMAGED if the file is damaged, or empty or missing although there was one;
-            NEWER_DATABASE; DATABASE_BUSY if another program has locked it.
+            DATABASE_VERSION; DATABASE_BUSY if another program has locked it.
     """
     path = home.database
     if is_empty(path):
@@ -85,7 +85,7 @@ def require_sound(address: Address) -> None:
     """Checks all of a database before it is copied. Counts that are too low do no harm: the copy is counted.
 
     Raises:
-        TqError: DATABASE_DAMAGED, NEWER_DATABASE.
+        TqError: DATABASE_DAMAGED, DATABASE_VERSION.
     """
     problem = problem_of(address)
     if problem is not None and problem.remedy is not Remedy.RECOUNT:
@@ -176,8 +176,8 @@ def _of_schema(db: Connection, address: Address, *, whole: bool) -> DatabaseProb
     version = integrity.version(db) if is_file else schema.schema_version(address, read_only=True)
     if not version:
         return DatabaseProblem("it has no version of its schema (alembic_version)")
-    if version > schema.SCHEMA_VERSION:
-        return DatabaseProblem(schema.unsupported(version), code=ErrorCode.NEWER_DATABASE)
+    if why := schema.unsupported(version):
+        return DatabaseProblem(why, code=ErrorCode.DATABASE_VERSION)
     if version == schema.SCHEMA_VERSION:
         lack = schema.lacking(db.core, dialect_of(address).COLUMNS)
         return DatabaseProblem(lack) if lack else None
@@ -260,7 +260,7 @@ def repair(address: Address, *, consent: bool = False) -> None:
         consent: a user continues without lost rows.
 
     Raises:
-        TqError: DATABASE_DAMAGED or NEWER_DATABASE if that does not help; the file is unchanged.
+        TqError: DATABASE_DAMAGED or DATABASE_VERSION if that does not help; the file is unchanged.
             DATABASE_BUSY, DISK_LOW.
     """
     worst = Remedy.CONSENT if consent else Remedy.REBUILD

@@ -15,8 +15,10 @@ from tqstudio.engine.store.dialects import sqlite
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-SCHEMA_VERSION = "0021"
+SCHEMA_VERSION = "0100"
 """Newest migration in `migrations/versions`; a test checks that."""
+_FIRST_VERSION = "0100"
+"""Of 0.1.0: development versions before it had 0001 to 0021, which no release takes for its own."""
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
@@ -24,32 +26,41 @@ def migrate(address: Address) -> None:
     """Migrates the schema to `SCHEMA_VERSION`; an old file is copied before, by the caller.
 
     Raises:
-        TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED if the migration fails, or
-            tables and columns are not those of the models; DATABASE_BUSY, DISK_LOW.
+        TqError: DATABASE_VERSION if a newer tqstudio or a development version wrote it; DATABASE_DAMAGED if
+            the migration fails, or tables and columns are not those of the models; DATABASE_BUSY, DISK_LOW.
     """
     try:
         version = schema_version(address)
         if version is None:
             _create(address)
-        elif version > SCHEMA_VERSION:
-            raise newer(address, version)
-        elif version < SCHEMA_VERSION:
-            _upgrade(address, version)
-        else:
+        elif version == SCHEMA_VERSION:
             with closing(connect(address, read_only=True)) as db:
                 if lack := lacking(db.core, dialect_of(address).COLUMNS):
                     raise errors.damaged(address, lack)
+        else:
+            require_supported(address, version)
+            _upgrade(address, version)
     except DBAPIError as error:
         raise errors.as_tq_error(error, address) from error
 
 
-def newer(address: Address, version: str) -> TqError:
-    """Returns the error for a database that a newer tqstudio has migrated."""
-    return TqError(ErrorCode.NEWER_DATABASE, f"{shown(address)} {unsupported(version)}")
+def require_supported(address: Address, version: str) -> None:
+    """Refuses a database of another version that cannot be migrated.
+
+    Raises:
+        TqError: DATABASE_VERSION.
+    """
+    if why := unsupported(version):
+        raise TqError(ErrorCode.DATABASE_VERSION, f"{shown(address)} {why}")
 
 
 def unsupported(version: str) -> str:
-    return f"has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}"
+    """Returns why a database with this schema is neither opened nor migrated; empty if it is."""
+    if version < _FIRST_VERSION:
+        return f"has schema {version}, of a development version before 0.1.0, which no release opens"
+    if version > SCHEMA_VERSION:
+        return f"has schema {version}, of a newer tqstudio; this one supports up to {SCHEMA_VERSION}"
+    return ""
 
 
 def _create(address: Address) -> None:
@@ -137,7 +148,7 @@ def is_old(path: Path) -> bool:
         version = schema_version(path, read_only=True)
     except (DBAPIError, OSError):
         return False
-    return version is not None and version < SCHEMA_VERSION
+    return version is not None and version != SCHEMA_VERSION and not unsupported(version)
 
 
 def schema_version(address: Address, *, read_only: bool = False) -> str | None:

@@ -229,9 +229,10 @@ class Generation(SQLModel, table=True):
     """JSON [name, size, blake3] of each file with the whole video."""
 
 
-class Published(SQLModel, table=True):
+class PublishedRendition(SQLModel, table=True):
     """One rendition of a generation."""
 
+    __tablename__ = "published_rendition"
     __table_args__ = (UniqueConstraint("generation_id", "name"), AUTOINCREMENT)
     id: int | None = _id()
     generation_id: int = _ref("generation.id")
@@ -273,9 +274,10 @@ class Publication(SQLModel, table=True):
     begun_at: int | None = _time(optional=False)
 
 
-class Removal(SQLModel, table=True):
+class SourceRemoval(SQLModel, table=True):
     """The source of a job that is done, to be moved or deleted; ends when that is recorded."""
 
+    __tablename__ = "source_removal"
     job_id: int = _of_job()
     video_id: int = _ref("video.id")
     size: int = _big()
@@ -539,7 +541,7 @@ class Statistic(SQLModel, table=True):
     """Seconds of source of a job that it completed; as the bytes, 0 for others."""
     bytes_in: int = _big(default=0)
     bytes_out: int = _big(default=0)
-    off_percent: int = _int(optional=True)
+    eta_error_percent: int = _int(optional=True)
     """Error of the estimate of the job that it completed, in percent of the actual time."""
 
 
@@ -723,7 +725,7 @@ class Upload(SQLModel, table=True):
     size: int = Field(sa_column=Column(BigInteger, nullable=False))
     received: int = Field(sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
     """How many bytes are durable in the part file."""
-    about: str = _text()
+    upload_metadata: str = _text()
     """The header Upload-Metadata, as the client sent it."""
     actor: str = _text()
     expires_at: int | None = _time(optional=False)
@@ -793,8 +795,8 @@ idempotency = _tables["idempotency"]
 job = _tables["job"]
 job_count = _tables["job_count"]
 publication = _tables["publication"]
-published = _tables["published"]
-removal = _tables["removal"]
+published_rendition = _tables["published_rendition"]
+source_removal = _tables["source_removal"]
 rendition = _tables["rendition"]
 speed = _tables["speed"]
 statistic = _tables["statistic"]

@@ -6,7 +6,7 @@
 | enabled | on, and no restart was used since the last success or retry by a user |
 | in_progress | restarted at least once, with restarts left |
 | failed | failed again with all restarts used up |
-| denied | failed with an error that a restart cannot fix, or as POISON |
+| denied | failed with an error that a restart cannot fix, or as REPEATED_CRASHES |
 """
 
 from __future__ import annotations

@@ -248,7 +248,9 @@ def set_settings(
         return False
     reset_renditions(db, job_id, keep=keep)
     detail = ", ".join((f"profile {new.profile}", *(new.requested or ())))[:500]
-    events.append(db, EventKind.PROFILE, now=now, actor=actor, job=job_id, video=of_video, detail=detail)
+    events.append(
+        db, EventKind.PROFILE_CHANGED, now=now, actor=actor, job=job_id, video=of_video, detail=detail
+    )
     return True
 
 

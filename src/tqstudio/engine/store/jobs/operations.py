@@ -44,10 +44,10 @@ _NOW_TRIGGERS: dict[Operation, Trigger] = {
     Operation.RESTART: EventKind.RESTART,
 }
 _CONTROLS = {
-    Operation.PAUSE: (Control.PAUSE, EventKind.PAUSE_ASKED),
-    Operation.CANCEL: (Control.CANCEL, EventKind.CANCEL_ASKED),
-    Operation.RESTART: (Control.RESTART, EventKind.RESTART_ASKED),
-    Operation.RESUME: (Control.NONE, EventKind.RESUME_ASKED),
+    Operation.PAUSE: (Control.PAUSE, EventKind.PAUSE_REQUESTED),
+    Operation.CANCEL: (Control.CANCEL, EventKind.CANCEL_REQUESTED),
+    Operation.RESTART: (Control.RESTART, EventKind.RESTART_REQUESTED),
+    Operation.RESUME: (Control.NONE, EventKind.RESUME_REQUESTED),
 }
 ASKED = dict(_CONTROLS.values())
 """The event of each control request."""
@@ -130,6 +130,6 @@ def set_priority(
         ).scalar_one()
         detail = f"priority {priority}"
         events.append(
-            db, EventKind.PRIORITY, now=now, actor=actor, job=job_id, video=facts.video, detail=detail
+            db, EventKind.PRIORITY_CHANGED, now=now, actor=actor, job=job_id, video=facts.video, detail=detail
         )
     return Applied(decision, facts.status, facts.control)

@@ -95,7 +95,7 @@ def judge_failure(
 def judge_loss(
     *, attempts: int, crashes: int, max_crashes: int, got_further: bool, had_got_further: bool
 ) -> Verdict:
-    """Judges a worker crash: the job is requeued at once, until `max_crashes` in a row make it POISON.
+    """Judges a worker crash: the job is requeued at once, or fails after `max_crashes` in a row.
 
     Args:
         got_further: a segment was finished since the previous crash, which resets the counter to this one.
@@ -104,5 +104,7 @@ def judge_loss(
     """
     crashes = 1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1
     if crashes >= max_crashes:
-        return Verdict(EventKind.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
+        return Verdict(
+            EventKind.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.REPEATED_CRASHES, exhausted=True
+        )
     return Verdict(EventKind.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)

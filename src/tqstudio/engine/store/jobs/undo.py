@@ -39,9 +39,20 @@ SLICE = 500
 """Jobs that change in one transaction where many are to be changed."""
 _BY_PERSONS = (
     *(EventKind.PAUSE, EventKind.RESUME, EventKind.CANCEL, EventKind.RETRY, EventKind.RESTART),
-    *(EventKind.PAUSE_ASKED, EventKind.CANCEL_ASKED, EventKind.RESTART_ASKED, EventKind.RESUME_ASKED),
+    *(
+        EventKind.PAUSE_REQUESTED,
+        EventKind.CANCEL_REQUESTED,
+        EventKind.RESTART_REQUESTED,
+        EventKind.RESUME_REQUESTED,
+    ),
     *(EventKind.UNCANCEL, EventKind.UNCANCEL_PAUSED, EventKind.UNCANCEL_FAILED),
-    *(EventKind.PRIORITY, EventKind.PROFILE, EventKind.FORCED, EventKind.DELETED, EventKind.UNDELETED),
+    *(
+        EventKind.PRIORITY_CHANGED,
+        EventKind.PROFILE_CHANGED,
+        EventKind.FORCED,
+        EventKind.DELETED,
+        EventKind.UNDELETED,
+    ),
 )
 
 

@@ -35,7 +35,7 @@ def begin(db: Connection, job_id: int, *, now: int, until: int, code: str, why: 
     values = {"error_code": code, "error_text": why, "error_hint": hint, "error_log": None}
     db.execute(update(job).where(job.c.id == job_id).values(not_before=until, ready_at=None, **values))
     if reason != why:
-        kind = EventKind.PUT_OFF
+        kind = EventKind.POSTPONED
         events.append(
             db, kind, now=now, actor="supervisor", job=job_id, video=of_video, code=code, detail=why
         )
@@ -46,7 +46,7 @@ _WAITING = (
     select(job.c.not_before, job.c.error_code, *NEED)
     .join_from(job, video)
     .with_hint(job, indexed_by("ix_job_backoff"), "sqlite")
-    .where(*_WAITS, job.c.error_code.in_([ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY]))
+    .where(*_WAITS, job.c.error_code.in_([ErrorCode.DISK_NOT_RESPONDING, ErrorCode.SOURCE_UNAVAILABLE]))
     .order_by(job.c.not_before)
     .limit(bindparam("most"))
 )

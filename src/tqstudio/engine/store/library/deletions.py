@@ -2,10 +2,10 @@
 
 | state | where the ladder is | what is next |
 |---|---|---|
-| leaving | in its place, or aside | it is set aside once no job of the video is open |
-| aside | aside | it is brought back on request, or removed after a while |
-| returning | aside, or in its place | it is brought back |
-| removing | aside, or gone | it is removed |
+| trashing | in its place, or in the folder `deleted` | it is moved there once no job of the video is open |
+| trashed | in `deleted` | it is brought back on request, or removed after a while |
+| restoring | in `deleted`, or in its place | it is brought back |
+| purging | in `deleted`, or gone | it is removed |
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tqstudio.engine.store.db.tables import (
     is_open,
     job,
     publication,
-    published,
-    removal,
+    published_rendition,
+    source_removal,
     video,
 )
 from tqstudio.engine.store.jobs import jobs, operations, undo
@@ -58,7 +58,7 @@ def of_video(db: Connection, video_id: int) -> DeletionRow | None:
 
 def moving(db: Connection) -> list[DeletionRow]:
     """Returns the videos whose ladder is being moved or removed."""
-    found = _SELECT.where(deletion.c.state != DeletionState.ASIDE).order_by(deletion.c.video_id)
+    found = _SELECT.where(deletion.c.state != DeletionState.TRASHED).order_by(deletion.c.video_id)
     return [_ROWS.value(row) for row in db.execute(found)]
 
 
@@ -66,14 +66,14 @@ def moving(db: Connection) -> list[DeletionRow]:
 DUE = (
     select(deletion.c.video_id)
     .join_from(deletion, video, video.c.id == deletion.c.video_id)
-    .where(deletion.c.state == DeletionState.ASIDE, video.c.deleted_at < bindparam("before"))
+    .where(deletion.c.state == DeletionState.TRASHED, video.c.deleted_at < bindparam("before"))
     .order_by(deletion.c.video_id)
     .limit(bindparam("limit"))
 )
 
 
 def due(db: Connection, before: int, *, limit: int = 50) -> list[int]:
-    """Returns videos that were deleted before a time and whose ladder is aside."""
+    """Returns videos that were deleted before a time and whose ladder is in `deleted`."""
     return [int(row[0]) for row in db.execute(DUE, {"before": before, "limit": limit})]
 
 
@@ -85,9 +85,9 @@ def begin(db: Connection, video_id: int, *, now: int, actor: str) -> list[int]:
     here = (video.c.id == video_id, video.c.deleted_at.is_(None))
     if not db.execute(update(video).where(*here).values(deleted_at=now)).rowcount:
         return []
-    again = update(deletion).where(deletion.c.video_id == video_id).values(state=DeletionState.LEAVING)
+    again = update(deletion).where(deletion.c.video_id == video_id).values(state=DeletionState.TRASHING)
     if not db.execute(again).rowcount:
-        db.execute(insert(deletion), {"video_id": video_id, "state": DeletionState.LEAVING})
+        db.execute(insert(deletion), {"video_id": video_id, "state": DeletionState.TRASHING})
     opened = jobs.open_job_of(db, video_id)
     running, before = [], {} if opened is None else undo.states(db, [opened])
     if opened is not None:
@@ -114,10 +114,10 @@ def is_busy(db: Connection, video_id: int) -> bool:
     return jobs.open_job_of(db, video_id) is not None or db.execute(publishes.limit(1)).first() is not None
 
 
-def left(db: Connection, video_id: int) -> list[int]:
-    """Records that a ladder is aside; returns the jobs that were deleted with the video."""
-    leaving = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.LEAVING)
-    if not db.execute(update(deletion).where(*leaving).values(state=DeletionState.ASIDE)).rowcount:
+def trashed(db: Connection, video_id: int) -> list[int]:
+    """Records that a ladder is in `deleted`; returns the jobs that were deleted with the video."""
+    trashing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.TRASHING)
+    if not db.execute(update(deletion).where(*trashing).values(state=DeletionState.TRASHED)).rowcount:
         return []
     at = db.execute(select(video.c.deleted_at).where(video.c.id == video_id)).scalar_one()
     # One that ran when the video was deleted has ended since.
@@ -133,35 +133,35 @@ def _hidden(db: Connection, video_id: int, at: int) -> list[int]:
 def restore(db: Connection, video_id: int, *, now: int, actor: str) -> bool:
     """Undeletes a video and its jobs; False if it is not deleted, or its ladder is being removed."""
     at = db.execute(select(video.c.deleted_at).where(video.c.id == video_id)).scalar()
-    removing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.REMOVING)
-    if at is None or db.execute(select(exists().where(*removing))).scalar_one():
+    purging = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.PURGING)
+    if at is None or db.execute(select(exists().where(*purging))).scalar_one():
         return False
     db.execute(update(video).where(video.c.id == video_id).values(deleted_at=None))
-    returning = update(deletion).where(deletion.c.video_id == video_id)
-    db.execute(returning.values(state=DeletionState.RETURNING))
+    restoring = update(deletion).where(deletion.c.video_id == video_id)
+    db.execute(restoring.values(state=DeletionState.RESTORING))
     hidden = (job.c.video_id == video_id, job.c.deleted_at == at)
     db.execute(update(job).where(*hidden).values(deleted_at=None))
     events.append(db, EventKind.VIDEO_UNDELETED, now=now, actor=actor, video=video_id)
     return True
 
 
-def returned(db: Connection, video_id: int, *, url: str | None) -> None:
+def restored(db: Connection, video_id: int, *, url: str | None) -> None:
     """Records that a ladder is back in its place. Args: `url` is that of its copy in a bucket."""
-    back = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.RETURNING)
+    back = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.RESTORING)
     if db.execute(delete(deletion).where(*back)).rowcount and url is not None:
         deliveries.restore(db, video_id, url)
 
 
-def remove(db: Connection, video_id: int) -> bool:
-    """Records that a ladder is about to be removed; False if it is not aside any more."""
-    aside = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.ASIDE)
-    return bool(db.execute(update(deletion).where(*aside).values(state=DeletionState.REMOVING)).rowcount)
+def purge(db: Connection, video_id: int) -> bool:
+    """Records that a ladder is about to be removed; False if it is not trashed any more."""
+    is_trashed = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.TRASHED)
+    return bool(db.execute(update(deletion).where(*is_trashed).values(state=DeletionState.PURGING)).rowcount)
 
 
-def removed(db: Connection, video_id: int, *, now: int) -> None:
+def purged(db: Connection, video_id: int, *, now: int) -> None:
     """Records that a ladder is gone. The video stays, so that its drop folder does not queue it again."""
-    removing = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.REMOVING)
-    if not db.execute(delete(deletion).where(*removing)).rowcount:
+    purging = (deletion.c.video_id == video_id, deletion.c.state == DeletionState.PURGING)
+    if not db.execute(delete(deletion).where(*purging)).rowcount:
         return
     kept = (generation.c.video_id == video_id, generation.c.removed_at.is_(None))
     retired = func.coalesce(generation.c.retired_at, now)
@@ -174,7 +174,7 @@ def removed(db: Connection, video_id: int, *, now: int) -> None:
 _NEEDED = (
     select(job.c.id).where(job.c.video_id == video.c.id, is_open(job), job.c.deleted_at.is_(None)),
     select(publication.c.job_id).where(publication.c.video_id == video.c.id),
-    select(removal.c.job_id).where(removal.c.video_id == video.c.id),
+    select(source_removal.c.job_id).where(source_removal.c.video_id == video.c.id),
     select(deletion.c.video_id).where(deletion.c.video_id == video.c.id),
     select(delivery.c.id).where(delivery.c.video_id == video.c.id, delivery.c.next_at.is_not(None)),
     # A replaced ladder that is still kept for its players.
@@ -199,7 +199,7 @@ def forget(db: Connection, *, limit: int) -> int:
     of_generations = select(generation.c.id).where(generation.c.video_id.in_(numbers))
     db.execute(delete(attempt).where(attempt.c.job_id.in_(of_jobs)))
     db.execute(delete(job).where(job.c.video_id.in_(numbers)))
-    db.execute(delete(published).where(published.c.generation_id.in_(of_generations)))
+    db.execute(delete(published_rendition).where(published_rendition.c.generation_id.in_(of_generations)))
     db.execute(delete(generation).where(generation.c.video_id.in_(numbers)))
     db.execute(delete(delivery).where(delivery.c.video_id.in_(numbers)))
     db.execute(delete(video).where(video.c.id.in_(numbers)))

@@ -4,7 +4,7 @@
 |---|---|---|
 | waiting | nothing, or the first files | the others are uploaded, the master playlist last |
 | delivered | the whole ladder, named by the master playlist | nothing, until it is replaced or deleted |
-| hiding | the ladder of a deleted video | its master playlist is removed |
+| unpublishing | the ladder of a deleted video | its master playlist is removed |
 | removing | what players may still read for a while | its files are removed, then the row |
 """
 
@@ -178,7 +178,7 @@ def removed(db: Connection, row: DeliveryRow, *, now: int) -> None:
 def unpublish(db: Connection, video_id: int) -> None:
     """Records that the ladder of a deleted video is to be hidden in the bucket now."""
     of_video = update(delivery).where(delivery.c.video_id == video_id)
-    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.HIDING, "next_at": _NOW}))
+    db.execute(of_video.values(_NO_PROBLEM | {"state": DeliveryState.UNPUBLISHING, "next_at": _NOW}))
 
 
 def record_unpublished(db: Connection, row: DeliveryRow, *, remove_at: int) -> None:

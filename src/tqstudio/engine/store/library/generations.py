@@ -94,7 +94,7 @@ class GenerationRow:
 
 _MAX_DUPLICATES = 3
 """Most ladders offered for linking: the next is tried if one is damaged or has other settings."""
-_PUBLISHED = Rows(PublishedRow, tables.published, files=None)
+_PUBLISHED = Rows(PublishedRow, tables.published_rendition, files=None)
 _GENERATIONS = Rows(GenerationRow, tables.generation, renditions=None, files=None)
 
 
@@ -108,9 +108,9 @@ _GET = select(*_GENERATIONS.columns, tables.generation.c.files).where(
     tables.generation.c.id == bindparam("generation")
 )
 _RENDITIONS = (
-    select(*_PUBLISHED.columns, tables.published.c.files)
-    .where(tables.published.c.generation_id == bindparam("generation"))
-    .order_by(tables.published.c.id)
+    select(*_PUBLISHED.columns, tables.published_rendition.c.files)
+    .where(tables.published_rendition.c.generation_id == bindparam("generation"))
+    .order_by(tables.published_rendition.c.id)
 )
 
 
@@ -220,8 +220,8 @@ def record(
     recorded = insert(tables.generation).returning(tables.generation.c.id)
     generation = int(db.execute(recorded, values).scalar_one())
     for rendition in renditions:
-        of_rendition = values_of(tables.published, rendition)
-        db.execute(insert(tables.published), of_rendition | {"generation_id": generation})
+        of_rendition = values_of(tables.published_rendition, rendition)
+        db.execute(insert(tables.published_rendition), of_rendition | {"generation_id": generation})
     db.execute(update(tables.video).where(tables.video.c.id == video).values(generation_id=generation))
     detail = f"generation {number}"
     events.append(db, EventKind.PUBLISHED, now=now, actor="supervisor", job=job, video=video, detail=detail)

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, literal, 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.rows import Rows
-from tqstudio.engine.store.db.tables import folder, is_open, job, removal, video
+from tqstudio.engine.store.db.tables import folder, is_open, job, source_removal, video
 from tqstudio.engine.store.jobs.jobs import is_replaced
 from tqstudio.errors import WarningCode
 from tqstudio.events import EventKind
@@ -65,7 +65,7 @@ def plan(db: Connection, number: int, source: SourceIdentity) -> None:
         .where(job.c.id == number, job.c.from_folder == 1, folder.c.after_done != "keep")
     )
     columns = ["job_id", "video_id", "size", "mtime_ns", "inode", "ctime_ns"]
-    db.execute(insert(removal).from_select(columns, of_folder))
+    db.execute(insert(source_removal).from_select(columns, of_folder))
 
 
 _reader, _of = job.alias("reader"), video.alias("of")
@@ -82,7 +82,7 @@ def _needed(source: Any) -> ColumnElement[bool]:
 
 
 _REMOVALS = Rows(
-    *(Removal, removal, video, folder),
+    *(Removal, source_removal, video, folder),
     job="job_id",
     video="video_id",
     folder="folder_id",
@@ -91,11 +91,11 @@ _REMOVALS = Rows(
 )
 DUE = (
     select(*_REMOVALS.columns, job.c.warnings)
-    .join_from(removal, job, job.c.id == removal.c.job_id)
-    .join(video, video.c.id == removal.c.video_id)
+    .join_from(source_removal, job, job.c.id == source_removal.c.job_id)
+    .join(video, video.c.id == source_removal.c.video_id)
     .join(folder, folder.c.id == video.c.folder_id, isouter=True)
-    .where(removal.c.job_id > bindparam("after"), ~_needed(video.c.source))
-    .order_by(removal.c.job_id)
+    .where(source_removal.c.job_id > bindparam("after"), ~_needed(video.c.source))
+    .order_by(source_removal.c.job_id)
     .limit(bindparam("limit"))
 )
 
@@ -117,7 +117,7 @@ def is_taken(db: Connection, path: bytes) -> bool:
 
 def begin(db: Connection, row: Removal, target: bytes | None, *, now: int) -> bool:
     """Records that a source is about to be moved to a path, or deleted; False if a job needs it now."""
-    begun = update(removal).where(removal.c.job_id == row.job, ~_needed(row.source))
+    begun = update(source_removal).where(source_removal.c.job_id == row.job, ~_needed(row.source))
     return db.execute(begun.values(target=target, begun_at=now)).rowcount == 1
 
 
@@ -157,7 +157,7 @@ def _report(
 
 def forget(db: Connection, row: Removal) -> None:
     """Leaves a source where it is."""
-    db.execute(delete(removal).where(removal.c.job_id == row.job))
+    db.execute(delete(source_removal).where(source_removal.c.job_id == row.job))
 
 
 def record_failure(db: Connection, row: Removal, why: str, *, now: int) -> None:

@@ -43,7 +43,7 @@ def shut(
     new = upsert(gate).on_conflict_do_nothing().returning(gate.c.kind)
     made = db.execute(new, values).first()
     if made:
-        events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
+        events.append(db, EventKind.GATE_CLOSED, now=now, actor=actor, code=kind.value, detail=reason)
     return made is not None
 
 
@@ -62,7 +62,7 @@ def open_until(
     differs = or_(gate.c.reason != reason, gate.c.until.is_distinct_from(until))
     changed = update(gate).where(gate.c.kind == kind, differs).values(reason=reason, until=until)
     if db.execute(changed).rowcount:
-        events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
+        events.append(db, EventKind.GATE_CLOSED, now=now, actor=actor, code=kind.value, detail=reason)
 
 
 _LISTING = select(gate).order_by(gate.c.since)

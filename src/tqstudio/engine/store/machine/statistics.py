@@ -65,10 +65,10 @@ def record(
         "media_s": (row.duration_s or 0.0) if done else 0.0,
         "bytes_in": row.size if done else 0,
         "bytes_out": bytes_out,
-        "off_percent": None,
+        "eta_error_percent": None,
     }
     if done and row.predicted_s is not None and row.actual_s:
-        values["off_percent"] = round(abs(row.predicted_s - row.actual_s) / row.actual_s * 100)
+        values["eta_error_percent"] = round(abs(row.predicted_s - row.actual_s) / row.actual_s * 100)
     db.execute(_RECORD, values)
 
 
@@ -122,14 +122,16 @@ _SUMS = (
     *(cast(func.sum(_ROW[name]), _ROW[name].type).label(name) for name in _SUMMED),
 )
 
-_WHOLE = select(_ROW.off_percent, *_SUMS).where(_SPAN).group_by(_ROW.off_percent)
+_WHOLE = select(_ROW.eta_error_percent, *_SUMS).where(_SPAN).group_by(_ROW.eta_error_percent)
 """A row for each error of estimates, since their median is not a sum; as `_BY` for each group and error."""
 
 
 def _by(group: Group) -> Select[*tuple[Any, ...]]:
     key = func.coalesce(_ROW[group], "").label("key")
     last = func.max(_ROW.at).label("last")
-    sums = select(key, last, _ROW.off_percent, *_SUMS).where(_SPAN).group_by(key, _ROW.off_percent)
+    sums = (
+        select(key, last, _ROW.eta_error_percent, *_SUMS).where(_SPAN).group_by(key, _ROW.eta_error_percent)
+    )
     part = sums.cte("part")
     newest = select(part.c.key).group_by(part.c.key).order_by(func.max(part.c.last).desc(), part.c.key)
     limited = newest.limit(bindparam("limit"))
@@ -199,6 +201,6 @@ def queue_change(db: Connection, since: int, until: int) -> int:
 
 
 def _figures(row: RowMapping) -> Figures:
-    percent = row["off_percent"]
+    percent = row["eta_error_percent"]
     sums = {label: row[label] for label in ("done", "failed", "attempts", *_SUMMED)}
     return Figures(**sums, off=Counter() if percent is None else Counter({percent: row["done"]}))

@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 _SOURCE_CODES = (
     ErrorCode.SOURCE_CHANGED,
     ErrorCode.SOURCE_MISSING,
-    ErrorCode.SOURCE_AWAY,
+    ErrorCode.SOURCE_UNAVAILABLE,
     ErrorCode.IO_ERROR,
 )
 """Errors of the source that replace the error of a step, because they are its cause."""

@@ -96,7 +96,7 @@ class LadderWork(Attempt):
             self.report.add(warnings=manifest.warning_views(encode.warnings))
             self.report.show(rows(self.choice, {state.name: state for state in encode.renditions}))
         with self.scratch_folder():
-            with self.step(Step.THUMBNAIL):
+            with self.step(Step.EXTRAS):
                 # It is extracted in parallel to the encode, so that the job does not wait for it.
                 self.log.line(
                     "the poster exists already"

@@ -163,8 +163,8 @@ class Watch:
             self._report_runs()
         if encode.side.poster_s > self._poster_s:
             self._poster_s = encode.side.poster_s
-            self.report.end(Step.THUMBNAIL, encode.side.poster_s)
-            self.log.line(f"{Step.THUMBNAIL}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
+            self.report.end(Step.EXTRAS, encode.side.poster_s)
+            self.log.line(f"{Step.EXTRAS}: took {encode.side.poster_s:.2f} s, in parallel to the encode")
         # Those of runs that have ended are in their records.
         used = [(run.cpu_s, run.peak_memory) for run in encode.runs]
         used += [(task.run.cpu_s, task.run.peak_memory) for task in encode.tasks]

@@ -181,7 +181,7 @@ class ChangeJobs(Dialog[None]):
         # The title says it of jobs that were marked one by one.
         is_known = "ids" in self._which and not forecast.is_sample(view)
         self._say(*(() if is_known else (forecast.effect_words(view),)), *forecast.cost_lines(view))
-        if not view["again"] + view["changed"]:
+        if not view["reencoded"] + view["changed"]:
             return
         await self._show_qualities(view["qualities"])
         values = view["values"]
@@ -204,7 +204,7 @@ class ChangeJobs(Dialog[None]):
         made: dict[str, bool] = {}
         for each in qualities:
             if each["possible"]:
-                made[each["name"]] = made.get(each["name"], False) or each["becomes"] != "left out"
+                made[each["name"]] = made.get(each["name"], False) or each["becomes"] != "left_out"
         grid, ticks = self.query_one(Grid), self._ticks()
         if [*ticks] != [*made]:
             self._touched.discard("qualities")

@@ -167,7 +167,7 @@ class StudioScreen(Screen[None]):
                 self.toast(f"undoing: {fmt.counted(answer['remaining'], 'job')} left")
         self.context.feed.refresh_soon()
         self.context.feed.read_folders_soon()
-        self.toast(undone.sentence(answer), problem=bool(answer["left"]))
+        self.toast(undone.sentence(answer), problem=bool(answer["not_restored"]))
 
     async def do_pause_all(self, _: str) -> None:
         if self.context.model.paused:

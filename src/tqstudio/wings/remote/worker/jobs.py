@@ -50,9 +50,9 @@ _LAST_FILES_S = 20.0
 """How long a job that was stopped or has failed may send what it has finished."""
 _ASKED = 1000
 _DISK_REST_S = 300.0
-_OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED)
+_OF_DISK = (ErrorCode.DISK_LOW, ErrorCode.OUTPUT_UNAVAILABLE, ErrorCode.OUTPUT_SHARED)
 _OF_MOUNT = (
-    ErrorCode.SOURCE_AWAY,
+    ErrorCode.SOURCE_UNAVAILABLE,
     ErrorCode.SOURCE_CHANGED,
     ErrorCode.SOURCE_MISSING,
     ErrorCode.PERMISSION,

@@ -28,7 +28,7 @@ _MAX_DAMAGED = 3
 _Request = tuple[dict[str, Any], bytes | None]
 """Parameters and body."""
 _Answer = tuple[int, str, bytes, HTTPMessage]
-_AGAIN = ASKED_AGAIN | {ErrorCode.DISK_SILENT, ErrorCode.OUTPUT_GONE, ErrorCode.OUTPUT_SHARED}
+_AGAIN = ASKED_AGAIN | {ErrorCode.DISK_NOT_RESPONDING, ErrorCode.OUTPUT_UNAVAILABLE, ErrorCode.OUTPUT_SHARED}
 """Codes of requests that are sent again: what is wrong at the studio is shown there, and costs no attempt."""
 
 

@@ -3,7 +3,7 @@
 Later revisions change databases that an earlier release created.
 """
 
-revision = "0001"
+revision = "0100"
 down_revision = None
 
 
