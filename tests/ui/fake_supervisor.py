@@ -422,17 +422,17 @@ class FakeSupervisor:
             if request.profile or request.overrides or request.renditions:
                 row["profile"] = request.profile or row["profile"]
                 detail = ", ".join((f"profile {row['profile']}", *(request.renditions or ())))
-                self.happened("profile", number, actor="user", detail=detail)
+                self.happened("profile_changed", number, actor="user", detail=detail)
             if request.priority not in (None, row["priority"]):
                 row["priority"] = request.priority
-                self.happened("priority", number, actor="user", detail=f"priority {row['priority']}")
+                self.happened("priority_changed", number, actor="user", detail=f"priority {row['priority']}")
             if request.hold is not None and request.hold != (status is JobStatus.PAUSED):
                 self._move(row, EventKind.PAUSE if request.hold else EventKind.RESUME, actor="user")
             self._sort()
         elif operation is Operation.PRIORITY and decision.allowed:
             wanted = row["priority"] + (request.delta or 0) if request.priority is None else request.priority
             row["priority"] = max(-1000, min(1000, wanted))
-            self.happened("priority", number, actor="user", detail=f"priority {row['priority']}")
+            self.happened("priority_changed", number, actor="user", detail=f"priority {row['priority']}")
             self._sort()
         elif decision.effect is Effect.CONTROL:
             row["control"] = CONTROLS[operation].value
@@ -533,9 +533,13 @@ class FakeSupervisor:
 
     def _version(self, number: int) -> int:
         """The last event by which a person changed a job."""
-        kinds = {*(kind.value for kind in TRIGGERS.values()), "priority", "profile", "deleted", "undeleted"}
-        kinds |= {f"{each.value}_requested" for each in CONTROLS} | {"uncancel", "uncancel_paused"}
-        kinds.add("uncancel_failed")
+        kinds = {*(kind.value for kind in TRIGGERS.values()), "deleted", "undeleted"}
+        kinds |= {f"{each.value}_requested" for each in CONTROLS} | {
+            "uncancel",
+            "uncancel_paused",
+            "priority_changed",
+        }
+        kinds |= {"uncancel_failed", "profile_changed"}
         of_persons = (
             each for each in self._events_of(number) if each["worker"] is None and each["trigger"] in kinds
         )

@@ -159,7 +159,7 @@ async def test_a_job_that_was_changed_since_is_left(make_app: MakeApp, fake: Fak
         await pilot.press("j", "j", "j", "space", "space", "p")
         await until(pilot, lambda: len(fake.undoable) == 1)
         [touched, alone] = fake.undoable[0][1]
-        fake.happened("priority", touched, actor="user")
+        fake.happened("priority_changed", touched, actor="user")
         await pilot.press("z")
         what = "resumed 1 job again; 1 left: it was changed since"
         await until(pilot, lambda: what in messages(app))

@@ -221,9 +221,7 @@ class Publisher(Part):
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
         if not self._workspace.is_there(video.output_root):
             # The segments were written there, so its disk must be unmounted now.
-            raise TqError(
-                ErrorCode.OUTPUT_UNAVAILABLE, f"cannot write to {_shown(place_of(video))}: it is missing"
-            )
+            raise TqError(ErrorCode.OUTPUT_UNAVAILABLE, f"{_shown(place_of(video))} is missing")
         self._workspace.require_unshared(video.output_root)
         owner = f"{self._workspace.uuid} {video.id}"
         place = outputs.own(place_of(video), owner, current.number if current else None)
