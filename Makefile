@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs pictures simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -114,6 +114,12 @@ service: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python tools/docs.py
 
+# Build the site of README, CHANGELOG and docs into build/site, and check its links; it opens without a server.
+site: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/site/requirements.lock
+	$(BIN)/python tools/site/build.py
+	$(BIN)/python -m pytest tests/guides/test_site.py
+
 # Take the pictures of the UI in README and docs from a real supervisor; about two minutes.
 pictures: $(STAMP)
 	$(BIN)/python tools/picture.py
@@ -135,6 +141,8 @@ lock: $(STAMP)
 	  --no-header --no-annotate --quiet --extra dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --no-annotate --quiet -c requirements.lock tests/players/requirements.in -o tests/players/requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --no-annotate --quiet -c requirements.lock tools/site/requirements.in -o tools/site/requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist

@@ -13,6 +13,7 @@ from pathlib import Path
 import commands_page
 import fault_matrix
 import man_page
+import reference_tables
 from tqstudio.config import Settings
 from tqstudio.engine.monitoring.settings import allowed
 from tqstudio.protocol.filters import WORDS
@@ -87,6 +88,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "roles": ("docs/api.md", _roles),
     "alerts": ("docs/operating.md", _alerts),
     "warnings": ("docs/api.md", commands_page.warnings),
+    "keys-of-profiles": ("docs/profiles.md", reference_tables.profile_keys),
+    "packages": ("docs/architecture.md", reference_tables.packages),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
@@ -144,7 +147,7 @@ def _inner(name: str, text: str) -> str:
 
 
 def _words(text: str) -> int:
-    return len(_WORD.findall(re.sub(r"<!-- (\w+): generated.*?<!-- /\1 -->", "", text, flags=re.DOTALL)))
+    return len(_WORD.findall(re.sub(r"<!-- ([\w-]+): generated.*?<!-- /\1 -->", "", text, flags=re.DOTALL)))
 
 
 if __name__ == "__main__":

@@ -29,32 +29,39 @@ class Profile:
 
     name: str
     description: str
+    """What lists say of it. Not part of the settings hash."""
     encoder: str
-    """`auto`: on a GPU if available; `cpu`: never on a GPU."""
+    """`auto`: on a GPU if one is there; `cpu`: never."""
     codec: str
     """Video codec of the rungs that name no other."""
     preset: str
-    """One of `PRESETS`."""
+    """Names of x264, for AV1 presets 12 … 3."""
     crf: int
+    """Constant quality, of AV1 up to 63: smaller is better and larger."""
     video_profile: str
-    """H.264 profile; the profiles of other codecs follow from the pixel format."""
+    """Of H.264; the profiles of other codecs follow from the pixel format."""
     pixel_format: str
+    """10 bits (`yuv420p10le`) for HEVC and AV1 only."""
     segment_s: int
-    """Nominal segment length in seconds, a multiple of `gop_s`."""
+    """Seconds of a segment, a multiple of `gop_s`."""
     gop_s: int
+    """Seconds between key frames."""
     bufsize_factor: float
-    """Rate control buffer size ÷ maxrate."""
+    """Buffer of the rate control ÷ `maxrate_kbps`."""
     rungs: tuple[RungSpec, ...]
-    """Largest first."""
+    """The qualities, largest first."""
     audio_codec: str
+    """Codec of the sound."""
     audio_bitrate_kbps: int
+    """Bit rate of stereo, in kb/s."""
     audio_channels: int
-    """Channels published at most: sources with more are mixed down."""
+    """At most: mono stays mono, and more are mixed down and limited to -1.5 dB."""
     audio_sample_rate: int
+    """In Hz."""
     poster_position: float
-    """Position of the poster as a share of the duration. Not part of the settings hash."""
+    """Share of the duration from which the next key frame is taken. Not part of the settings hash."""
     poster_height: int
-    """Pixels, at most the height of the source. Not part of the settings hash."""
+    """Pixels, never more than the source has. Not part of the settings hash."""
     audio_tracks: str = "all"
     """`all`, or `default`: the one with which players begin."""
     audio_low_kbps: int = 0
@@ -62,11 +69,11 @@ class Profile:
     audio_surround: str = "none"
     """`aac` or `eac3`: tracks of more channels are published with those too, beside the downmix."""
     subtitle_tracks: str = "all"
-    """`all` or `none`."""
+    """Which tracks of text are published."""
     subtitle_burn: str = "none"
-    """Which bitmaps become part of the pictures: `none`, `forced`, or those of a language (BCP 47)."""
+    """Which bitmaps become part of the pictures: none, forced ones, or those of a language (BCP 47)."""
     audio_loudness: float | str = "keep"
-    """LUFS to which the sound is brought, or `keep`: that of the source."""
+    """LUFS to which each track is brought, or `keep`."""
     fields: str = "frames"
     """What becomes of fields: `frames`, `double` (a picture of each), or `film` (telecined)."""
     copy: str = "never"
@@ -74,20 +81,18 @@ class Profile:
     background: str = "#000000"
     """What is seen through transparent pictures: `#rrggbb`."""
     quality: float = 0.0
-    """VMAF of the largest rung of each codec, whose CRF is sought; 0: CRFs as given."""
+    """VMAF of the largest rung of each codec, whose CRF is sought in place of `crf`; 0: none."""
     storyboard: bool = False
-    """Whether small pictures for seeking are published. Not part of the settings hash."""
+    """Small pictures for seeking. Not part of the settings hash."""
     dash: bool = False
-    """Whether an MPD of DASH is published over the same segments. Not part of the settings hash."""
+    """An MPD of DASH over the same segments. Not part of the settings hash."""
     files: tuple[str, ...] = ()
-    """Files of the whole video that are published too: `mp4`, `m4a`, or of a quality `mp4:720p`. Not part of
-    the settings hash."""
+    """Files of the whole video, to take away. Not part of the settings hash."""
     first: str = "auto"
-    """The quality that is published before the others, `auto` or `off`, see `rungs.first_quality`. Not part
-    of the settings hash."""
+    """The quality that is published before the others. Not part of the settings hash."""
     on_damage: str = "refuse-truncated"
-    """Which damage is refused: with `refuse` any, with `refuse-truncated` an end before the declared length,
-    with `accept` none. What is published is marked by warnings. Not part of the settings hash."""
+    """Which damage is refused: `refuse`: any; `refuse-truncated`: an end before the declared length; `accept`: changed
+    codecs alone. What is published has warnings. Not part of the settings hash."""
 
     @property
     def prefer_gpu(self) -> bool:

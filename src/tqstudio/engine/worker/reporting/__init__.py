@@ -1,0 +1,1 @@
+"""Keeps a worker's lease, and sends its calls, progress and outcomes."""

@@ -1,1 +1,1 @@
-"""Modal dialogs."""
+"""Modal dialogs: questions, forms, choices."""

@@ -1,0 +1,1 @@
+"""What all views have: the base of screens, of lists and of texts."""

@@ -1,0 +1,54 @@
+"""Renders tables of reference from the source: the keys of profiles, the packages."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from itertools import pairwise
+from pathlib import Path
+
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.profile_keys import KEYS
+from tqstudio.toml_files import written
+
+SOURCE = Path(profiles.__file__).resolve().parents[3]
+_FREE = "Not part of the settings hash."
+"""Ends the description of a key whose change encodes nothing."""
+
+
+def profile_keys() -> str:
+    """Every key of a profile: what it allows, its value in `web`, what it is for."""
+    web = profiles.load("web", SOURCE)
+    described = _attributes(profiles.Profile)
+    rows = ["| key | allowed | in `web` | meaning |", "|---|---|---|---|"]
+    for key, (field, allowed, _) in KEYS.items():
+        value = getattr(web, field)
+        shown = f"{len(value)} rungs" if key == "video.rungs" else f"`{written(value)}`"
+        if key == "description":
+            shown = ""
+        meaning = described[field].removesuffix(_FREE).strip().removesuffix(".")
+        star = " \\*" if described[field].endswith(_FREE) else ""
+        rows.append(f"| `{key}`{star} | {allowed} | {shown} | {meaning} |")
+    return "\n".join(rows)
+
+
+def packages() -> str:
+    """Every package, with the first line of its docstring."""
+    rows = ["| package | what it does |", "|---|---|"]
+    for file in sorted(SOURCE.rglob("__init__.py")):
+        name = file.parent.relative_to(SOURCE).as_posix()
+        text = ast.get_docstring(ast.parse(file.read_text()))
+        if name != "." and text:
+            rows.append(f"| `{name}` | {text.splitlines()[0].removesuffix('.')} |")
+    return "\n".join(rows)
+
+
+def _attributes(described: type) -> dict[str, str]:
+    """The strings below the fields of a class."""
+    [body] = [each.body for each in ast.parse(inspect.getsource(described)).body if isinstance(each, ast.ClassDef)]
+    found = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            found[ast.unparse(field.target)] = re.sub(r"\s+", " ", ast.literal_eval(text.value)).strip()
+    return found
