@@ -127,7 +127,8 @@ pictures: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-$(STAMP): requirements.lock pyproject.toml
+# With npm this fetches hls.js for the page of `tqstudio open`, see hatch_build.py.
+$(STAMP): requirements.lock pyproject.toml player/package-lock.json
 	$(PYTHON) -c 'import sys; sys.exit("tqstudio needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -309,45 +310,66 @@ async def test_sentences_name_the_keys_that_are_set(
 
 
 @pytest.fixture
-def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A desktop whose program to open files writes down their names."""
-    opened = tmp_path / "opened"
-    program = tmp_path / "bin" / "xdg-open"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    monkeypatch.setenv("DISPLAY", ":7")
-    monkeypatch.setattr("sys.platform", "linux")
-    return opened
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes `tqstudio open` print something; answers the file in which it writes down how it was called."""
+
+    def prints(text: str) -> Path:
+        asked, program = tmp_path / "asked", tmp_path / "python"
+        program.write_text(f"#!/bin/sh\nprintf '%s ' \"$@\" > {asked}\nprintf %s '{text}'\n")
+        program.chmod(0o755)
+        monkeypatch.setattr("sys.executable", str(program))
+        return asked
+
+    return prints
 
 
-def _written(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
+Prints = Callable[[str], Path]
 
 
-async def test_o_opens_the_playlist_on_the_desktop(make_app: MakeApp, desktop: Path) -> None:
+async def test_o_opens_the_page_of_a_result(make_app: MakeApp, page: Prints) -> None:
+    asked = page('{"opened": true, "url": "", "port": 1}')
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G")
         assert "o open" in footer(app)
         await pilot.press("o")
-        await until(pilot, lambda: _written(desktop) == "/srv/streams/holiday-2026/master.m3u8")
+        await until(pilot, lambda: "opened in the browser" in messages(app))
+        assert asked.read_text() == "-P -m tqstudio open 314 --json "
 
 
-async def test_without_a_desktop_the_path_is_copied(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+async def test_without_a_browser_the_address_is_copied(make_app: MakeApp, page: Prints) -> None:
+    page('{"opened": false, "url": "http://127.0.0.1:1/open/x/7", "port": 1}')
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "o")
+        await until(pilot, lambda: app.clipboard == "http://127.0.0.1:1/open/x/7")
+        assert "no browser here; copied: http://127.0.0.1:1/open/x/7" in messages(app)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ('{"error": {"code": "REFUSED", "message": "it stands by", "hint": "ask there"}}', "it stands by"),
+        ("", "the page was not opened (0)"),
+    ],
+)
+async def test_a_page_that_does_not_open_says_why(
+    printed: str, shown: str, make_app: MakeApp, page: Prints
+) -> None:
+    page(printed)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "o")
+        await until(pilot, lambda: shown in messages(app))
+
+
+async def test_of_another_machine_the_path_is_copied(make_app: MakeApp) -> None:
+    async with make_app(remote=lambda: "nas").run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "o")
         await until(pilot, lambda: app.clipboard == "/srv/streams/holiday-2026/master.m3u8")
-        assert "no desktop to open it on; copied: /srv/streams/holiday-2026/master.m3u8" in messages(app)
 
 
-@pytest.mark.usefixtures("desktop")
 async def test_a_job_without_a_result_says_why(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

@@ -27,6 +27,8 @@ COMMANDS: CommandTree = {
     "add": "jobs.add:add",
     "process": "jobs.process:process",
     "plan": "jobs.plan:plan",
+    "open": "wings.page.cli:open_page",
+    "embed": "wings.page.cli:embed",
     "queue": (
         "Act on the whole queue: status, process, retry, clear, pause.",
         {
@@ -150,6 +152,8 @@ LOCAL = frozenset(
         "studio.service:status",
         "studio.service:uninstall",
         "jobs.verify:verify",
+        "wings.page.cli:open_page",
+        "wings.page.cli:embed",
         "wings.quality.cli:quality",
         "studio.database:backup",
         "studio.database:copy",

@@ -9,7 +9,7 @@ from typing import Any
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Of the root command; the others inherit them."""
 _TOPICS = {
-    "Videos": ("add", "process", "plan", "video", "verify", "quality"),
+    "Videos": ("add", "process", "plan", "open", "embed", "video", "verify", "quality"),
     "Queue": ("status", "queue", "job", "undo", "wall", "events", "stats"),
     "Studio": ("folder", "profile", "worker", "token", "alert", "keys"),
     "Supervisor": ("up", "down", "log-level", "service"),

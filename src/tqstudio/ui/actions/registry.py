@@ -80,7 +80,7 @@ ACTIONS: tuple[Action, ...] = (
     _job("priority", ("equals_sign",), "priority…", "set the priority", 0, Operation.PRIORITY),
     _job("delete", ("D",), "delete", "remove the job from the list", 0, Operation.DELETE),
     _job("delete_video", ("X",), "delete video", "delete the video with its ladder"),
-    _job("open_result", ("o",), "open", "open the playlist of the job, or copy its path", 25),
+    _job("open_result", ("o",), "open", "show the job's result in the browser, or copy its address", 25),
     _job("log", ("l",), "log", "show the log of the latest or selected attempt", 21),
     _job("command", ("c",), "command", "show the ffmpeg commands, ready to paste", 22),
     _job("facts", ("i",), "facts", "show everything known about the source", 23),

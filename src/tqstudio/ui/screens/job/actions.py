@@ -145,11 +145,27 @@ class JobActions(StudioScreen):
         self._open_text("source of job {job}", read, wrapped=True, name_cells=NAME_CELLS)
 
     async def do_open_result(self, _: str) -> None:
-        from tqstudio.ui.screens.job.result import open_result
+        from tqstudio.ui.screens.job.result import master_of
 
-        if path := await open_result(self.context, self.shell, self.current()):
-            self.app.copy_to_clipboard(path)
-            self.toast(f"no desktop to open it on; copied: {readable(path)}")
+        row = self.current()
+        master = await master_of(self.context, row)
+        if row is None or self.context.model.remote:
+            self._copy(copied(master), "its ladder is on another machine")
+        else:
+            self.toast(f"opening the result of job {row['id']}")
+            self.shell.start(self._show_page(row["id"]))
+
+    async def _show_page(self, job: int) -> None:
+        from tqstudio.ui.screens.job.result import show_page
+
+        if address := await show_page(job):
+            self._copy(address, "no browser here")
+        else:
+            self.toast("opened in the browser")
+
+    def _copy(self, text: str, why: str) -> None:
+        self.app.copy_to_clipboard(text)
+        self.toast(f"{why}; copied: {readable(text)}")
 
     async def do_own_command(self, key: str) -> None:
         from tqstudio.ui.screens.job.result import run_command

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import posixpath
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ from tqstudio import paths
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.ui.data.keys import PLACEHOLDER, OwnCommand
-from tqstudio.words.format import copied
 from tqstudio.words.sentences import is_playable
 
 if TYPE_CHECKING:
@@ -49,23 +48,24 @@ async def master_of(context: Context, row: JobRow | None) -> str:
     return generation["master_b64"]
 
 
-async def open_result(context: Context, shell: Shell, row: JobRow | None) -> str:
-    """Open the playlist of a job with the program of the desktop; returns its path where there is none."""
-    master = await master_of(context, row)
-    program = _opener()
-    if program is None or context.model.remote:
-        return copied(master)
-    path = os.fsdecode(paths.decode(master))
-    shell.start(_run_apart([program, path], {}, f"{program} {path}", shell))
-    return ""
+async def show_page(job: int) -> str:
+    """Show the result of a job in the browser, by a process that outlives the UI; without one its address.
 
-
-def _opener() -> str | None:
-    """The program that opens files on this desktop; None without a desktop, as over SSH."""
-    if sys.platform == "darwin":
-        return None if os.environ.get("SSH_CONNECTION") else "open"
-    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return shutil.which("xdg-open") if shown else None
+    Raises:
+        TqError: it cannot be shown.
+    """
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    argv = (sys.executable, "-P", "-m", "tqstudio", "open", str(job), "--json")
+    process = await asyncio.create_subprocess_exec(*argv, stdin=null, stdout=pipe, stderr=null)
+    printed, _ = await process.communicate()
+    try:
+        answer = json.loads(printed)
+    except ValueError:
+        what = f"the page was not opened ({process.returncode})"
+        raise TqError(ErrorCode.INTERNAL, what, f"see: tqstudio open {job}") from None
+    if error := answer.get("error"):
+        raise TqError(error["code"], error["message"], error["hint"])
+    return str(answer["url"])
 
 
 async def run_command(command: OwnCommand, context: Context, shell: Shell, row: JobRow | None) -> None:

@@ -1,0 +1,1 @@
+"""Shows a studio in the browser: library, what runs, player. A client of the supervisor."""
