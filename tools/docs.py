@@ -90,6 +90,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "warnings": ("docs/api.md", commands_page.warnings),
     "keys-of-profiles": ("docs/profiles.md", reference_tables.profile_keys),
     "packages": ("docs/architecture.md", reference_tables.packages),
+    "metrics": ("docs/monitoring.md", reference_tables.metrics),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }

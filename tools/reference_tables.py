@@ -46,9 +46,32 @@ def packages() -> str:
 
 def _attributes(described: type) -> dict[str, str]:
     """The strings below the fields of a class."""
-    [body] = [each.body for each in ast.parse(inspect.getsource(described)).body if isinstance(each, ast.ClassDef)]
+    [body] = [
+        each.body for each in ast.parse(inspect.getsource(described)).body if isinstance(each, ast.ClassDef)
+    ]
     found = {}
     for field, text in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
             found[ast.unparse(field.target)] = re.sub(r"\s+", " ", ast.literal_eval(text.value)).strip()
     return found
+
+
+def metrics() -> str:
+    """Every metric: name, label, help text."""
+    tree = ast.parse((SOURCE / "engine" / "monitoring" / "exposition.py").read_text())
+    rows = ["| metric, after `tqstudio_` | what |", "|---|---|"]
+    about = ""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for each in sorted(ast.walk(node), key=lambda part: getattr(part, "lineno", 0)):
+            if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "about":
+                about = ast.literal_eval(each.value)
+            elif isinstance(each, ast.Yield) and isinstance(each.value, ast.Call):
+                name, text, *more = each.value.args
+                ends = "_total" if ast.unparse(each.value.func).startswith("_counter") else ""
+                labels = [part.value for part in more if isinstance(part, ast.Constant)]
+                label = f"{{{labels[0]}}}" if labels and isinstance(labels[0], str) else ""
+                said = text.value if isinstance(text, ast.Constant) else about
+                rows.append(f"| `{ast.literal_eval(name)}{ends}{label}` | {said} |")
+    return "\n".join(rows)

@@ -91,8 +91,8 @@ class Profile:
     first: str = "auto"
     """The quality that is published before the others. Not part of the settings hash."""
     on_damage: str = "refuse-truncated"
-    """Which damage is refused: `refuse`: any; `refuse-truncated`: an end before the declared length; `accept`: changed
-    codecs alone. What is published has warnings. Not part of the settings hash."""
+    """Which damage is refused: `refuse`: any; `refuse-truncated`: an end before the declared length;
+    `accept`: changed codecs alone. What is published has warnings. Not part of the settings hash."""
 
     @property
     def prefer_gpu(self) -> bool:
