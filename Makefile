@@ -137,7 +137,6 @@ $(STAMP): requirements.lock pyproject.toml player/package-lock.json
 
 # Resolve the dependencies again. The file carries hashes and names no index.
 lock: $(STAMP)
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --quiet --extra dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from typer.completion import get_completion_script
+
 import commands_page
 import fault_matrix
 import man_page
@@ -23,7 +25,6 @@ from tqstudio.ui.data.keys import key_sign
 from tqstudio.wings.alerts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-MANUAL = ROOT / "man" / "tqstudio.1"
 _VIEWS = {SCROLLED: "everywhere", LISTS: "lists"}
 
 
@@ -95,6 +96,24 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
+
+
+def _completion(shell: str) -> str:
+    """What a shell loads at the first tab from a folder of the system."""
+    script = get_completion_script(
+        prog_name="tqstudio", complete_var="_TQSTUDIO_COMPLETE", shell=shell
+    ).strip()
+    # The body of a function that zsh loads is all that the first tab runs.
+    return script + ('\n_tqstudio_completion "$@"\n' if shell == "zsh" else "\n")
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "man/tqstudio.1": man_page.manual,
+    "completions/tqstudio.bash": lambda: _completion("bash"),
+    "completions/_tqstudio": lambda: _completion("zsh"),
+    "completions/tqstudio.fish": lambda: _completion("fish"),
+}
+"""Generated as a whole; the wheel carries them."""
 MAX_WORDS = 19_000
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
@@ -104,8 +123,7 @@ def main() -> int:
     """Write or check every part; returns the exit status."""
     check = "--check" in sys.argv[1:]
     stale = [name for name, (page, render) in PARTS.items() if not _update(name, ROOT / page, render, check)]
-    if not _update_manual(check):
-        stale.append("manual")
+    stale += [name for name, render in FILES.items() if not _update_file(ROOT / name, render(), check)]
     counts = {page: _words(page.read_text()) for page in pages()}
     for page, count in counts.items():
         print(f"{count:>6} {page.relative_to(ROOT)}")
@@ -131,14 +149,13 @@ def _update(name: str, page: Path, render: Callable[[], str], check: bool) -> bo
     return new == text
 
 
-def _update_manual(check: bool) -> bool:
-    """Write the manual page; returns whether it was up to date."""
-    text = man_page.manual()
-    if MANUAL.exists() and MANUAL.read_text() == text:
+def _update_file(path: Path, text: str, check: bool) -> bool:
+    """Write a file; returns whether it was up to date."""
+    if path.exists() and path.read_text() == text:
         return True
     if not check:
-        MANUAL.parent.mkdir(exist_ok=True)
-        MANUAL.write_text(text)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     return False
 
 

@@ -334,7 +334,7 @@ def test_apprise_is_needed_where_it_is_configured(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(channels, "find_spec", lambda _: None)
     with pytest.raises(TqError, match="not installed") as raised:
         channels.of(Settings(alert_apprise="json://example.org"))
-    assert "tqstudio[apprise]" in raised.value.hint
+    assert "tqstudio[alerts]" in raised.value.hint
     assert channels.of(Settings(alert_webhook="https://example.org")) != []
 
 

@@ -45,7 +45,7 @@ def of(settings: Settings) -> list[Channel]:
         raise TqError(
             ErrorCode.BAD_CONFIG,
             "the setting alert_apprise needs apprise, which is not installed",
-            "install it with: pip install 'tqstudio[apprise]'",
+            "install it with: pip install 'tqstudio[alerts]', uv tool install or pipx install --force",
         )
     for url in dict.fromkeys(urls):
         name = f"{url.partition(':')[0]}-{sha256(url.encode()).hexdigest()[:8]}"

@@ -39,7 +39,7 @@ class RedisPart(Background):
             raise TqError(
                 ErrorCode.BAD_CONFIG,
                 "the setting redis_url needs redis-py, which is not installed",
-                "install it with: pip install 'tqstudio[redis]'",
+                "install it with: pip install 'tqstudio[redis]', uv tool install or pipx install --force",
             )
         taking = Taking(services)
         logging_setup.know(*taking.roots)

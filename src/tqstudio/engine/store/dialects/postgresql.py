@@ -104,7 +104,7 @@ def engine_of(url: URL, *, read_only: bool = False, leads: bool = True) -> Engin
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the driver of PostgreSQL is not installed: {error}",
-            "install it with: pip install 'tqstudio[postgresql]'",
+            "install it with: pip install 'tqstudio[postgresql]', uv tool install or pipx install --force",
         ) from None
     event.listen(engine, "connect", _require_version)
     if leads and not read_only:

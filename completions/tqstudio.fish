@@ -1,0 +1,1 @@
+complete --command tqstudio --no-files --arguments "(env _TQSTUDIO_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) tqstudio)" --condition "env _TQSTUDIO_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) tqstudio"
