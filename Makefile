@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -109,6 +109,13 @@ powercut: $(STAMP)
 service: $(STAMP)
 	$(BIN)/python -m hatchling build -t wheel -d build
 	tests/machine/service.sh build/*.whl
+
+# Build the image; TARGET=gpu has the drivers of GPUs. BASE names another Debian than that of the registry.
+ENGINE ?= $(firstword $(notdir $(shell command -v podman docker buildah)))
+TARGET ?= cpu
+container:
+	BUILDAH_FORMAT=docker $(or $(ENGINE),$(error install podman, docker or buildah, and try again)) build -f Containerfile \
+	  --target $(TARGET) -t tqstudio:$(TARGET) $(if $(BASE),--build-arg BASE=$(BASE)) $(ARGS) .
 
 # Write the generated parts of the documentation, and count the words of the rest.
 docs: $(STAMP)

@@ -188,6 +188,7 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     from tqstudio.engine.media.ffmpeg.binary import locate
     from tqstudio.engine.media.ffmpeg.hardware import discover
     from tqstudio.engine.media.ffmpeg.trial_runs import encoding_error, has_vmaf
+    from tqstudio.engine.monitoring import gpu_access
 
     try:
         found = locate(settings.ffmpeg or None)
@@ -208,9 +209,10 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     }
     cpu = not encoding_error(found, "libx264")
     failed: dict[str, TqError] = {}
-    devices = []
+    devices, access = [], []
     if settings.uses_gpus:
         devices = discover(found, decode=settings.gpu_decode, on_failed=failed.setdefault)
+        access = list(gpu_access.problems([device.node for device in devices]))
     on_gpus = [f"{device.encoders} on {device.label}" for device in devices if device.encoders]
     detail = ", ".join([*(["libx264"] if cpu else []), *on_gpus]) or "none works"
     yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
@@ -222,8 +224,11 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
         detail = f"{place}: encodes with {device.encoders or 'the CPU'}"
         yield _check(device.name, True, f"{detail}; decodes and scales: {codecs}")
     hint = "install a driver that this ffmpeg can use, or set TQSTUDIO_FFMPEG to one for this driver"
+    if access:
+        hint = "see gpu access below"
     for place, why in failed.items():
         yield {"name": f"gpu {place}", "ok": True, "level": "warn", "detail": why.message, "hint": hint}
+    yield from access
 
 
 def _confinement(ffmpeg: str) -> CheckView:
