@@ -44,7 +44,7 @@ players: $(STAMP) $(PLAYERS)
 	test -x $(CHROMIUM) || apt-get install -y --no-install-recommends chromium \
 	  || { echo "install Chromium and try again: apt-get install chromium" >&2; exit 2; }
 	command -v mpv >/dev/null || apt-get install -y --no-install-recommends mpv || echo "mpv is left out" >&2
-	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 2 --dist loadgroup -m players $(ARGS) tests/players
+	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 2 --dist loadgroup -m players $(ARGS) tests/players tests/wings/page
 
 $(PLAYERS): tests/players/package-lock.json
 	command -v npm >/dev/null || { echo "install npm (Node.js 20 or newer) and try again" >&2; exit 2; }

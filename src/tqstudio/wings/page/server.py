@@ -52,7 +52,7 @@ _STATIC = Path(__file__).parent / "static"
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-    " connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none';"
+    " connect-src 'self'; media-src 'self' blob: data:; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
