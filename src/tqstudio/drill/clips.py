@@ -65,16 +65,21 @@ def generate(target: Path, picture: str, tone: str, length: Sequence[str], ffmpe
 
     The options in `length` end it. Raises ENCODER_EXIT when ffmpeg fails.
     """
+    inputs = ("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", tone)
+    codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "96k")
+    return write(target, (*inputs, *length, *codecs), ffmpeg)
+
+
+def write(target: Path, options: Sequence[str], ffmpeg: str) -> Path:
+    """Let ffmpeg write a file with these options unless it exists, and return its path.
+
+    Raises ENCODER_EXIT when ffmpeg fails.
+    """
     if path_checks.is_file(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}")
-    argv = [
-        *(ffmpeg, "-hide_banner", "-loglevel", "error", "-nostdin", "-y"),
-        *("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", tone, *length),
-        *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "96k"),
-        f"file:{unfinished}",
-    ]
+    argv = [ffmpeg, "-hide_banner", "-loglevel", "error", "-nostdin", "-y", *options, f"file:{unfinished}"]
     try:
         subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tqstudio.home import Home
     from tqstudio.protocol.calls import ApiClient
+    from tqstudio.ui.data.tips import Tip
 
 NO_TERMINAL = (
     "The terminal UI needs a terminal; without one use `tqstudio status`, or any command with --json."
@@ -26,6 +27,7 @@ def run(
     *,
     home: Home,
     notice: str = "",
+    tips: Sequence[Tip] = (),
     started: Popen[bytes] | None = None,
     remote: Callable[[], str] = lambda: "",
     exit_message: str = "",
@@ -36,6 +38,7 @@ def run(
     Args:
         client_factory: creates the connection to the supervisor; called again after a lost connection.
         notice: a sentence shown first, such as that a supervisor is being started.
+        tips: actions to try, shown until each was tried.
         started: the supervisor that was just started.
         remote: returns the name of the studio on another machine; empty for that of the home.
         read_only_view: the view of a read-only screen.
@@ -60,6 +63,7 @@ def run(
         client_factory,
         home=home,
         notice=notice,
+        tips=tips,
         view=read_only_view,
         read_only=read_only_view is not None,
         started=started,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial, partialmethod
@@ -30,6 +30,7 @@ from tqstudio.ui.data.feed import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query, query_of
 from tqstudio.ui.data.remembered import Remembered
+from tqstudio.ui.data.tips import Tip, Tips
 from tqstudio.ui.event_reports import EventReports
 from tqstudio.ui.look.terminal_diff import TerminalDiff
 from tqstudio.ui.painter import Painter
@@ -66,6 +67,7 @@ class StudioApp(App[None]):
         *,
         home: Home,
         notice: str = "",
+        tips: Sequence[Tip] = (),
         view: str | None = None,
         read_only: bool = False,
         started: Popen[bytes] | None = None,
@@ -88,6 +90,7 @@ class StudioApp(App[None]):
         with suppress(TqError):
             model.jobs.query = Query(sort=sort_of(remembered.get("sort") or "order"))
         keys = read_keys(home.keys)
+        model.tips = Tips(tips)
         model.notes = [*self.painter.problems, *keys.problems]
         self.set_keymap(keymap(keys))
         for key in keys.commands:
@@ -213,6 +216,8 @@ class StudioApp(App[None]):
             self.toast(IS_READ_ONLY)
             return
         self._key_at = monotonic()
+        if self.context.model.tips.tried(name):
+            self.painter.soon()
         if name == "back" and (bulk := self.context.model.bulk) is not None:
             bulk.set()
             return

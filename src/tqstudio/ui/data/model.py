@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.marks import Marks
+from tqstudio.ui.data.tips import Tips
 
 if TYPE_CHECKING:
     from tqstudio.protocol import answers
@@ -65,6 +66,7 @@ class Model:
         self.detail: answers.JobDetail | None = None
         self._detail_at: datetime | None = None
         self.notes: list[str] = []
+        self.tips = Tips()
         self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, answers.GenerationView | None] = {}
         """The published generation of each video that was requested."""

@@ -13,9 +13,11 @@ from tqstudio.home import Home, current_home
 from tqstudio.paths import readable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from subprocess import Popen
 
     from tqstudio.protocol.client import AsyncClient
+    from tqstudio.ui.data.tips import Tip
 
 
 _ANSWER_S = 3.0
@@ -87,6 +89,7 @@ def show(
     home: Home,
     notice: str = "",
     *,
+    tips: Sequence[Tip] = (),
     started: Popen[bytes] | None = None,
     stops: bool = False,
     read_only_view: str | None = None,
@@ -94,6 +97,7 @@ def show(
     """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
+        tips: actions to try, shown until each was tried.
         started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
         read_only_view: the view of a read-only screen.
@@ -115,6 +119,7 @@ def show(
         client,
         home=home,
         notice=notice,
+        tips=tips,
         started=started,
         remote=name,
         exit_message="" if stops or read_only_view or remote.is_chosen() else keeps_running,

@@ -25,6 +25,7 @@ from tqstudio.ui.widgets.header import Header
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.notice import Notice
 from tqstudio.ui.widgets.tabs import Tabs
+from tqstudio.ui.widgets.tip_line import TipLine
 from tqstudio.words import format as fmt
 from tqstudio.words import undo as undone
 
@@ -62,6 +63,7 @@ class StudioScreen(Screen[None]):
         yield Notice(self.context, id="notice")
         yield Tabs(self.context, self.TAB or self.VIEW, self.tab_text)
         yield from self.body()
+        yield TipLine(self.context, self.VIEW)
         yield Footer(
             self.context, self.VIEW, targets=self.footer_targets, marked=self.marked, typing=self.typing
         )

@@ -386,7 +386,7 @@ class QueueScreen(QueueActions):
     do_end = partialmethod(_go, "end")
 
     async def do_back(self, _: str) -> None:
-        """Escape: clears the filter first, then marks, following, and notices."""
+        """Escape: clears the filter first, then marks, following, notices and tips."""
         query = self.context.model.jobs.query
         if query.narrowed:
             await self.ask(Query(sort=query.sort))
@@ -396,4 +396,5 @@ class QueueScreen(QueueActions):
             await self.do_follow("")
         else:
             self.context.model.dismiss_notices()
+            self.context.model.tips.close()
             self.paint()
