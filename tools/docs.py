@@ -19,7 +19,6 @@ import reference_tables
 from tqstudio.config import Settings
 from tqstudio.engine.monitoring.settings import allowed
 from tqstudio.protocol.filters import WORDS
-from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.ui.actions.registry import ACTIONS, LISTS, SCROLLED
 from tqstudio.ui.data.keys import key_sign
 from tqstudio.wings.alerts.kinds import KINDS
@@ -62,15 +61,6 @@ def _filters() -> str:
     return "\n".join(rows)
 
 
-def _roles() -> str:
-    """The calls that each role adds."""
-    rows = ["| role | calls |", "|---|---|"]
-    for role in Role:
-        calls = [f"`{call}`" for call, needed in ROLE_OF.items() if needed is role]
-        rows.append(f"| {role} | {', '.join(calls)} |")
-    return "\n".join(rows)
-
-
 def _alerts() -> str:
     """The kinds of alerts."""
     rows = ["| kind | when | default |", "|---|---|---|"]
@@ -86,11 +76,13 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "keys": ("docs/ui.md", _keys),
     "filters": ("docs/ui.md", _filters),
     "errors": ("docs/api.md", commands_page.errors),
-    "roles": ("docs/api.md", _roles),
+    "roles": ("docs/api.md", reference_tables.roles),
     "alerts": ("docs/operating.md", _alerts),
     "warnings": ("docs/api.md", commands_page.warnings),
     "keys-of-profiles": ("docs/profiles.md", reference_tables.profile_keys),
     "packages": ("docs/architecture.md", reference_tables.packages),
+    "measured": ("docs/benchmarks.md", reference_tables.benchmarks),
+    "targets": ("docs/development/testing.md", reference_tables.make_targets),
     "metrics": ("docs/monitoring.md", reference_tables.metrics),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),

@@ -1,4 +1,4 @@
-"""Renders tables of reference from the source: the keys of profiles, the packages."""
+"""Renders tables of reference from the source: profiles, packages, metrics, roles, benchmarks, targets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profile_keys import KEYS
+from tqstudio.protocol.roles import ROLE_OF, Role
 from tqstudio.toml_files import written
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(profiles.__file__).resolve().parents[3]
 _FREE = "Not part of the settings hash."
 """Ends the description of a key whose change encodes nothing."""
@@ -51,8 +53,9 @@ def _attributes(described: type) -> dict[str, str]:
     ]
     found = {}
     for field, text in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            found[ast.unparse(field.target)] = re.sub(r"\s+", " ", ast.literal_eval(text.value)).strip()
+        if isinstance(field, ast.AnnAssign | ast.Assign) and isinstance(text, ast.Expr):
+            name = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
+            found[ast.unparse(name)] = re.sub(r"\s+", " ", ast.literal_eval(text.value)).strip()
     return found
 
 
@@ -74,4 +77,38 @@ def metrics() -> str:
                 label = f"{{{labels[0]}}}" if labels and isinstance(labels[0], str) else ""
                 said = text.value if isinstance(text, ast.Constant) else about
                 rows.append(f"| `{ast.literal_eval(name)}{ends}{label}` | {said} |")
+    return "\n".join(rows)
+
+
+def benchmarks() -> str:
+    """Every benchmark, as `python -m benchmarks` lists it."""
+    tree = ast.parse((ROOT / "benchmarks" / "__main__.py").read_text())
+    [names] = [
+        ast.literal_eval(each.value)
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "NAMES"
+    ]
+    return "\n".join(
+        ["| benchmark | what |", "|---|---|", *(f"| {name} | {what} |" for name, what in names.items())]
+    )
+
+
+def make_targets() -> str:
+    """Every target of the Makefile that a comment explains."""
+    rows = ["| command | what |", "|---|---|"]
+    for comment, target in re.findall(
+        r"((?:^# .*\n)+)([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE
+    ):
+        text = " ".join(line.removeprefix("# ") for line in comment.splitlines())
+        rows.append(f"| `make {target}` | {text} |")
+    return "\n".join(rows)
+
+
+def roles() -> str:
+    """The calls that each role adds, and what the role is for."""
+    meant = _attributes(Role)
+    rows = ["| role | what it may | calls |", "|---|---|---|"]
+    for role in Role:
+        calls = [f"`{call}`" for call, needed in ROLE_OF.items() if needed is role]
+        rows.append(f"| {role} | {meant[role.name].removesuffix('.')} | {', '.join(calls)} |")
     return "\n".join(rows)
