@@ -43,7 +43,7 @@ def open_page(
     close: Annotated[bool, typer.Option("--close", help="End the page that is served.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show the library or a job's result in a browser: a page on this machine that only reads.
+    """Show library and results in a browser: a page on this machine that only reads.
 
     Over SSH, and without a desktop, its address is printed. It opens once, within ten minutes. The page ends
     when it was not used for 15 minutes.
