@@ -83,6 +83,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "packages": ("docs/architecture.md", reference_tables.packages),
     "measured": ("docs/benchmarks.md", reference_tables.benchmarks),
     "targets": ("docs/development/testing.md", reference_tables.make_targets),
+    "extensions": ("docs/folders.md", reference_tables.extensions),
     "metrics": ("docs/monitoring.md", reference_tables.metrics),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),

@@ -11,6 +11,7 @@ from pathlib import Path
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profile_keys import KEYS
 from tqstudio.protocol.roles import ROLE_OF, Role
+from tqstudio.source_files import VIDEO_EXTENSIONS
 from tqstudio.toml_files import written
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,3 +113,8 @@ def roles() -> str:
         calls = [f"`{call}`" for call, needed in ROLE_OF.items() if needed is role]
         rows.append(f"| {role} | {meant[role.name].removesuffix('.')} | {', '.join(calls)} |")
     return "\n".join(rows)
+
+
+def extensions() -> str:
+    """The extensions of videos that drop folders take."""
+    return f"`{' '.join(sorted(each.decode().lstrip('.') for each in VIDEO_EXTENSIONS))}`"
