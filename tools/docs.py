@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import api_schema
 import commands_page
 import fault_matrix
 import man_page
@@ -22,7 +23,6 @@ from tqstudio.ui.data.keys import key_sign
 from tqstudio.wings.alerts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-MANUAL = ROOT / "man" / "tqstudio.1"
 _VIEWS = {SCROLLED: "everywhere", LISTS: "lists"}
 
 
@@ -91,6 +91,11 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
+FILES: dict[str, tuple[str, Callable[[], str]]] = {
+    "manual": ("man/tqstudio.1", man_page.manual),
+    "schema": ("docs/openapi.json", api_schema.text),
+}
+"""Name of a file that is generated as a whole → where it is, and its text."""
 MAX_WORDS = 19_000
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
@@ -100,8 +105,7 @@ def main() -> int:
     """Write or check every part; returns the exit status."""
     check = "--check" in sys.argv[1:]
     stale = [name for name, (page, render) in PARTS.items() if not _update(name, ROOT / page, render, check)]
-    if not _update_manual(check):
-        stale.append("manual")
+    stale += [name for name, (path, render) in FILES.items() if not _rewrite(ROOT / path, render(), check)]
     counts = {page: _words(page.read_text()) for page in pages()}
     for page, count in counts.items():
         print(f"{count:>6} {page.relative_to(ROOT)}")
@@ -127,14 +131,13 @@ def _update(name: str, page: Path, render: Callable[[], str], check: bool) -> bo
     return new == text
 
 
-def _update_manual(check: bool) -> bool:
-    """Write the manual page; returns whether it was up to date."""
-    text = man_page.manual()
-    if MANUAL.exists() and MANUAL.read_text() == text:
+def _rewrite(file: Path, text: str, check: bool) -> bool:
+    """Write a whole file; returns whether it was up to date."""
+    if file.exists() and file.read_text() == text:
         return True
     if not check:
-        MANUAL.parent.mkdir(exist_ok=True)
-        MANUAL.write_text(text)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
     return False
 
 
