@@ -12,6 +12,7 @@ from pathlib import Path
 
 from typer.completion import get_completion_script
 
+import api_schema
 import commands_page
 import fault_matrix
 import man_page
@@ -101,6 +102,7 @@ def _completion(shell: str) -> str:
 
 
 FILES: dict[str, Callable[[], str]] = {
+    "docs/openapi.json": api_schema.text,
     "man/tqstudio.1": man_page.manual,
     "completions/tqstudio.bash": lambda: _completion("bash"),
     "completions/_tqstudio": lambda: _completion("zsh"),

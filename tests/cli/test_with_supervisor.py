@@ -499,7 +499,9 @@ def test_adding_again_changes_a_waiting_job(up: Program, held: int, tmp_path: Pa
     assert "now with profile web and priority -5" in changed.out
     job = _shown(up, held)
     assert (job["profile"], job["priority"], job["status"]) == ("web", -5, "paused")
-    assert [event["detail"] for event in job["events"] if event["trigger"] == "profile"] == ["profile web"]
+    assert [event["detail"] for event in job["events"] if event["trigger"] == "profile_changed"] == [
+        "profile web"
+    ]
     assert _only(up("add", source, "-o", out, "--profile", "web", "--json"))["applied"] == {}
 
     other = up("add", source, "-o", str(tmp_path / "other"), "--hold")

@@ -261,7 +261,7 @@ def test_a_waiting_job_takes_over_what_is_asked_by_name(house: House, hold: bool
     assert (spec.profile, spec.priority) == ("fast", 9)
     assert Profile.from_json(json.loads(spec.profile_json)) == fast
     triggers = [event.trigger for event in house.db.read_now(events.newest, limit=9, job=job)]
-    assert triggers.count("profile") == triggers.count("priority") == 1
+    assert triggers.count("profile_changed") == triggers.count("priority_changed") == 1
     again = house.offer(path, fast, priority=9, named=frozenset({"profile", "priority"}))
     assert again["applied"] == {}
 

@@ -75,7 +75,7 @@ def test_a_job_that_waits_gets_what_is_given(desk: Desk, status: str) -> None:
     assert result["status"] == row["status"] == ("paused" if status == "pending" else "pending")
     assert (row["profile"], row["requested"], row["priority"]) == ("fast", ["480p"], 9)
     details = {event["trigger"]: event["detail"] for event in row["events"]}
-    assert (details["profile"], details["priority"]) == ("profile fast, 480p", "priority 9")
+    assert (details["profile_changed"], details["priority_changed"]) == ("profile fast, 480p", "priority 9")
     claimed = recorded(desk, job)
     assert (claimed["profile"]["name"], claimed["profile"]["crf"]) == ("fast", 31)
     assert claimed["requested"] == ["480p"]
