@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs pictures simulate chaos powercut service bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs pictures simulate chaos powercut service bench wheelhouse lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -117,6 +117,16 @@ docs: $(STAMP)
 # Take the pictures of the UI in README and docs from a real supervisor; about two minutes.
 pictures: $(STAMP)
 	$(BIN)/python tools/picture.py
+
+# The wheel, and every package that it and its extras need here, for a machine without a network:
+# pip install --no-index --find-links build/wheelhouse tqstudio
+WHEELHOUSE ?= build/wheelhouse
+wheelhouse: $(STAMP)
+	mkdir -p $(WHEELHOUSE)
+	$(BIN)/python tools/locked.py > $(WHEELHOUSE)/requirements.txt
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps \
+	  --only-binary :all: -d $(WHEELHOUSE) -r $(WHEELHOUSE)/requirements.txt
+	$(BIN)/python -m hatchling build -t wheel -d $(WHEELHOUSE)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
