@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container bench lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container bench wheelhouse lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -131,6 +131,16 @@ site: $(STAMP)
 # Take the pictures of the UI in README and docs from a real supervisor; about two minutes.
 pictures: $(STAMP)
 	$(BIN)/python tools/picture.py
+
+# The wheel, and every package that it and its extras need here, for a machine without a network:
+# pip install --no-index --find-links build/wheelhouse tqstudio
+WHEELHOUSE ?= build/wheelhouse
+wheelhouse: $(STAMP)
+	mkdir -p $(WHEELHOUSE)
+	$(BIN)/python tools/locked.py > $(WHEELHOUSE)/requirements.txt
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps \
+	  --only-binary :all: -d $(WHEELHOUSE) -r $(WHEELHOUSE)/requirements.txt
+	$(BIN)/python -m hatchling build -t wheel -d $(WHEELHOUSE)
 
 # Measure what is claimed about speed, docs/benchmarks.md.
 bench: $(STAMP)

@@ -28,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused, 5 unusable database.
     """
+    if sys.version_info < (3, 11):  # noqa: UP036 - from a clone it is started without a check by pip
+        sys.stderr.write(
+            f"error: tqstudio needs Python 3.11 or newer, and this is {sys.version.split()[0]};"
+            " run it with a newer one\n"
+        )
+        return 2
     from tqstudio.cli.terminal import std_streams
 
     # First of all, as any file opened before could get the descriptor of a closed standard stream.
@@ -51,7 +57,7 @@ def _run(given: list[str]) -> int:
     from tqstudio.cli.command_tree import root_command
     from tqstudio.cli.terminal import printing
     from tqstudio.cli.terminal.wrong_usage import usage_message
-    from tqstudio.errors import TqError
+    from tqstudio.errors import ErrorCode, TqError
 
     try:
         code = root_command().main(given, prog_name="tqstudio", standalone_mode=False)
@@ -67,6 +73,10 @@ def _run(given: list[str]) -> int:
     except OSError as error:
         from tqstudio import path_checks
 
+        if "temporary directory" in str(error.strerror):
+            what = "no folder for temporary files can be written, neither /tmp nor /var/tmp"
+            hint = "set TMPDIR to a folder of yours"
+            return printing.report(TqError(ErrorCode.PERMISSION, what, hint))
         if error.errno not in path_checks.CODES or not isinstance(error.filename, str | bytes):
             raise
         return printing.report(path_checks.refused(error.filename, error, "used"))
