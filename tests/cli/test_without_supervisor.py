@@ -356,7 +356,7 @@ def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.C
     [
         ("LEASE_S", "x", "a number"),
         ("WORKERS", "1.5", "a whole number"),
-        ("SCAN_S", "0", "greater than 0"),
+        ("LEASE_SCAN_S", "0", "greater than 0"),
         ("LOG_LEVEL", "loud", "debug, info or warning"),
     ],
 )

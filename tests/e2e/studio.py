@@ -32,7 +32,7 @@ QUICK = {
     "RESCAN_S": "2",
     "HEARTBEAT_S": "1",
     "LEASE_S": "20",
-    "SCAN_S": "2",
+    "LEASE_SCAN_S": "2",
     "BACKOFF_S": "0.2",
     "BACKOFF_MAX_S": "1",
     "DRAIN_S": "0.3",

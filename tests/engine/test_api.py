@@ -1148,7 +1148,9 @@ def test_no_worker_acts_on_the_lease_of_another(desk: Desk, path: str, body: dic
 def test_the_beat_of_another_worker_counts_for_no_lease(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    live = make_supervisor(TQSTUDIO_LEASE_S="1.5", TQSTUDIO_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2").start()
+    live = make_supervisor(
+        TQSTUDIO_LEASE_S="1.5", TQSTUDIO_LEASE_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2"
+    ).start()
     live.send(client.worker_action("cpu-0", "disable"))
     desk = Desk(live, tmp_path)
     silent, lost = desk.running()
@@ -1177,7 +1179,10 @@ def test_a_beat_for_what_is_not_held_is_answered_as_lost(desk: Desk) -> None:
 @pytest.mark.slow
 def test_a_lease_without_beats_runs_out(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(
-        TQSTUDIO_LEASE_S="1.5", TQSTUDIO_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2", TQSTUDIO_MAX_CRASHES="2"
+        TQSTUDIO_LEASE_S="1.5",
+        TQSTUDIO_LEASE_SCAN_S="0.2",
+        TQSTUDIO_HEARTBEAT_S="0.2",
+        TQSTUDIO_MAX_CRASHES="2",
     ).start()
     live.send(client.worker_action("cpu-0", "disable"))
     desk = Desk(live, tmp_path)

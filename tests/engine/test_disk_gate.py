@@ -233,7 +233,9 @@ def test_the_volume_of_the_database_is_full(
     volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     root = volume("home", 3 * DATABASE_ROOM_BYTES)
-    live = make_supervisor(root, TQSTUDIO_LEASE_S="2", TQSTUDIO_SCAN_S="0.5", TQSTUDIO_HEARTBEAT_S="0.5")
+    live = make_supervisor(
+        root, TQSTUDIO_LEASE_S="2", TQSTUDIO_LEASE_SCAN_S="0.5", TQSTUDIO_HEARTBEAT_S="0.5"
+    )
     desk = Desk(live.start(), tmp_path / "out", tmp_path)
     running, waiting = desk.add("one.mp4", 1000), desk.add("two.mp4", 1000)
     worker = desk.worker("one")

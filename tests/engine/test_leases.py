@@ -136,7 +136,7 @@ def test_a_lease_that_ended_is_forgotten(machine: Machine) -> None:
 
 # Through the API
 
-QUICK = {"TQSTUDIO_HEARTBEAT_S": "0.3", "TQSTUDIO_SCAN_S": "0.2", "TQSTUDIO_OFFLINE_S": "1"}
+QUICK = {"TQSTUDIO_HEARTBEAT_S": "0.3", "TQSTUDIO_LEASE_SCAN_S": "0.2", "TQSTUDIO_OFFLINE_S": "1"}
 
 
 @contextlib.contextmanager
@@ -173,7 +173,7 @@ def view(live: LiveSupervisor, name: str) -> Any:
 def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    settings = {"TQSTUDIO_LEASE_S": "0.6", "TQSTUDIO_SCAN_S": "600"}
+    settings = {"TQSTUDIO_LEASE_S": "0.6", "TQSTUDIO_LEASE_SCAN_S": "600"}
     with quick(make_supervisor, tmp_path, **settings) as desk:
         worker, job = desk.running()
         until(lambda: desk.show(job["job"])["claim"] == "expired", "the lease has run out")
@@ -319,13 +319,13 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
 def test_a_remote_worker_has_time_to_find_a_new_supervisor(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="1", TQSTUDIO_SCAN_S="600") as desk:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="1", TQSTUDIO_LEASE_SCAN_S="600") as desk:
         job = desk.job(priority=1000)
         lasting = desk.live.send(calls.create_token("far", "worker"))["token"]
         assert Worker(desk.live, lasting, "far").register().claim()["job"] == job
         _, local_job = desk.running()
         desk.live.kill()
-        again = make_supervisor(desk.live.home.root, **QUICK, TQSTUDIO_LEASE_S="1", TQSTUDIO_GRACE_S="4")
+        again = make_supervisor(desk.live.home.root, **QUICK, TQSTUDIO_LEASE_S="1", TQSTUDIO_RECONNECT_S="4")
         again.start()
         assert again.send(calls.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
         assert again.send(calls.job(job))["claim"] == "claimed"

@@ -198,7 +198,7 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
 def test_finished_qualities_are_forgotten_where_that_is_requested(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    live = make_supervisor(TQSTUDIO_KEEP_COMPLETED="false", TQSTUDIO_BACKOFF_S="0").start()
+    live = make_supervisor(TQSTUDIO_REUSE_SEGMENTS="false", TQSTUDIO_BACKOFF_S="0").start()
     desk = Desk(live, tmp_path / "out", tmp_path / "clip.mp4")
     worker, job, bench = desk.claim()
     body = {"epoch": job["epoch"], "text": "no"}

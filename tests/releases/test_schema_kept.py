@@ -22,7 +22,7 @@ def _empty(program: str, folder: Path) -> Address:
 
 @pytest.mark.parametrize("program", _ON)
 def test_a_new_database_has_the_kept_schema(program: str, tmp_path: Path) -> None:
-    """A change of `tables.py` needs a migration, another SCHEMA_VERSION, and a dump of that: tools/freeze.py."""
+    """A change of `tables.py` needs a migration, another SCHEMA_VERSION, and its dump: tools/freeze.py."""
     address = _empty(program, tmp_path)
     migrate(address)
     assert dump(address) == kept(SCHEMA_VERSION, program).read_text()

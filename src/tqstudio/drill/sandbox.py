@@ -32,7 +32,7 @@ _SETTINGS = {
     "GPU": "false",
     "HEARTBEAT_S": "0.5",
     "LEASE_S": "3",
-    "SCAN_S": "1",
+    "LEASE_SCAN_S": "1",
     "OFFLINE_S": "3",
     "BACKOFF_S": "0.05",
     "BACKOFF_MAX_S": "0.2",
