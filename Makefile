@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container bench wheelhouse lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container container-test bench wheelhouse lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -117,6 +117,10 @@ TARGET ?= cpu
 container:
 	BUILDAH_FORMAT=docker $(or $(ENGINE),$(error install podman, docker or buildah, and try again)) build -f Containerfile \
 	  --target $(TARGET) -t tqstudio:$(TARGET) $(if $(BASE),--build-arg BASE=$(BASE)) $(ARGS) .
+
+# Build it on a Debian made here, without a registry, and start, kill and stop it; needs root, debootstrap and podman.
+container-test:
+	tests/machine/container.sh
 
 # Write the generated parts of the documentation, and count the words of the rest.
 docs: $(STAMP)
