@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -143,21 +142,3 @@ def test_the_wheel_of_the_sdist_installs_without_a_compiler(tmp_path: Path) -> N
     run("fresh/bin/pip", "--disable-pip-version-check", "install", "--only-binary", ":all:", wheel)
     assert run("fresh/bin/tqstudio", "--version").startswith("tqstudio ")
     assert (tmp_path / "fresh" / "share" / "man" / "man1" / "tqstudio.1").is_file()
-
-
-def test_the_container_file_copies_what_the_wheel_is_built_from() -> None:
-    text = (ROOT / "Containerfile").read_text()
-    copied = {name for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for name in line.split()}
-    assert [name for name in copied if not (ROOT / name).exists()] == []
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    targets = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = [
-        "pyproject.toml",
-        "requirements.lock",
-        project["project"]["readme"],
-        *project["project"]["license-files"],
-        *targets["packages"],
-        *targets["force-include"],
-        *targets["shared-data"],
-    ]
-    assert {name.partition("/")[0] for name in needed} <= copied
