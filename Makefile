@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container container-test bench wheelhouse lock clean
+.PHONY: demo test test-slow test-more test-ci corpus players vulkan vulkan-driver mutants mutants-of-statements check trips docs site pictures simulate chaos powercut service container container-test bench release wheelhouse lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -145,6 +145,10 @@ wheelhouse: $(STAMP)
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps \
 	  --only-binary :all: -d $(WHEELHOUSE) -r $(WHEELHOUSE)/requirements.txt
 	$(BIN)/python -m hatchling build -t wheel -d $(WHEELHOUSE)
+
+# Check, build and tag a release into dist; publishes nothing, docs/development/releasing.md.
+release: $(STAMP)
+	$(BIN)/python tools/release.py
 
 # Measure what is claimed about speed, docs/benchmarks.md.
 bench: $(STAMP)

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from tqstudio.cli.command_tree import root_command
 from tqstudio.config import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OF_ROOT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [*OF_ROOT, *sorted((ROOT / "docs").rglob("*.md"))]
 FAULT_MATRIX = ROOT / "docs" / "internals" / "fault-matrix.md"
 
 
@@ -122,6 +124,17 @@ def _spoken(page: Path) -> list[str]:
 def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
     commands = _spoken(page)
     assert [mistake for each in commands for mistake in _mistakes(each)] == []
+
+
+def test_a_fault_is_reported_with_the_report_of_doctor() -> None:
+    forms = {file.name: yaml.safe_load(file.read_text()) for file in (ROOT / ".github").rglob("*.yml")}
+    asked = {field["id"]: field for field in forms["fault.yml"]["body"]}
+    assert asked["report"]["validations"] == {"required": True}
+    [command] = re.findall(r"`tqstudio ([^`]+)`", asked["report"]["attributes"]["description"])
+    assert command == "doctor --report"
+    assert _mistakes(command) == []
+    private = {link["url"] for link in forms["config.yml"]["contact_links"]}
+    assert all(url in (ROOT / "SECURITY.md").read_text() for url in private)
 
 
 def test_every_command_is_in_the_reference() -> None:

@@ -22,7 +22,7 @@ VIDEO_EXTENSIONS = frozenset(
 """Extensions of videos if no other rule is given; case-insensitive."""
 
 
-_AUDIO_EXTENSIONS = frozenset(
+AUDIO_EXTENSIONS = frozenset(
     b".aac .aif .aifc .aiff .flac .m4a .m4b .mka .mp2 .mp3 .oga .ogg .opus .wav .wma".split()
 )
 
@@ -104,7 +104,7 @@ def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) 
 
 def is_audio_name(name: bytes) -> bool:
     """Whether a name is that of sound without video."""
-    return is_video_name(name, _AUDIO_EXTENSIONS)
+    return is_video_name(name, AUDIO_EXTENSIONS)
 
 
 def is_gif(name: bytes) -> bool:

@@ -11,6 +11,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "reporting.md",
+}
+"""Names in the site of pages beside `docs`, which has a `security.md` of its own."""
 
 
 def main(built: Path = ROOT / "build" / "site") -> int:
@@ -22,8 +29,8 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     shutil.copytree(ROOT / "examples", pages / "examples")
     for file in ("logo.svg", "site.css"):
         shutil.copy(HERE / file, pages)
-    (pages / "index.md").write_text(_moved((ROOT / "README.md").read_text()))
-    (pages / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
+    for name, page in _PAGES.items():
+        (pages / page).write_text(_moved((ROOT / name).read_text()))
     for page in pages.glob("*.md"):
         page.write_text(page.read_text().replace("](../examples/", "](examples/"))
     config = (HERE / "zensical.toml").read_text()
@@ -37,9 +44,12 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     return run.returncode
 
 
-def _moved(readme: str) -> str:
-    """The text of README as the first page of the site."""
-    return re.sub(r"\]\((?:docs/)?", "](", readme).replace("](CHANGELOG.md", "](changelog.md")
+def _moved(text: str) -> str:
+    """The text of a page of the repository's root, with links to where the site has their targets."""
+    text = re.sub(r"\]\((?:docs/)?", "](", text)
+    for name, page in {**_PAGES, "LICENSE": "index.md#licence"}.items():
+        text = text.replace(f"]({name}", f"]({page}")
+    return text
 
 
 def _let_search_work_from_files(site: Path) -> None:

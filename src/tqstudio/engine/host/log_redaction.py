@@ -72,25 +72,27 @@ def of_program() -> Roots:
 
 
 def _forms(folder: bytes) -> set[str]:
-    """All forms in which a log may contain a folder; for most there is only one."""
     folder = folder.rstrip(b"/")
-    if not folder.startswith(b"/"):
-        return set()
-    raw, escaped = os.fsdecode(folder), folder.decode("utf-8", "backslashreplace")
+    return forms(folder) if folder.startswith(b"/") else set()
+
+
+def forms(name: bytes) -> set[str]:
+    """All forms in which a log may contain a path or name; for most there is only one."""
+    raw, escaped = os.fsdecode(name), name.decode("utf-8", "backslashreplace")
     of_python = repr(raw)[1:-1]
-    forms = {
+    found = {
         raw,
         escaped,
         _CONTROLS_OF_FFMPEG.sub("?", escaped),
-        paths.display(folder),
+        paths.display(name),
         shell_quoting.ansi_c(raw)[2:-1],
         # Within single quotes of the shell.
         raw.replace("'", "'\"'\"'"),
         of_python,
         # If the following name contains the other quote.
         of_python.replace("'", "\\'"),
-        repr(folder)[2:-1],
+        repr(name)[2:-1],
     }
     # As a value in a log line, which is escaped once more.
-    forms |= {form.replace("\n", "\\n") for form in forms}
-    return forms | {form.replace("\\", "\\\\").replace('"', '\\"') for form in forms}
+    found |= {form.replace("\n", "\\n") for form in found}
+    return found | {form.replace("\\", "\\\\").replace('"', '\\"') for form in found}

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,18 +40,35 @@ def doctor(
             "--repair", help="First rebuild the database's indexes and counts; needs a stopped supervisor."
         ),
     ] = False,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Print what an issue asks for: versions, checks, settings and logs, without names of films.",
+        ),
+    ] = False,
+    with_names: Annotated[
+        bool, typer.Option("--with-names", help="Leave names of films and folders in the report.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Check the installation: missing, damaged and orphaned parts.
 
     Checks the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """
+    if report and as_json:
+        raise TqError(ErrorCode.BAD_REQUEST, "--json and --report exclude each other", "choose one of them")
+    if with_names and not report:
+        raise TqError(ErrorCode.BAD_REQUEST, "--with-names is for reports", "add --report")
     if repair:
         _repair(current_home())
     checks = {check["name"]: check for check in _local(current_home())}
     # The supervisor's results take precedence: its environment is what counts.
     checks |= {check["name"]: check for check in _of_supervisor(current_home())}
     ok = all(check["ok"] for check in checks.values())
+    if report:
+        _report(current_home(), checks.values(), with_names=with_names)
+        return 0
     if as_json:
         printing.out_json({"ok": ok, "checks": list(checks.values())})
         return 0 if ok else 1
@@ -62,6 +79,18 @@ def doctor(
         if check["hint"]:
             printing.out(f"      {printing.ARROW} {check['hint']}")
     return 0 if ok else 1
+
+
+def _report(home: Home, checks: Iterable[CheckView], *, with_names: bool) -> None:
+    from tqstudio.config import load_settings
+    from tqstudio.engine.monitoring import report
+
+    try:
+        settings = load_settings(home)
+    except TqError:
+        settings = None
+    for section in report.report(home, settings, checks, with_names=with_names):
+        printing.out(section)
 
 
 def _repair(home: Home) -> None:

@@ -1,0 +1,108 @@
+"""What a report must not reveal is replaced in every form in which programs write it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tqstudio import paths
+from tqstudio.engine.media.ffmpeg.binary import locate
+from tqstudio.engine.monitoring.private_names import PrivateNames, without_hosts
+from tqstudio.engine.store.library.names import VideoNames
+
+ROOT = b"/srv/our films"
+STEMS = st.text(
+    st.sampled_from("abcdefghijklmnopqrstuvwxyzäöüßéñЖ映画🎬 '\"\\&()[].-_!$#%"), min_size=6, max_size=20
+).filter(lambda stem: len(stem.strip(" .")) >= 6 and not stem.startswith((" ", ".")))
+_logged = structlog.processors.LogfmtRenderer()
+
+
+def _names(stem: str, below: bytes = b"") -> tuple[PrivateNames, bytes]:
+    source = os.path.join(ROOT, below, stem.encode() + b".mkv")
+    film = VideoNames(7, source, paths.display(os.path.basename(source)), stem, "the-slug")
+    return PrivateNames(Path("/srv/home"), [film], [ROOT]), source
+
+
+@given(stem=STEMS)
+def test_a_name_is_replaced_however_it_is_quoted(stem: str) -> None:
+    names, source = _names(stem)
+    name = os.path.basename(source).decode()
+    error = OSError(2, "No such file or directory", os.fsdecode(source))
+    text = [
+        f"job 1, attempt 1 (epoch 1): {paths.display(name.encode())}",
+        str(error),
+        repr(os.fsdecode(source)),
+        shlex.join(["-i", f"file:{name}", "-i", os.fsdecode(source)]),
+        _logged(None, "", {"event": "file settled", "path": name, "folder": 1}),
+        _logged(None, "", {"event": "failed", "error": f"{name}: {error}"}),
+        f"Opening '{stem}.de.srt'",
+        "the-slug/v1/1080p/seg_00001.m4s",
+    ]
+    replaced = [names.replaced(each) for each in text]
+    assert all("<film 7>" in each for each in replaced), replaced
+    left = "\n".join(replaced).replace("<film 7>", "")
+    assert stem not in left
+    assert name not in left
+    assert "the-slug" not in left
+
+
+def test_folders_between_a_film_and_its_drop_folder_are_replaced_too() -> None:
+    names, source = _names("episode 1", b"A Series/Season 1")
+    for text in (os.fsdecode(source), "A Series/Season 1/episode 1.mkv", "skipped 'A Series/Season 1'"):
+        assert "Series" not in names.replaced(text)
+        assert "Season" not in names.replaced(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('event="file settled" path="Gone Film.mp4" job=3', 'event="file settled" path=<file> job=3'),
+        ("'file:Gone Film.mp4': invalid data", "'file:<file>.mp4': invalid data"),
+        ("left out: Gone Film.MKV, of no video", "left out: <file>.MKV, of no video"),
+        ("'/mnt/nas/Gone Film' is gone", "'<path>' is gone"),
+        ("/mnt/nas/gone is gone", "<path> is gone"),
+        ("/srv/our films is full, /srv/home too", "<folder 1> is full, <home> too"),
+        (
+            "[hls @ 0x1] Opening '360p/init.mp4' for writing",
+            "[hls @ 0x1] Opening '360p/init.mp4' for writing",
+        ),
+        ("no group for /dev/dri/renderD128", "no group for /dev/dri/renderD128"),
+    ],
+)
+def test_files_that_are_no_film_of_the_queue_are_replaced(text: str, shown: str) -> None:
+    names, _ = _names("another film")
+    assert names.replaced(text) == shown
+
+
+def test_tags_of_a_source_are_replaced_in_what_ffmpeg_writes(tmp_path: Path) -> None:
+    tags = {"title": "Secret Title", "artist": "A Person", "comment": "line one\nline two: more"}
+    film = tmp_path / "film.mkv"
+    words = [word for key, value in tags.items() for word in ("-metadata", f"{key}={value}")]
+    made = ["-f", "lavfi", "-i", "testsrc2=d=1:s=64x64", *words, "-metadata:s:v", "title=Of the Stream"]
+    subprocess.run([locate().path, "-v", "error", *made, film], check=True)
+    ran = subprocess.run([locate().path, "-hide_banner", "-i", film], check=False, stderr=subprocess.PIPE)
+    text = "\n".join(f"[video-360p] {line}" for line in ran.stderr.decode().splitlines())
+    assert all(each in text for each in ("Secret", "Person", "line two", "Of the Stream"))
+    names, _ = _names("another film")
+    replaced = names.replaced(text)
+    assert not any(each in replaced for each in ("Secret", "Person", "line", "Of the Stream"))
+    assert "Lavf" in replaced
+    assert "Stream #0:0: Video: h264" in replaced
+
+
+def test_computer_user_and_networks_are_replaced() -> None:
+    host, home = socket.gethostname(), str(Path.home())
+    text = f"{host}: worker at 192.168.7.9:8090, {home}/x, s3://films/vod, https://u:p@example.org/x?y"
+    replaced = without_hosts(text)
+    assert replaced == "<host>: worker at <address>:8090, ~/x, s3://<address> https://<address>"
+    assert without_hosts("http at 127.0.0.1:8090, version 0.1.0") == "http at 127.0.0.1:8090, version 0.1.0"
+    assert getpass.getuser() == "root" or without_hosts(getpass.getuser()) == "<user>"
