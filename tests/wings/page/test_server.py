@@ -51,8 +51,9 @@ def test_looking_at_the_headers_of_a_code_does_not_use_it_up(film: Film) -> None
 
 def test_a_code_is_valid_for_a_while(film: Film, browser: Browser) -> None:
     home = film.studio.home
+    earlier = {*process.folder_of(home).iterdir()}
     code = process.new_code(home, ".html")
-    (issued,) = (home.root / "page").glob("*.html")
+    (issued,) = {*process.folder_of(home).iterdir()} - earlier
     assert stat.S_IMODE(issued.stat().st_mode) == 0o600
     assert stat.S_IMODE(issued.parent.stat().st_mode) == 0o700
     assert code not in issued.name
@@ -147,6 +148,15 @@ def test_the_library_names_no_source(film: Film, browser: Browser) -> None:
     assert view["ladder"]["folder"] == str(film.folder)
     assert browser.api("jobs") == []
     assert browser.inside("api/video/999999")[0] == 404
+
+
+def test_the_reason_of_a_failed_video_names_no_folder(film: Film, browser: Browser) -> None:
+    source = film.source.with_name("notes.mp4")
+    source.write_text("no film")
+    job = film.studio.wait(film.studio.add(source), "failed")
+    view = browser.api(f"video/{job['video_view']['id']}")
+    assert (view["status"], view["ladder"]) == ("failed", None)
+    assert view["error"].startswith("notes.mp4 is neither video nor sound")
 
 
 @pytest.mark.parametrize(

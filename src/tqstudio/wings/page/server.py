@@ -61,7 +61,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _OF_JOBS = (*("id", "video", "name", "status", "word", "step", "progress", "speed", "eta_s"), "renditions")
-_OF_VIDEOS = ("id", "name", "title", "status", "viewable", "job", "error")
+_OF_VIDEOS = ("id", "name", "title", "status", "viewable", "job")
 _OF_RENDITIONS = (
     *("name", "kind", "width", "height", "codecs", "duration_s", "average_bps", "size"),
     "language",
@@ -225,6 +225,8 @@ def _only(names: Sequence[str], found: Mapping[str, Any]) -> dict[str, Any]:
 def _video(view: Mapping[str, Any]) -> dict[str, Any]:
     """What the page shows of a video: no path of its source."""
     made, shown = view["generation"], _only(_OF_VIDEOS, view)
+    if (error := view["error"]) is not None:
+        shown["error"] = error["message"].replace(os.path.dirname(view["path"]) + "/", "")
     if made is None or view["deleted_at"]:
         return shown | {"ladder": None}
     folder = "" if is_bucket(made["master"]) else display(os.path.dirname(decode(made["master_b64"])))

@@ -23,11 +23,11 @@ const state = (each) => (each.viewable ? `${each.viewable} so far` : each.ladder
 function card(each) {
   const frame = el("div", { class: "frame" });
   if (each.ladder?.poster) frame.append(el("img", { src: poster(each), loading: "lazy", alt: "", onerror: (event) => event.target.remove() }));
-  if (each.ladder) frame.append(el("span", { class: "length" }, clock(length(each))));
+  frame.append(each.ladder ? el("span", { class: "length" }, clock(length(each))) : el("p", {}, each.error ?? ""));
   const about = el("div", { class: "about" }, el("h3", {}, each.title || each.name),
     el("p", {}, heights(each), state(each) ? el("span", { class: `state ${each.status}` }, state(each)) : ""));
   return each.ladder ? el("a", { class: "card", href: `#/video/${each.id}` }, frame, about)
-    : el("div", { class: "card empty", title: each.error?.message ?? "" }, frame, about);
+    : el("div", { class: "card empty" }, frame, about);
 }
 
 function running(job) {

@@ -123,7 +123,7 @@ function play(root, base) {
     const tracks = (select, found, chosen, none) => fill(select, [...none, ...found.map((each, at) => [at, each.name])], chosen);
     hls.on(Events.AUDIO_TRACKS_UPDATED, () => tracks(sound, hls.audioTracks, Math.max(hls.audioTrack, 0), []));
     hls.on(Events.AUDIO_TRACK_SWITCHED, () => { sound.value = hls.audioTrack; });
-    hls.on(Events.SUBTITLE_TRACKS_UPDATED, () => tracks(subtitles, hls.subtitleTracks, hls.subtitleTrack, [[-1, "Off"]]));
+    hls.on(Events.SUBTITLE_TRACKS_UPDATED, () => tracks(subtitles, hls.subtitleTracks, hls.subtitleTrack, [[-1, "No subtitles"]]));
     hls.on(Events.SUBTITLE_TRACK_SWITCH, () => { subtitles.value = hls.subtitleTrack; });
     hls.on(Events.FRAG_BUFFERED, () => say(""));
     hls.on(Events.ERROR, (_, { type, fatal, response, details }) => {
@@ -143,7 +143,7 @@ function play(root, base) {
     say(SENTENCES.native);
     video.src = `${base}master.m3u8`;
     const texts = () => [...video.textTracks].filter((each) => each.kind !== "metadata");
-    video.textTracks.onaddtrack = () => fill(subtitles, [[-1, "Off"], ...texts().map((each, at) => [at, each.label])], -1);
+    video.textTracks.onaddtrack = () => fill(subtitles, [[-1, "No subtitles"], ...texts().map((each, at) => [at, each.label])], -1);
     subtitles.onchange = () => texts().forEach((each, at) => { each.mode = at === Number(subtitles.value) ? "showing" : "disabled"; });
     const sounds = video.audioTracks;
     if (sounds) sounds.onaddtrack = () => fill(sound, [...sounds].map((each, at) => [at, each.label]), 0);
