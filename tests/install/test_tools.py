@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -61,6 +62,14 @@ def test_the_wheel_carries_the_player_with_its_licence(wheel: Path) -> None:
     assert b"Hls" in code
 
 
+@pytest.mark.skipif(not HAS_NPM, reason="npm is not installed")
+def test_the_file_that_the_readme_makes_has_all_of_it(wheel: Path, tmp_path: Path) -> None:
+    """With the build tools of the index."""
+    build = (_tool("uv"), "build", "--wheel", "--out-dir", tmp_path)
+    subprocess.run(build, cwd=module_names.ROOT, check=True, capture_output=True)
+    assert zipfile.ZipFile(tmp_path / wheel.name).namelist() == zipfile.ZipFile(wheel).namelist()
+
+
 def test_with_pip_in_a_bare_venv(offline: Person) -> None:
     offline(sys.executable, "-m", "venv", "venv")
     offline("venv/bin/pip", "install", "--quiet", "tqstudio[alerts,postgresql,redis]")
@@ -77,6 +86,8 @@ def test_with_uv(offline: Person, wheel: Path) -> None:
     offline(uv, "tool", "install", *python, wheel)
     program = offline.bin / "tqstudio"
     _works(offline, program)
+    tools = Path(offline(uv, "tool", "dir").strip())
+    assert (tools / "tqstudio" / _MAN).is_file(), "as docs/commands.md says"
     before = offline(program, "service", "install", "--print")
     offline(uv, "tool", "install", "--reinstall", *python, f"tqstudio[alerts] @ {wheel.as_uri()}")
     assert offline(program, "service", "install", "--print") == before, "a service survives that"
