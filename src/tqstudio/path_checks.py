@@ -107,3 +107,9 @@ def _is_own_group(group: int) -> bool:
     except KeyError:
         return False
     return found.gr_name == name and set(found.gr_mem) <= {name}
+
+
+def no_temporary_folder() -> TqError:
+    """Make the error of a machine on which `tempfile` finds no folder."""
+    what = "no folder for temporary files can be written, neither /tmp nor /var/tmp"
+    return TqError(ErrorCode.PERMISSION, what, "set TMPDIR to a folder of yours")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import LiveSupervisor, Program
+from harness import LiveSupervisor, Program, answer_of
 from tqstudio.cli.commands.studio import service
 from tqstudio.cli.session import service_unit
 from tqstudio.config import STOP_MARGIN_S
@@ -149,6 +149,16 @@ def test_nothing_is_installed_without_systemd(tmp_path: Path) -> None:
 # The commands
 
 
+def test_the_unit_names_the_interpreter_as_a_newer_python_will_have_it(tqstudio: Program) -> None:
+    """Which uv and pipx put into the same environment, where `python3.11` is then missing."""
+    versioned = Path(sys.executable).with_name(f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    assert versioned.exists(), "tests run in an environment"
+    command = [versioned, "-P", "-m", "tqstudio", "service", "install", "--print"]
+    printed = answer_of(command, tqstudio.environment).out
+    [start] = settings(printed)["ExecStart"]
+    assert start == f'"{versioned.with_name("python")}" -P -m tqstudio up'
+
+
 def test_install_and_uninstall(tqstudio: Program, system: FakeSystem) -> None:
     assert tqstudio("service", "status").code == service.INACTIVE
     installed = tqstudio("service", "install", "--json", TQSTUDIO_WORKERS="3")
@@ -274,8 +284,9 @@ def test_workers_are_a_service_of_their_own(far: Program, system: FakeSystem, tm
     ]
     lines = settings(unit.read_text())
     work = f"{tmp_path}/w $$x"
+    python = Path(sys.executable).with_name("python")
     assert lines["ExecStart"] == [
-        f'"{sys.executable}" -P -m tqstudio worker "run" "--slots=2" "--gpu" "--work={work}"'
+        f'"{python}" -P -m tqstudio worker "run" "--slots=2" "--gpu" "--work={work}"'
     ]
     assert lines["Environment"] == [
         f'"TQSTUDIO_HOME={far.home.root}" "TQSTUDIO_CONNECT=http://127.0.0.1:1"'

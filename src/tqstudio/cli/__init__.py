@@ -57,7 +57,7 @@ def _run(given: list[str]) -> int:
     from tqstudio.cli.command_tree import root_command
     from tqstudio.cli.terminal import printing
     from tqstudio.cli.terminal.wrong_usage import usage_message
-    from tqstudio.errors import ErrorCode, TqError
+    from tqstudio.errors import TqError
 
     try:
         code = root_command().main(given, prog_name="tqstudio", standalone_mode=False)
@@ -74,9 +74,7 @@ def _run(given: list[str]) -> int:
         from tqstudio import path_checks
 
         if "temporary directory" in str(error.strerror):
-            what = "no folder for temporary files can be written, neither /tmp nor /var/tmp"
-            hint = "set TMPDIR to a folder of yours"
-            return printing.report(TqError(ErrorCode.PERMISSION, what, hint))
+            return printing.report(path_checks.no_temporary_folder())
         if error.errno not in path_checks.CODES or not isinstance(error.filename, str | bytes):
             raise
         return printing.report(path_checks.refused(error.filename, error, "used"))

@@ -149,7 +149,12 @@ def _local(home: Home) -> Iterator[CheckView]:
         return
     yield _check("settings", True, ", ".join(_set_by(home)) or "all defaults")
     yield from _profiles(home, settings)
-    yield from _ffmpeg(settings)
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        yield _failed("temporary files", path_checks.no_temporary_folder())
+    else:
+        yield from _ffmpeg(settings)
     yield _disk(home, settings)
     yield _sqlite()
     yield _clock(home)

@@ -181,7 +181,7 @@ def _supervisor_unit(home: Home, options: Sequence[str], user: str | None) -> st
             "a supervisor is installed on its own machine, and its settings are in its home",
             "leave out --connect and options; for workers of another machine's studio add --worker",
         )
-    return service_unit.text(sys.executable, home.root, load_settings(home).drain_s, user)
+    return service_unit.text(_interpreter(), home.root, load_settings(home).drain_s, user)
 
 
 def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
@@ -207,7 +207,7 @@ def _worker_unit(home: Home, options: Sequence[str], user: str | None) -> str:
     for key in (remote.TOKEN_FILE, remote.CA):
         if key in variables:
             variables[key] = absolute(variables[key])
-    return service_unit.worker_text(sys.executable, home.root, _worker_options(options), variables, user)
+    return service_unit.worker_text(_interpreter(), home.root, _worker_options(options), variables, user)
 
 
 def _worker_options(given: Sequence[str]) -> list[str]:
@@ -243,6 +243,12 @@ def _home(system: bool, user: str | None) -> Home:
     except KeyError:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no user {user}", f"create it: useradd {user}") from None
     return Home(Path(folder, ".local", "share", "tqstudio"))
+
+
+def _interpreter() -> str:
+    """The interpreter, by the name that it keeps in an environment made again with a newer Python."""
+    name = Path(sys.executable).with_name("python")
+    return str(name) if sys.prefix != sys.base_prefix and name.exists() else sys.executable
 
 
 def _require_root(system: bool) -> None:

@@ -1,0 +1,1 @@
+"""The wheel as people install it: with pip, uv and pipx, without a network, on each Python at hand."""
