@@ -40,6 +40,7 @@ def unpack(archive: Path, root: Path) -> Any:
     """Unpack it as this folder; returns what the release has shown of it."""
     with tarfile.open(archive) as tar:
         tar.extractall(root, filter="data")
+    (root / "home").chmod(0o700)
     _move(root, PLACE, bytes(root))
     return json.loads((root / SHOWN_NAME).read_text())
 
