@@ -23,22 +23,9 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.lists import pages
 
+from .next_version import MIGRATION, NEXT
 from .schema_dumps import PROGRAMS, dump
 
-NEXT = f"{int(SCHEMA_VERSION) + 1:04}"
-MIGRATION = f"""
-import sqlalchemy as sa
-from alembic import op
-
-revision, down_revision = "{NEXT}", "{SCHEMA_VERSION}"
-
-
-def upgrade() -> None:
-    op.add_column("job", sa.Column("of_a_test", sa.Text, nullable=False, server_default="none"))
-    op.execute("UPDATE job SET of_a_test = 'some'")
-    op.create_index("ix_job_of_a_test", "job", ["of_a_test"])
-    op.create_table("of_a_test", sa.Column("id", sa.Integer, primary_key=True))
-"""
 _STEPS = {"os.rename", "os.remove", "os.link", "os.mkdir", "sqlite3.connect"}
 
 

@@ -8,14 +8,15 @@ import pytest
 
 from databases import committed
 from e2e.terminal import Terminal
-from harness import PROGRAM, Answer, Program
+from harness import PROGRAM, Answer, MakeSupervisor, Program
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION
+from tqstudio.protocol import calls
 
-from . import kept_home
+from . import kept_home, next_version
+from .next_version import NEXT
 
-NEWER = f"{int(SCHEMA_VERSION) + 1:04}"
 SENTENCES = {
-    NEWER: f"has schema {NEWER}, of a newer tqstudio; this one supports up to {SCHEMA_VERSION}",
+    NEXT: f"has schema {NEXT}, of a newer tqstudio; this one supports up to {SCHEMA_VERSION}",
     "0021": "has schema 0021, of a development version before 0.1.0, which no release opens",
 }
 HINT = "install that version again, or start with an empty TQSTUDIO_HOME"
@@ -23,7 +24,7 @@ _OF_STARTS = {"supervisor.lock", "supervisor.socket-path", "logs/start.log", "ui
 _OF_READERS = {"tqstudio.db-wal", "tqstudio.db-shm"}
 
 
-@pytest.fixture(params=[NEWER, pytest.param("0021", marks=pytest.mark.slow)])
+@pytest.fixture(params=[NEXT, pytest.param("0021", marks=pytest.mark.slow)])
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -48,10 +49,9 @@ def _files(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def _is_as_it_was(tqstudio: Program, before: dict[str, tuple[int, bytes]]) -> None:
-    now = _files(tqstudio.home.root.parent)
-    assert before.items() <= now.items()
-    made = {name.removeprefix("home/") for name in now.keys() - before.keys()}
-    assert made <= _OF_STARTS | _OF_READERS
+    now, own = _files(tqstudio.home.root.parent), {f"home/{name}" for name in _OF_STARTS | _OF_READERS}
+    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    assert changed <= own
     assert now.get("home/tqstudio.db-wal", (0, b""))[1] == b"", "nothing is in the log"
 
 
@@ -109,3 +109,29 @@ def test_the_terminal_ui_says_so(version: str, tqstudio: Program) -> None:
         terminal.press("q")
         assert terminal.ended() == 0
     _is_as_it_was(tqstudio, before)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "The version before an upgrade is installed again",
+    "It refuses the migrated database; with the copy from before the migration it has every job again",
+    area="database",
+)
+def test_the_way_back(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    kept_home.unpack(kept_home.ARCHIVES[-1], tmp_path / "kept")
+    root = tmp_path / "kept" / "home"
+    newer = make_supervisor(root, **next_version.make(tmp_path / "next")).start()
+    jobs = newer.send(calls.jobs(limit=200))["jobs"]
+    newer.stop()
+    older = make_supervisor(root)
+    before = _files(root.parent)
+    _is_refused(older("up"), older, NEXT)
+    _is_as_it_was(older, before)
+    # As docs/upgrading.md says.
+    for name in _OF_READERS:
+        (root / name).unlink(missing_ok=True)
+    (root / "backups" / f"before-schema-{NEXT}.db").replace(older.home.database)
+    older.start()
+    assert [(row["id"], row["name"]) for row in older.send(calls.jobs(limit=200))["jobs"]] == [
+        (row["id"], row["name"]) for row in jobs
+    ]

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from blake3 import blake3
 
 from e2e.studio import Studio
 from tqstudio.engine.media.ffmpeg.binary import locate
+from tqstudio.engine.store.db import schema
 from tqstudio.protocol import calls
 from waiting import until
 from wall_clock import YEAR_S, WallClock
 
 from . import kept_home
+from . import next_version as next_version_of
 
 _OF_THE_MOMENT = {
     "eta",
@@ -34,14 +37,14 @@ _OF_THE_PROCESS |= {"registered_at", "last_heartbeat_at", "capabilities"}
 class Kept:
     """The home of a release, and what that release has shown of it."""
 
-    def __init__(self, archive: Path, root: Path) -> None:
+    def __init__(self, archive: Path, root: Path, **environment: str) -> None:
         self.root = root
         self.shown: Any = kept_home.unpack(archive, root)
         self.studio = Studio(root, locate().path, **kept_home.SETTINGS)
         # Kept homes grow old: what is shown here must hold whenever it is run.
         clock = WallClock(root / "clock")
         clock.set(2 * YEAR_S)
-        self.studio.environment |= clock.environment
+        self.studio.environment |= clock.environment | environment
         self.running, self.published = str(self.shown["running"]), str(self.shown["published"])
 
     def job(self, source: str) -> int:
@@ -68,11 +71,26 @@ def _digest(path: Path) -> str:
     return blake3(path.read_bytes()).hexdigest()
 
 
-@pytest.fixture(params=kept_home.ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+@pytest.fixture(scope="session")
+def next_version(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return next_version_of.make(tmp_path_factory.mktemp("next"))
+
+
+def _opened(archive: Path, by: str) -> ParameterSet:
+    """Opened by this version, and by one that migrates it."""
+    marks = [pytest.mark.slow] if by == "next" else []
+    return pytest.param((archive, by), id=f"{archive.name.removesuffix('.tar.xz')}-{by}", marks=marks)
+
+
+@pytest.fixture(params=[_opened(archive, by) for archive in kept_home.ARCHIVES for by in ("this", "next")])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
-    kept = Kept(request.param, tmp_path / "kept")
+    archive, by = request.param
+    environment = request.getfixturevalue("next_version") if by == "next" else {}
+    kept = Kept(archive, tmp_path / "kept", **environment)
     yield kept
     kept.studio.down()
+    version = next_version_of.NEXT if by == "next" else schema.SCHEMA_VERSION
+    assert schema.schema_version(kept.studio.home.database) == version
 
 
 def _lost(before: Any, now: Any, at: str = "", passing: set[str] = _OF_THE_MOMENT) -> list[str]:
