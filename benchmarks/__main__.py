@@ -24,6 +24,7 @@ NAMES = {
     "reactions": "file to ffmpeg, cancel, a killed worker, down while the UI looks on",
     "folders": "a burst of files in a drop folder, and a hundred idle folders",
     "recovery": "killed workers, media made again, scans of a million jobs",
+    "upgrade": "opening homes of earlier releases",
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
     "postgresql": "pages and claims of a queue on PostgreSQL",

@@ -64,6 +64,9 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
         del os.environ[name]
     # Files created from here on, by workers too, are not writable for other users.
     os.umask(os.umask(0o022) | 0o022)
+    address = address_of(home, settings)
+    if isinstance(address, Path):
+        opening.require_local(address)
     home.create()
     held = home_lock.HomeLock(home)
     held.acquire()
@@ -86,7 +89,6 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
             structlog.get_logger().warning(
                 "a setting of an earlier version has no effect", setting=key, hint=hint
             )
-        address = address_of(home, settings)
         if isinstance(address, Path):
             if settings.standby:
                 raise TqError(

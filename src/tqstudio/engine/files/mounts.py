@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-_NETWORK = {
+NETWORK = {
     "nfs",
     "nfs4",
     "cifs",
@@ -21,10 +21,11 @@ _NETWORK = {
     "glusterfs",
     "lustre",
 }
+"""File systems of other machines."""
 _CLUSTER = {"gfs", "gfs2", "ocfs2", "beegfs", "orangefs", "pvfs2", "gpfs"}
 _VIRTUAL_MACHINE = {"9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "drvfs"}
 
-NO_INOTIFY = frozenset(_NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
+NO_INOTIFY = frozenset(NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
 """File systems that can change without this kernel noticing, as can every `fuse.*`."""
 
 _STATE = {"proc", "sysfs", "cgroup", "cgroup2", "configfs", "bpf", "pstore", "efivarfs", "resctrl"}

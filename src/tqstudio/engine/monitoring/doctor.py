@@ -54,6 +54,8 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     address = address_of(home, settings)
+    if isinstance(address, Path):
+        opening.require_local(address)
     is_none = (
         opening.is_empty(address)
         if isinstance(address, Path)

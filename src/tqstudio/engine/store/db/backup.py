@@ -51,6 +51,8 @@ def before_migration(database: Path, version: str) -> None:
     """Copies a database before its migration to `version`; only the newest such copy is kept."""
     folder = database.parent / "backups"
     target = folder / f"{_MIGRATION_PREFIX}{version}.db"
+    for unfinished in folder.glob(f".{_MIGRATION_PREFIX}*"):  # of a start that was killed
+        unfinished.unlink(missing_ok=True)
     with _checked_copy(database, target) as copied:
         copied.replace(target)
     for older in folder.glob(f"{_MIGRATION_PREFIX}*.db"):

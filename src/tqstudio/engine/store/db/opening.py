@@ -8,6 +8,7 @@ changed.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from tqstudio.engine.files import mounts
 from tqstudio.engine.store.db import errors, integrity, schema
 from tqstudio.engine.store.db.connection import Address, Connection, connect, dialect_of, shown
 from tqstudio.errors import ErrorCode, TqError
@@ -59,6 +61,22 @@ class DatabaseProblem:
             return TqError(self.code, f"{shown(address)} {self.text}")
         repair = {Remedy.CONSENT: errors.LOST_ROWS, Remedy.NONE: ""}
         return errors.damaged(address, self.text, repair.get(self.remedy, errors.REPAIR))
+
+
+def require_local(path: Path) -> None:
+    """Refuses a database on a network file system: SQLite's log needs memory that only one machine has.
+
+    Raises:
+        TqError: BAD_CONFIG.
+    """
+    kind = mounts.file_system(os.path.realpath(os.fsencode(path)))
+    if kind in mounts.NETWORK:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{path} is on a network file system ({kind}), where SQLite may lose jobs",
+            "set TQSTUDIO_HOME to a folder on a disk of this machine, or database to PostgreSQL; sources and"
+            " outputs may stay there",
+        )
 
 
 def require_intact(home: Home) -> DatabaseProblem | None:
