@@ -44,6 +44,7 @@ NAMES = {
     "files": "files of the whole video, beside a job without",
     "source_rates": "bytes of qualities against those of their sources",
     "copying": "a ladder whose largest quality is a copy, against one that is encoded",
+    "first_picture": "from a wheel and an empty home to a picture that moves in a browser",
     "first_quality": "one quality before the others, against all at once",
     "quality": "the quality that was asked for, and its bytes against one CRF for all",
     "ladder": "a whole job against hand-written ffmpeg commands",

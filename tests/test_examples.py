@@ -231,6 +231,10 @@ def test_what_the_image_copies_is_sent_to_the_build() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     needed = set(re.findall(r'^"([\w.]+)(?:/[\w.]+)?" = "', project, re.MULTILINE))
     assert {"src", "container", "pyproject.toml", "requirements.lock", *needed} <= tracked
+    # What a clone holds of hls.js would be in the wheel twice.
+    generated = [line[1:] for line in (ROOT / ".gitignore").read_text().splitlines() if "/static/" in line]
+    assert generated
+    assert set(generated) <= set((ROOT / ".dockerignore").read_text().splitlines())
 
 
 # The entry point, run as it is by root or a user. What needs a whole container is in tests/machine.

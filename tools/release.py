@@ -71,7 +71,7 @@ def _problems(version: str) -> Iterator[str]:
     ]
     for name in [*kept, f"home-{version}.tar.xz"]:
         if not (ROOT / "tests" / "releases" / name).exists():
-            yield f"tests/releases/{name} is missing: later versions are tested with it (tools/freeze.py, frozen_home.py)"
+            yield f"tests/releases/{name} is missing: write it with tools/freeze.py or tools/frozen_home.py"
 
 
 def _describe(built: Path, version: str) -> None:

@@ -148,7 +148,10 @@ class Settings(BaseSettings):
     keep_bucket_copies: bool = Field(
         True, description="keep the segments of a ladder here when they are in its bucket"
     )
-    allow_shared_output: bool = Field(False, description="use output folders that other users may write to")
+    allow_shared_output: bool = Field(
+        False,
+        description="use output folders that others may write to, and the umask as it is",
+    )
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
     rescan_s: float = Field(60, gt=0, description="interval of rescans of drop folders")

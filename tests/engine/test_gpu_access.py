@@ -16,6 +16,7 @@ from tqstudio.protocol.answers import CheckView
 
 NVIDIA = ("libcuda.so.1", "libnvidia-encode.so.1", "libnvcuvid.so.1")
 INTEL, AMD = "0x8086", "0x1002"
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
 
 class Machine:
@@ -69,6 +70,21 @@ def test_a_container_without_the_gpu_of_the_machine_is_to_be_given_it(machine: M
     machine.put("proc/driver/nvidia/version")
     assert "gpus: all" in machine.hint()
     assert "Toolkit" not in machine.hint()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "claim"), [(None, "nvidia.com/gpu"), (INTEL, "gpu.intel.com/i915"), (AMD, "amd.com/gpu")]
+)
+def test_a_pod_without_the_gpu_of_its_node_is_to_claim_it(
+    machine: Machine, vendor: str | None, claim: str
+) -> None:
+    if vendor:
+        machine.render_node(vendor, given=False)
+    else:
+        machine.put("proc/driver/nvidia/version")
+    hint = machine.hint(**POD)
+    assert f"resources: {{limits: {{{claim}: 1}}}}" in hint
+    assert "compose" not in hint
 
 
 def test_a_container_that_asks_for_gpus_without_the_toolkit_names_it(machine: Machine) -> None:
@@ -162,19 +178,20 @@ def test_the_group_of_a_closed_node_is_named_by_its_number() -> None:
         machine.root.chmod(0o755)
         os.chown(node, 0, 23456)
         node.chmod(0o660)
-        inside, outside = _as_other_user(machine.root)
+        inside, in_pod, outside = _as_other_user(machine.root)
     assert '--group-add 23456 (compose: group_add: ["23456"])' in inside
+    assert "securityContext: {supplementalGroups: [23456]}" in in_pod
     assert 'sudo usermod -aG 23456 "$USER"' in outside
 
 
 def _as_other_user(root: Path) -> list[str]:
-    """The hints that a user without rights gets, in a container and without one."""
+    """The hints that a user without rights gets: in a container, in a pod, without a container."""
     code = (
         "import os, sys; from pathlib import Path\n"
         "from tqstudio.engine.monitoring.gpu_access import problems\n"
         "os.setgroups([]); os.setgid(65000); os.setuid(65000)\n"
-        "for contained in (True, False):\n"
-        "    [found] = problems(root=Path(sys.argv[1]), environment={}, contained=contained)\n"
+        f"for environment, contained in (({{}}, True), ({POD}, True), ({{}}, False)):\n"
+        "    [found] = problems(root=Path(sys.argv[1]), environment=environment, contained=contained)\n"
         "    print(found['hint'])\n"
     )
     run = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=True)
@@ -197,6 +214,6 @@ def test_a_container_is_noticed(tmp_path: Path, mark: Callable[[Path], object]) 
     assert not is_container(tmp_path, {})
     assert not is_container(tmp_path, {"container": "lxc"})
     assert is_container(tmp_path, {"container": "podman"})
-    assert is_container(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert is_container(tmp_path, POD)
     mark(tmp_path)
     assert is_container(tmp_path, {})

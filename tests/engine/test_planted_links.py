@@ -12,7 +12,6 @@ import pytest
 
 from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
-from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import NotOurs, hold
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
@@ -258,13 +257,3 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     bench = bench_of(claimed)
     bench.rendition("360p", "one")
     assert complete(worker, claimed, bench)[1]["status"] == "done"
-
-
-@pytest.mark.slow
-def test_what_is_made_is_not_for_others_to_write(public: Path, live: LiveSupervisor, tmp_path: Path) -> None:
-    added = add(live, tmp_path / "clip.mp4", public)
-    assert publish(live)[2][1]["status"] == "done"
-    folder = public / live.send(calls.video(added["video"]))["slug"]
-    for path in (folder, *folder.rglob("*")):
-        assert not path.stat().st_mode & 0o022, path
-    assert not dir_fd.shared_with(folder)

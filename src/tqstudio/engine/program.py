@@ -62,8 +62,9 @@ def _run(home: Home, settings: Settings, *, until_idle: bool) -> ShutdownSummary
     for name in [name for name in os.environ if name.lower().removeprefix("tqstudio_") in SECRETS]:
         # They were read, and no child process needs them.
         del os.environ[name]
-    # Files created from here on, by workers too, are not writable for other users.
-    os.umask(os.umask(0o022) | 0o022)
+    # Files created from here on, by workers too, are not writable for other users, unless outputs are shared.
+    inherited = os.umask(0o022)
+    os.umask(inherited if settings.allow_shared_output else inherited | 0o022)
     address = address_of(home, settings)
     if isinstance(address, Path):
         opening.require_local(address)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from tqstudio.path_checks import others_may, others_may_write
 
+WORK = ".tqstudio"
+"""The folder of unfinished work in an output; only we may enter it."""
 _DESCRIPTORS = Path("/proc/self/fd")
 # O_PATH suffices to access entries, even of folders that may not be listed; not every system has it.
 _FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -89,7 +91,7 @@ def hold(root: Path, *names: str, make: bool = False, any_owner: bool = False) -
 def _open(folder: int, name: str, path: Path, *, make: bool) -> int:
     if make:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
+            os.mkdir(name, 0o700 if name == WORK else 0o777, dir_fd=folder)
             _sync(folder)
     try:
         return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)

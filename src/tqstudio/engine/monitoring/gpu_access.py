@@ -1,6 +1,6 @@
 """Finds why a GPU of the machine cannot be used, for `doctor`: devices, permissions, drivers and libraries.
 
-In a container each finding names the line that adds what is missing.
+In a container each finding names the line that adds what is missing, of a command, compose or a pod.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _VA_DRIVERS = {
     "0x1002": ("AMD", ("radeonsi_drv_video.so",), "mesa-va-drivers"),
 }
 """Vendor → its name, its VAAPI drivers, Debian's package."""
+_RESOURCES = {"Intel": "gpu.intel.com/i915", "AMD": "amd.com/gpu", "NVIDIA": "nvidia.com/gpu"}
+"""What the device plugins of Kubernetes call a GPU."""
 _LIBRARY_FOLDERS = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib", "usr/lib/wsl/lib")
 _OVERFLOW_GROUP = 65534
-_GPU_IMAGE = "use the image with drivers, in compose: build: {target: gpu}"
+_POD = "KUBERNETES_SERVICE_HOST"
+"""The variable that each container of a pod has."""
+_GPU_IMAGE = "use the image with drivers: --target gpu (compose: build: {target: gpu})"
 
 
 def is_container(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this runs in a container of Docker, Podman or Kubernetes."""
     if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists():
         return True
-    if "KUBERNETES_SERVICE_HOST" in environment or environment.get("container") in (
-        "docker",
-        "podman",
-        "oci",
-    ):
+    if _POD in environment or environment.get("container") in ("docker", "podman", "oci"):
         return True
     return bool(_ENGINES.search(_text(root / "proc/1/cgroup")))
 
@@ -66,7 +66,7 @@ def problems(
     for name in sorted({node.name for node in nodes}):
         vendor = _text(root / "sys/class/drm" / name / "device/vendor").strip()
         if str(root / "dev/dri" / name) not in working and vendor != "0x10de":
-            yield from _render_node(root, name, vendor, libraries, contained)
+            yield from _render_node(root, environment, name, vendor, libraries, contained)
 
 
 def _nvidia(
@@ -92,6 +92,8 @@ def _nvidia(
         yield check_view("gpu access NVIDIA", "warn", detail, hint)
     elif contained and (asked or driver):
         hint = "start the container with --gpus all (compose: gpus: all; Podman: --device nvidia.com/gpu=all)"
+        if _POD in environment:
+            hint = _claiming("NVIDIA")
         detail = "the machine has an NVIDIA GPU, the container does not: no /dev/nvidia0"
         if not driver:
             detail = "the container is to use an NVIDIA GPU, but has no /dev/nvidia0"
@@ -100,7 +102,12 @@ def _nvidia(
 
 
 def _render_node(
-    root: Path, name: str, vendor: str, libraries: list[Path], contained: bool
+    root: Path,
+    environment: Mapping[str, str],
+    name: str,
+    vendor: str,
+    libraries: list[Path],
+    contained: bool,
 ) -> Iterator[CheckView]:
     """Say the first thing that a render node lacks."""
     brand, drivers, package = _VA_DRIVERS.get(vendor, ("", (), ""))
@@ -112,11 +119,13 @@ def _render_node(
     if not path.exists():
         if contained and brand:
             hint = "give it to the container: --device /dev/dri (compose: devices: [/dev/dri:/dev/dri])"
+            if _POD in environment:
+                hint = _claiming(brand)
             yield finding(f"the machine has an {brand} GPU, the container does not: no {shown}", hint)
     elif not os.access(path, os.R_OK | os.W_OK):
         found = path.stat()
         detail = f"{shown} cannot be opened by uid {os.geteuid()}: its group is {found.st_gid}"
-        yield finding(detail, _joining(found.st_gid, contained))
+        yield finding(detail, _joining(found.st_gid, environment, contained))
     elif missing := [each for each in _VA_LIBRARIES if not _find(libraries, each)]:
         hint = _GPU_IMAGE if contained else "install them: sudo apt install libva-drm2"
         yield finding(f"libraries of VAAPI are missing: {', '.join(missing)}", hint)
@@ -130,13 +139,21 @@ def _render_node(
         yield finding(f"libva 2.{minor} is older than 2.{_OLDEST_VA}, which the carried ffmpeg needs", hint)
 
 
-def _joining(group: int, contained: bool) -> str:
+def _claiming(brand: str) -> str:
+    """How a pod gets a GPU."""
+    limit = f"resources: {{limits: {{{_RESOURCES[brand]}: 1}}}}"
+    return f"with the device plugin of {brand}, give it to the pod: {limit}"
+
+
+def _joining(group: int, environment: Mapping[str, str], contained: bool) -> str:
     """How the user gets into a group."""
     if not contained:
         name = str(group)
         with contextlib.suppress(KeyError):
             name = grp.getgrgid(group).gr_name
         return f'become a member of that group and log in again: sudo usermod -aG {name} "$USER"'
+    if _POD in environment:
+        return f"add the group to the pod: securityContext: {{supplementalGroups: [{group}]}}"
     if group == _OVERFLOW_GROUP:
         return "start the container with --group-add keep-groups, as a user in its group on the host"
     return f'add the group to the container: --group-add {group} (compose: group_add: ["{group}"])'

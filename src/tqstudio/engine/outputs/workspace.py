@@ -43,7 +43,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.paths import display
 
-FOLDER = ".tqstudio"
+FOLDER = dir_fd.WORK
 RECEIVED_NAME = ".received"
 """Marks a segment store of which parts come from another machine."""
 _LOCK = "lock"

@@ -235,6 +235,8 @@ class Attempt:
         """Create an empty directory on the file system of the segment store, and remove it at the end."""
         root, scratch = self._scratch_dir.parent, self._scratch_dir
         try:
+            # OUT/.tqstudio: no other user may plant links among unfinished files, whatever the umask.
+            self.video_store.parents[2].mkdir(mode=0o700, parents=True, exist_ok=True)
             self.video_store.mkdir(parents=True, exist_ok=True)
             root.mkdir(exist_ok=True)
             self._remove_old(root)
