@@ -23,7 +23,7 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     for file in ("logo.svg", "site.css"):
         shutil.copy(HERE / file, pages)
     (pages / "index.md").write_text(_moved((ROOT / "README.md").read_text()))
-    (pages / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
+    (pages / "changelog.md").write_text(_moved((ROOT / "CHANGELOG.md").read_text()))
     for page in pages.glob("*.md"):
         page.write_text(page.read_text().replace("](../examples/", "](examples/"))
     config = (HERE / "zensical.toml").read_text()
@@ -37,9 +37,9 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     return run.returncode
 
 
-def _moved(readme: str) -> str:
-    """The text of README as the first page of the site."""
-    return re.sub(r"\]\((?:docs/)?", "](", readme).replace("](CHANGELOG.md", "](changelog.md")
+def _moved(page: str) -> str:
+    """The text of README or CHANGELOG with links as from beside the pages of docs."""
+    return re.sub(r"\]\((?:docs/)?", "](", page).replace("](CHANGELOG.md", "](changelog.md")
 
 
 def _let_search_work_from_files(site: Path) -> None:
