@@ -11,6 +11,14 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+MOVED = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
+    "examples/": "examples/",
+}
+"""What the site has elsewhere than the repository; a page that is not there yet is left out."""
 
 
 def main(built: Path = ROOT / "build" / "site") -> int:
@@ -22,10 +30,11 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     shutil.copytree(ROOT / "examples", pages / "examples")
     for file in ("logo.svg", "site.css"):
         shutil.copy(HERE / file, pages)
-    (pages / "index.md").write_text(_moved((ROOT / "README.md").read_text()))
-    (pages / "changelog.md").write_text(_moved((ROOT / "CHANGELOG.md").read_text()))
-    for page in pages.glob("*.md"):
-        page.write_text(page.read_text().replace("](../examples/", "](examples/"))
+    for name, moved in MOVED.items():
+        if (ROOT / name).is_file():
+            (pages / moved).write_text(re.sub(r"\]\(docs/", "](", (ROOT / name).read_text()))
+    for page in pages.rglob("*.md"):
+        page.write_text(_with_links(page.read_text(), depth=len(page.relative_to(pages).parts) - 1))
     config = (HERE / "zensical.toml").read_text()
     present = [line for line in config.splitlines(keepends=True) if _is_there(line, pages)]
     (source / "zensical.toml").write_text("".join(present))
@@ -37,9 +46,12 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     return run.returncode
 
 
-def _moved(page: str) -> str:
-    """The text of README or CHANGELOG with links as from beside the pages of docs."""
-    return re.sub(r"\]\((?:docs/)?", "](", page).replace("](CHANGELOG.md", "](changelog.md")
+def _with_links(text: str, *, depth: int) -> str:
+    """A page, so many folders below the first one, with links to where the site has what was moved."""
+    for name, moved in MOVED.items():
+        for above in {"../" * (depth + 1), "../" * depth}:
+            text = text.replace(f"]({above}{name}", f"]({'../' * depth}{moved}")
+    return text
 
 
 def _let_search_work_from_files(site: Path) -> None:
