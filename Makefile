@@ -132,7 +132,7 @@ site: $(STAMP)
 	$(BIN)/python tools/site/build.py
 	$(BIN)/python -m pytest tests/guides/test_site.py
 
-# Take the pictures of the UI in README and docs from a real supervisor; about two minutes.
+# Take the pictures of the UI in README and docs from a real supervisor; about four minutes.
 pictures: $(STAMP)
 	$(BIN)/python tools/picture.py
 

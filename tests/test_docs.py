@@ -83,8 +83,6 @@ def _commands() -> dict[str, Any]:
 
 
 COMMANDS = _commands()
-AWAITED = {"open", "embed"} - set(COMMANDS)
-"""Commands that the guides name and that are on their way."""
 
 
 def _command_of(command: str) -> tuple[str, list[str]]:
@@ -100,8 +98,6 @@ def _mistakes(command: str) -> list[str]:
     """What a line says that no command understands: `folder add PATH [--settle S]`."""
     command = re.sub(r"\s#.*", "", command)
     name, rest = _command_of(command)
-    if rest and rest[0] in AWAITED:
-        return []
     if not name and rest and not rest[0].startswith("-"):
         return [f"tqstudio {command}: no such command"]
     known = {option for param in COMMANDS[name].params for option in (*param.opts, *param.secondary_opts)}

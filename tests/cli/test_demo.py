@@ -43,7 +43,7 @@ def test_on_a_terminal_it_says_what_to_try(tqstudio: Program) -> None:
     with Terminal(command, tqstudio.environment) as terminal:
         terminal.shows(sample_clips.FILM, "try  p pauses  enter its segments  f9 the wall")
         # Two workers: the film does not hold the others up.
-        terminal.shows("▸2", "o opens a done clip")
+        terminal.shows("▸2", "o plays a done clip")
         terminal.press("\x1b[20~")
         terminal.shows("busy", "? all keys")
         terminal.press("\x1b")
@@ -66,6 +66,6 @@ def test_without_a_terminal_it_stays_short(tqstudio: Program) -> None:
     # What is done stays, and the way to see it again is shown.
     command = [os.fspath(word) for word in tqstudio.command("demo")]
     with Terminal(command, tqstudio.environment) as terminal:
-        terminal.shows(sample_clips.FILM, "✓ done", "o opens a done clip")
+        terminal.shows(sample_clips.FILM, "✓ done", "o plays a done clip")
         terminal.press("q")
         assert terminal.ended() == 0

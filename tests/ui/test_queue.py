@@ -71,6 +71,22 @@ async def test_an_empty_queue_says_how_to_begin(size: tuple[int, int], make_app:
         assert "adds a video" not in "\n".join(text_of(app))
 
 
+async def test_an_empty_queue_shows_where_to_put_videos(make_app: MakeApp) -> None:
+    fake = FakeSupervisor([])
+    first = fake.folders[0]
+    async with make_app(client_factory=lambda: fake).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        for folders, shown, hidden in (
+            ([first | {"path": "/srv/{a}\tb"}], r"          /srv/{a}\tb", "3 then n"),
+            ([first | {"enabled": False}], "3 then n  watches a folder", first["path"]),
+            ([], "3 then n  watches a folder", "watched folders"),
+        ):
+            fake.folders = folders
+            app.context.feed.read_folders_soon()
+            await until(pilot, lambda: shown in "\n".join(text_of(app)))  # noqa: B023
+            assert hidden not in "\n".join(text_of(app))
+
+
 async def test_keys_pressed_at_once_count_from_each_other(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

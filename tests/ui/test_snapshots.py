@@ -13,6 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Label
 
+from tqstudio.cli.commands.studio.demo import TIPS
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.screens.dialogs.ask_path import AskPath
@@ -79,6 +80,7 @@ QUEUE = [
     ("80x24-change", (80, 24), {"theme": "paper"}, ("G", "e")),
     ("160x50-change", (160, 50), {}, ("G", "space", "g", "j", "j", "j", "space", "e")),
     ("80x24-facts", (80, 24), {}, ("i",)),
+    ("80x24-light-tips", (80, 24), {"theme": "paper", "tips": TIPS}, ()),
 ]
 
 
@@ -97,6 +99,18 @@ def test_queue(
     monkeypatch.chdir("/")
     monkeypatch.setenv("TQSTUDIO_OUTPUT", "/srv/streams")
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing(*keys))
+
+
+def test_an_empty_queue(make_app: MakeApp, fake: FakeSupervisor, snap_compare: Any) -> None:
+    fake.jobs.clear()
+
+    async def before(pilot: Pilot[None]) -> None:
+        app = await loaded(pilot)
+        await until(pilot, lambda: app.context.model.folders)
+        app.painter.now()
+        await pilot.pause()
+
+    assert snap_compare(make_app(), terminal_size=(80, 24), run_before=before)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])

@@ -23,13 +23,13 @@ async def test_each_leaves_when_it_was_tried(make_app: MakeApp) -> None:
     async with make_app(tips=TIPS).run_test(size=(120, 30)) as pilot:
         app = await loaded(pilot)
         rest = "w the wall ? all keys"
-        whole = f"try o opens a done clip p pauses enter its segments {rest} esc hides this"
+        whole = f"try o plays a done clip p pauses enter its segments {rest} esc hides this"
         assert tips(app) == whole
         await pilot.press("p")
         await until(pilot, lambda: "pauses" not in tips(app))
         await pilot.press("enter")
         # The page of a job has no other lines to open, and escape leaves it.
-        await until(pilot, lambda: tips(app) == f"try o opens a done clip {rest}")
+        await until(pilot, lambda: tips(app) == f"try o plays a done clip {rest}")
         await pilot.press("escape", "w")
         await until(pilot, lambda: tips(app) == "try ? all keys")
         await pilot.press("w", "question_mark", "escape", "o")
@@ -50,7 +50,7 @@ async def test_a_result_is_offered_once_there_is_one(make_app: MakeApp, fake: Fa
         app = await loaded(pilot)
         assert tips(app).startswith("try p pauses")
         fake.finish(1)
-        await until(pilot, lambda: tips(app).startswith("try o opens a done clip p pauses"))
+        await until(pilot, lambda: tips(app).startswith("try o plays a done clip enter its segments ? all"))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

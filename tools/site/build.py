@@ -11,13 +11,14 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-_PAGES = {
+MOVED = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "reporting.md",
+    "SECURITY.md": "security-policy.md",
+    "examples/": "examples/",
 }
-"""Names in the site of pages beside `docs`, which has a `security.md` of its own."""
+"""What the site has elsewhere than the repository; a page that is not there yet is left out."""
 
 
 def main(built: Path = ROOT / "build" / "site") -> int:
@@ -29,10 +30,11 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     shutil.copytree(ROOT / "examples", pages / "examples")
     for file in ("logo.svg", "site.css"):
         shutil.copy(HERE / file, pages)
-    for name, page in _PAGES.items():
-        (pages / page).write_text(_moved((ROOT / name).read_text()))
-    for page in pages.glob("*.md"):
-        page.write_text(page.read_text().replace("](../examples/", "](examples/"))
+    for name, moved in MOVED.items():
+        if (ROOT / name).is_file():
+            (pages / moved).write_text(re.sub(r"\]\(docs/", "](", (ROOT / name).read_text()))
+    for page in pages.rglob("*.md"):
+        page.write_text(_with_links(page.read_text(), depth=len(page.relative_to(pages).parts) - 1))
     config = (HERE / "zensical.toml").read_text()
     present = [line for line in config.splitlines(keepends=True) if _is_there(line, pages)]
     (source / "zensical.toml").write_text("".join(present))
@@ -44,11 +46,11 @@ def main(built: Path = ROOT / "build" / "site") -> int:
     return run.returncode
 
 
-def _moved(text: str) -> str:
-    """The text of a page of the repository's root, with links to where the site has their targets."""
-    text = re.sub(r"\]\((?:docs/)?", "](", text)
-    for name, page in {**_PAGES, "LICENSE": "index.md#licence"}.items():
-        text = text.replace(f"]({name}", f"]({page}")
+def _with_links(text: str, *, depth: int) -> str:
+    """A page, so many folders below the first one, with links to where the site has what was moved."""
+    for name, moved in MOVED.items():
+        for above in {"../" * (depth + 1), "../" * depth}:
+            text = text.replace(f"]({above}{name}", f"]({'../' * depth}{moved}")
     return text
 
 

@@ -12,8 +12,8 @@ class Tip:
 
     action: str
     does: str
-    of_done: bool = False
-    """Shown only once a job is done."""
+    status: str = ""
+    """Shown only while a job has this status."""
 
 
 class Tips:
@@ -22,12 +22,13 @@ class Tips:
     def __init__(self, tips: Sequence[Tip] = ()) -> None:
         self._left = {tip.action: tip for tip in tips}
 
-    def shown(self, actions: Collection[str], *, any_done: bool) -> list[Tip]:
-        """The tips for these actions, what is to be done with a finished job first."""
-        found = [
-            tip for tip in self._left.values() if tip.action in actions and (any_done or not tip.of_done)
+    def shown(self, actions: Collection[str], statuses: Collection[str]) -> list[Tip]:
+        """The tips for these actions while jobs have these statuses."""
+        return [
+            tip
+            for tip in self._left.values()
+            if tip.action in actions and (not tip.status or tip.status in statuses)
         ]
-        return sorted(found, key=lambda tip: not tip.of_done)
 
     def tried(self, action: str) -> bool:
         """Remove the tip of an action; whether there was one."""

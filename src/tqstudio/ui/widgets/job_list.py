@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tqstudio.lifecycle import TERMINAL
+from tqstudio.paths import readable
 from tqstudio.ui.data.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
@@ -70,10 +71,12 @@ WORDY = 40
 """From this width of the name column the word after the sign of a warning is shown."""
 FIRST_STEPS = """the queue is empty
 {add}\tadds a video, or all videos of a folder
-{view_folders} then {folder_add}\twatches a folder: every video put there is added
- \tboth ask where the ladders go, and show the default
+{drop}
 {help}\texplains the signs and lists the keys
 {leave}\tleaves; the supervisor continues with the queue"""
+_DROP = """{view_folders} then {folder_add}\twatches a folder: every video put there is added
+ \tboth ask where the ladders go, and show the default"""
+_WATCHED = "{view_folders}\tshows the watched folders: every video put there is added"
 _FIRST = ("add", "view_folders", "folder_add", "help", "leave")
 LEAST_IMPORTANT_FIRST = ("speed", "worker", "length", "priority", "profile", "source", "quality")
 """The order in which columns are dropped to make room for the names."""
@@ -237,7 +240,11 @@ class JobList(RowList):
             return f"no job matches the filter – {sign('back')} shows all"
         if model.remote:
             return f"the queue is empty – {sign('add')} says how to upload files"
-        return FIRST_STEPS.format_map({action: sign(action) for action in _FIRST})
+        signs = {action: sign(action) for action in _FIRST}
+        watched = [f" \t{readable(each['path'])}" for each in model.folders or () if each["enabled"]]
+        drop = (_WATCHED if watched else _DROP).format_map(signs)
+        drop = "\n".join([drop, *watched[:3]])
+        return FIRST_STEPS.format(drop=drop, **signs)
 
     def head(self, width: int) -> Strip:
         line = self.start(width).gap(2)

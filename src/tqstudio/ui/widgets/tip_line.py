@@ -21,8 +21,8 @@ class TipLine(LineView):
 
     def _tips(self) -> list[Tip]:
         status = self.context.model.status
-        any_done = status is not None and status["jobs"].get("done", 0) > 0
-        return self.context.model.tips.shown(self._actions, any_done=any_done)
+        counts = status["jobs"] if status else {}
+        return self.context.model.tips.shown(self._actions, [each for each in counts if counts[each]])
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
         palette, sign = self.context.vivid, self.context.sign

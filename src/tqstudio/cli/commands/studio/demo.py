@@ -33,10 +33,10 @@ PROCESSORS_OF_A_WORKER = 8
 """Of the workers that a supervisor starts by default."""
 EARLIER = "the clips were transcoded by an earlier demo; run them again with: tqstudio demo --again"
 TIPS = (
-    Tip("open_result", "opens a done clip", of_done=True),
-    Tip("pause", "pauses"),
+    Tip("open_result", "plays a done clip", status="done"),
+    Tip("pause", "pauses", status="in_progress"),
     Tip("open", "its segments"),
-    Tip("view_wall", "the wall"),
+    Tip("view_wall", "the wall", status="in_progress"),
     Tip("help", "all keys"),
 )
 
