@@ -23,14 +23,28 @@ def upgrade() -> None:
     op.create_index("ix_job_of_a_test", "job", ["of_a_test"])
     op.create_table("of_a_test", sa.Column("id", sa.Integer, primary_key=True))
 """
+_HOLD = """
+    import time
+    from pathlib import Path
+
+    # Not where it is only tried, in memory.
+    while op.get_bind().exec_driver_sql("PRAGMA database_list").first()[2] and Path("{}").exists():
+        time.sleep(0.02)
+"""
 
 
-def make(folder: Path) -> dict[str, str]:
-    """Make its package in a folder; returns the environment in which it runs."""
+def make(folder: Path, held_by: Path | None = None) -> dict[str, str]:
+    """Make its package in a folder; returns the environment in which it runs.
+
+    Args:
+        held_by: its migration waits at its end while this file exists.
+    """
     package = folder / "tqstudio"
     shutil.copytree(Path(tqstudio.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     store = package / "engine" / "store"
-    (store / "migrations" / "versions" / f"{NEXT}_of_a_test.py").write_text(MIGRATION)
+    (store / "migrations" / "versions" / f"{NEXT}_of_a_test.py").write_text(
+        MIGRATION + (_HOLD.format(held_by) if held_by else "")
+    )
     _replace(
         store / "db" / "schema.py", f'^SCHEMA_VERSION = "{SCHEMA_VERSION}"$', f'SCHEMA_VERSION = "{NEXT}"'
     )

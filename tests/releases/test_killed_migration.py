@@ -16,13 +16,18 @@ from sqlalchemy import URL, Engine, event
 
 import postgres
 from databases import committed
+from harness import MakeSupervisor
 from store.conftest import Queue
 from tqstudio.engine.store.db import schema
 from tqstudio.engine.store.db.connection import Address
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.lists import pages
+from tqstudio.home import Home
+from tqstudio.protocol import calls
+from waiting import until
 
+from . import kept_home, next_version
 from .next_version import MIGRATION, NEXT
 from .schema_dumps import PROGRAMS, dump
 
@@ -52,7 +57,7 @@ def _is_killed_at(step: int, address: Address) -> bool:
         os._exit(0)
 
 
-def _rows(address: Address) -> object:
+def _rows(address: Address) -> Any:
     with committed(address) as db:
         return pages.counts_by_status(db), db.execute("SELECT id, status FROM job ORDER BY id").all()
 
@@ -117,3 +122,31 @@ def test_killed_at_each_step(program: str, tmp_path: Path, monkeypatch: pytest.M
     copies.close()  # type: ignore[attr-defined]
     assert stopped == sorted(stopped)
     assert {SCHEMA_VERSION, NEXT} == set(stopped)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "A supervisor is killed while its database is migrated",
+    "The migration ends with it; the next start copies and migrates, and no row is lost",
+    area="database",
+)
+def test_a_migration_ends_with_its_supervisor(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    kept_home.unpack(kept_home.ARCHIVES[-1], tmp_path / "kept")
+    home = Home(tmp_path / "kept" / "home")
+    rows = _rows(home.database)
+    hold = tmp_path / "hold"
+    hold.touch()
+    supervisor = make_supervisor(home.root, **next_version.make(tmp_path / "next", hold))
+    supervisor.launch()
+    until(lambda: any(schema.__name__ in each.cmdline() for each in supervisor.processes()), "it migrates")
+    until(lambda: (home.backups / f"before-schema-{NEXT}.db").exists(), "the copy is made")
+    supervisor.kill()
+    supervisor.until_gone()
+    assert (schema_version(home.database), _rows(home.database)) == (SCHEMA_VERSION, rows)
+    hold.unlink()
+    supervisor.start()
+    assert len(supervisor.send(calls.jobs(limit=200))["jobs"]) == sum(rows[0].values())
+    supervisor.stop()
+    assert schema_version(home.database) == NEXT
+    [kept] = home.backups.iterdir()
+    assert (schema_version(kept), _rows(kept)) == (SCHEMA_VERSION, rows)

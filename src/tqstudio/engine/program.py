@@ -16,6 +16,7 @@ import uvloop
 from tqstudio import path_checks
 from tqstudio.config import SECRETS, Settings, removed_settings
 from tqstudio.engine.host import failpoints, home_lock, logging_setup
+from tqstudio.engine.host.parent_death import PARENT
 from tqstudio.engine.host.service_manager import ServiceManager
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -199,4 +200,5 @@ def _migrate_apart(home: Home) -> None:
     backup.before_migration(home.database, schema.SCHEMA_VERSION)
     # An error there happens again, and is reported, when the database is opened.
     argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
-    subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
+    environment = os.environ | {PARENT: str(os.getpid())}
+    subprocess.run(argv, stderr=subprocess.DEVNULL, check=False, env=environment)

@@ -161,10 +161,14 @@ def schema_version(address: Address, *, read_only: bool = False) -> str | None:
 
 
 def main() -> None:
-    """Migrates the database named on the command line."""
+    """Migrates the database named on the command line; dies with the supervisor that started it."""
+    import os
     import sys
 
-    migrate(Path(sys.argv[1]))
+    from tqstudio.engine.host.parent_death import die_with_parent
+
+    if die_with_parent(os.environ):
+        migrate(Path(sys.argv[1]))
 
 
 if __name__ == "__main__":
