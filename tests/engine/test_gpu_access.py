@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.monitoring.gpu_access import is_container, problems
+from tqstudio.engine.monitoring.gpu_access import explains, is_container, problems
 from tqstudio.protocol.answers import CheckView
 
 NVIDIA = ("libcuda.so.1", "libnvidia-encode.so.1", "libnvcuvid.so.1")
@@ -121,7 +121,11 @@ def test_libraries_are_found_where_the_loader_finds_them(machine: Machine) -> No
 def test_a_gpu_that_works_lacks_nothing(machine: Machine) -> None:
     machine.put("dev/nvidia0")
     node = machine.render_node(INTEL)
-    assert len(machine.found()) == 2
+    nvidia, intel = machine.found()
+    assert explains([nvidia], "Tesla T4 (0)")
+    assert not explains([intel], "Tesla T4 (0)")
+    assert explains([intel], f"GPU ({node})")
+    assert not explains([nvidia], f"GPU ({node})")
     assert machine.found("0", str(node)) == []
 
 

@@ -9,7 +9,7 @@ import contextlib
 import grp
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tqstudio.protocol.answers import CheckView, check_view
@@ -67,6 +67,13 @@ def problems(
         vendor = _text(root / "sys/class/drm" / name / "device/vendor").strip()
         if str(root / "dev/dri" / name) not in working and vendor != "0x10de":
             yield from _render_node(root, environment, name, vendor, libraries, contained)
+
+
+def explains(found: Iterable[CheckView], place: str) -> bool:
+    """Whether one of these problems is that of a GPU, such as `GPU (/dev/dri/renderD128)`."""
+    node = place.rpartition("(")[2].removesuffix(")")
+    name = "NVIDIA" if node.isdigit() else node.rpartition("/")[2]
+    return any(each["name"] == f"gpu access {name}" for each in found)
 
 
 def _nvidia(

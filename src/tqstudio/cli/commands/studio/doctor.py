@@ -258,10 +258,9 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
         detail = f"{place}: encodes with {device.encoders or 'the CPU'}"
         yield _check(device.name, True, f"{detail}; decodes and scales: {codecs}")
     hint = "install a driver that this ffmpeg can use, or set TQSTUDIO_FFMPEG to one for this driver"
-    if access:
-        hint = "see gpu access below"
     for place, why in failed.items():
-        yield {"name": f"gpu {place}", "ok": True, "level": "warn", "detail": why.message, "hint": hint}
+        step = "see gpu access below" if gpu_access.explains(access, place) else hint
+        yield {"name": f"gpu {place}", "ok": True, "level": "warn", "detail": why.message, "hint": step}
     yield from access
 
 
