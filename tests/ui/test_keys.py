@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.content import Content
 from textual.pilot import Pilot
+from textual.style import Style
 from textual.widgets import OptionList
 
 from tqstudio.home import Home
@@ -192,6 +194,20 @@ async def test_a_theme_is_shown_before_it_is_chosen(make_app: MakeApp, tmp_path:
         await until(pilot, lambda: not isinstance(app.screen, Palette))
         await until(pilot, lambda: app.theme == "dracula")
     assert make_app(theme=None, home=Home(tmp_path)).theme == "dracula", "it is remembered"
+
+
+async def test_a_search_that_ends_after_its_palette_still_makes_its_line(make_app: MakeApp) -> None:
+    part = "command-palette--help-text"
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("colon")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Palette) and pilot.app.screen.is_attached)
+        palette = pilot.app.screen
+        assert Style.from_styles(palette.get_component_styles(part)) != Style()
+        await pilot.press("escape")
+        await until(pilot, lambda: not palette.is_attached and pilot.app.screen is not palette)
+        styles = palette.get_component_styles(part)
+        assert Content("pending").stylize_before(Style.from_styles(styles)).plain == "pending"
 
 
 # keys.toml

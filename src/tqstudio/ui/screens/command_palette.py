@@ -11,6 +11,7 @@ from textual import on
 from textual.app import App
 from textual.command import Command, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.css.styles import RenderStyles
 from textual.fuzzy import Matcher
 from textual.markup import escape
 from textual.widgets import OptionList
@@ -154,6 +155,13 @@ class Palette(CommandPalette):
 
     def on_unmount(self) -> None:
         cast("Shell", self.app).preview_theme(None)
+
+    def get_component_styles(self, *names: str) -> RenderStyles:
+        """Return the styles of parts; none once closed, when a search that is being cancelled may still ask.
+
+        Before Python 3.12 `wait_for` drops a cancellation that comes together with a result.
+        """
+        return super().get_component_styles(*(names if self.is_attached else ()))
 
 
 def open_in(app: App[None]) -> None:
