@@ -148,6 +148,9 @@ def test_a_command_and_the_bin_act_on_more_jobs_than_a_slice(
     terminal.press("y")
     terminal.shows("600 restored")
     terminal.press("\x1b")
+    terminal.shows("600 jobs")
+    # If the bin was drawn between the two slices, the cursor is on the first job of the second one.
+    terminal.press("g")
     terminal.shows("600 jobs", "many-000.mp4")
     assert {studio.job(job)["deleted_at"] for job in (jobs[0], jobs[-1])} == {None}
     assert "cancelled" not in {studio.job(job)["status"] for job in (jobs[0], jobs[-1])}
