@@ -9,6 +9,7 @@ from pathlib import Path
 
 import av
 import m3u8
+import pytest
 
 from .conftest import MakeStudio
 from .ladder import check_ladder
@@ -37,6 +38,7 @@ def _lengths(playlist: Path) -> list[float]:
     return [segment.duration for segment in m3u8.loads(playlist.read_text()).segments]
 
 
+@pytest.mark.slow
 def test_plan_and_job_agree_and_the_largest_quality_is_the_source(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -518,6 +518,7 @@ def test_a_published_ladder_is_compared_on_its_own_grid(
         assert published_grid(made.spec.facts, fitting, folder).edges == made.spec.grid.edges
 
 
+@pytest.mark.slow
 def test_probes_for_a_quality_are_cut_as_the_ladder(
     source: MakeSource, encode: MakeEncode, fitting: Profile, tmp_path: Path
 ) -> None:

@@ -171,6 +171,7 @@ def test_a_poor_source_is_a_warning() -> None:
     assert warned(replace(source(40_000), duration_s=5.0)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["libvpx", "libx264"])
 def test_a_ladder_is_not_larger_than_its_source(clip: MakeClip, encode: MakeEncode, codec: str) -> None:
     """The bytes of the pictures, counted by another reader than the one that planned them."""
