@@ -53,7 +53,7 @@ description = "Short segments, so that many are seen"
 first = "off"
 
 [video]
-preset = "ultrafast"
+preset = "faster"
 segment_s = 3
 gop_s = 1
 """
