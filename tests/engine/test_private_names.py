@@ -7,6 +7,7 @@ import os
 import shlex
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,4 +106,17 @@ def test_computer_user_and_networks_are_replaced() -> None:
     replaced = without_hosts(text)
     assert replaced == "<host>: worker at <address>:8090, ~/x, s3://<address> https://<address>"
     assert without_hosts("http at 127.0.0.1:8090, version 0.1.0") == "http at 127.0.0.1:8090, version 0.1.0"
+    text = "at 10:20:30 from fe80::1:2, [2001:db8:0:0:0:0:0:7]:8090 and [::1]:8090"
+    assert without_hosts(text) == "at 10:20:30 from <address>, [<address>]:8090 and [::1]:8090"
     assert getpass.getuser() == "root" or without_hosts(getpass.getuser()) == "<user>"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_user_without_a_name_has_reports_too() -> None:
+    """As in a container, whose user is a number."""
+    program = (
+        "import os, pwd; from tqstudio.engine.monitoring.private_names import without_hosts;"
+        "os.setuid(54321); print(without_hosts('from 10.1.2.3'))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], env={}, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("from <address>\n", "")

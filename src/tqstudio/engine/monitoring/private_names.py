@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -31,7 +32,12 @@ _PATH = re.compile(
     r"""(?:(?<=["']/)[^"'\n]*|[^\s"'<>:]+)"""
 )
 _URL = re.compile(r"\b(?!file:)([a-z][a-z0-9+]+://)[^\s\"']+")
-_ADDRESS = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
+_ADDRESS = re.compile(
+    r"(?<![\w.:])(?:(?!127\.|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])"
+    # Eight groups, or fewer with two colons: a time has three.
+    r"|(?!::1\b)(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|[0-9a-f:]*::[0-9a-f:]+)(?![\w:]))",
+    re.IGNORECASE,
+)
 
 
 class PrivateNames:
@@ -48,7 +54,7 @@ class PrivateNames:
             name: f"<film {film.id}>{_extension(name)}" for film in films for name in _names(film, roots)
         }
         named |= {folder: f"<folder {number}>" for number, folder in enumerate(roots, 1)}
-        self._shown = named | {os.fsencode(home): "<home>"}
+        self._shown = _by_form(named | {os.fsencode(home): "<home>"})
 
     def replaced(self, text: str) -> str:
         """Replace the names, tags of sources, other paths, and what looks like the name of a source."""
@@ -62,10 +68,12 @@ class PrivateNames:
 def without_hosts(text: str) -> str:
     """Replace the names of this computer and its user, addresses of networks, and where URLs lead."""
     text = _ADDRESS.sub("<address>", _URL.sub(r"\1<address>", text))
-    names = {os.fsencode(socket.gethostname()): "<host>", os.fsencode(Path.home()): "~"}
-    if (user := getpass.getuser()) != "root":
-        names[os.fsencode(user)] = "<user>"
-    return _replaced(text, names)
+    names = {os.fsencode(socket.gethostname()): "<host>", os.fsencode(os.path.expanduser("~")): "~"}
+    # In a container the user may have no name.
+    with contextlib.suppress(KeyError, OSError):
+        if (user := getpass.getuser()) != "root":
+            names[os.fsencode(user)] = "<user>"
+    return _replaced(text, _by_form(names))
 
 
 def _extension(name: bytes) -> str:
@@ -84,10 +92,13 @@ def _names(film: VideoNames, roots: list[bytes]) -> Iterator[bytes]:
             yield from (below, *filter(None, os.path.dirname(below).split(b"/")))
 
 
-def _replaced(text: str, names: dict[bytes, str]) -> str:
+def _by_form(names: dict[bytes, str]) -> dict[str, str]:
+    return {form: shown for name, shown in names.items() for form in log_redaction.forms(name) if form}
+
+
+def _replaced(text: str, shown: dict[str, str]) -> str:
     """Replace names, the longest first, except as a part of a longer word."""
-    shown = {form: value for name, value in names.items() for form in log_redaction.forms(name)}
-    found = sorted((form for form in shown if form and form in text), key=len, reverse=True)
+    found = sorted((form for form in shown if form in text), key=len, reverse=True)
     if not found:
         return text
     return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, found))})(?!\w)", lambda each: shown[each[0]], text)
