@@ -41,9 +41,10 @@ def test_on_a_terminal_it_says_what_to_try(tqstudio: Program) -> None:
     tqstudio.home.keys.write_text('view_wall = "f9"\n')
     command = [os.fspath(word) for word in tqstudio.command("demo")]
     with Terminal(command, tqstudio.environment) as terminal:
-        terminal.shows(sample_clips.FILM, "try  p pauses  enter its segments  f9 the wall")
+        terminal.shows(sample_clips.FILM, "p pauses  enter its segments  f9 the wall")
         # Two workers: the film does not hold the others up.
-        terminal.shows("▸2", "o plays a done clip")
+        terminal.shows("▸2")
+        terminal.shows("try  o plays a done clip  p pauses")
         terminal.press("\x1b[20~")
         terminal.shows("busy", "? all keys")
         terminal.press("\x1b")

@@ -1054,6 +1054,23 @@ def test_workers_are_added_and_removed(up: Program) -> None:
     assert up("worker", "remove", other, "--json").json() == {"workers": [{"removed": other, "job": None}]}
 
 
+def test_a_removed_worker_is_not_listed_while_its_process_ends(up: Program) -> None:
+    name = up("worker", "add", "--json").json()["name"]
+    pid = until(
+        lambda: next(
+            row["pid"] for row in up("worker", "list", "--json").json()["workers"] if row["name"] == name
+        ),
+        "its process has registered",
+    )
+    os.kill(pid, signal.SIGSTOP)
+    assert up("worker", "remove", name).code == 0
+    assert lives(pid)
+    assert name not in up("worker", "list").out
+    assert up("worker", "remove", name).code == 4
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: not lives(pid), "its process ends")
+
+
 def test_workers(up: Program) -> None:
     until(lambda: up("worker", "list", "--json").json()["workers"][0]["status"] == "idle")
     assert up("worker", "disable", "cpu-0").code == 0

@@ -34,8 +34,23 @@ def film(clip: MakeClip, copy: Copy) -> Path:
 
 
 @pytest.fixture
-def studio(make_studio: MakeStudio) -> Studio:
-    return make_studio().up()
+def held(tmp_path: Path) -> Path:
+    """A file; while it exists, no run of the other qualities begins."""
+    return tmp_path / "held"
+
+
+@pytest.fixture
+def studio(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, held: Path) -> Studio:
+    waits = f'case "$*" in *180p/index.m3u8*) while [ -e {held} ]; do sleep 0.1; done ;; esac'
+    script = write_script(tmp_path / "waits", f'#!/bin/sh\n{waits}\nexec {ffmpeg} "$@"\n')
+    return make_studio(real_ffmpeg=script).up()
+
+
+@contextlib.contextmanager
+def holding(held: Path) -> Iterator[None]:
+    held.touch()
+    yield
+    held.unlink()
 
 
 def begin(studio: Studio, film: Path, **options: Any) -> Any:
@@ -77,9 +92,9 @@ def is_completed(studio: Studio, job: int, first: dict[str, int]) -> None:
     assert not studio.stored_segments(done["video"])
 
 
-def test_it_plays_while_the_others_are_encoded(studio: Studio, film: Path) -> None:
+def test_it_plays_while_the_others_are_encoded(studio: Studio, film: Path, held: Path) -> None:
     watch = studio.watch(studio.last_seq())
-    with studio.paced(4):
+    with holding(held):
         row = begin(studio, film)
         job, folder = row["id"], master_of(row).parent
         check(row, FIRST)
@@ -180,10 +195,12 @@ def _nothing(studio: Studio, job: int, _: Path) -> None:
 def test_it_stays_when_its_job_is_stopped(
     studio: Studio,
     film: Path,
+    held: Path,
     stop: Callable[[Studio, int], None],
     go_on: Callable[[Studio, int, Path], None],
 ) -> None:
-    with studio.paced(4):
+    # At this pace its run is known to the supervisor before it is killed.
+    with studio.paced(4), holding(held):
         row = begin(studio, film)
         job, folder = row["id"], master_of(row).parent
         first = segments(folder / "v1")
@@ -283,7 +300,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_a_drop_folder_does_when_a_video_is_done_waits_for_the_whole(
-    studio: Studio, clip: MakeClip, tmp_path: Path
+    studio: Studio, clip: MakeClip, tmp_path: Path, held: Path
 ) -> None:
     watched, done_dir = tmp_path / "in", tmp_path / "done"
     watched.mkdir()
@@ -291,7 +308,7 @@ def test_what_a_drop_folder_does_when_a_video_is_done_waits_for_the_whole(
     studio.write_profile("first", f'extends = "tiny"\nfirst = "{FIRST}"\n')
     more = {"after_done": "move", "done_dir_b64": encode(done_dir), "profile": "first"}
     studio.client.send(calls.add_folder(encode(watched), output_b64=encode(studio.out), **more))
-    with studio.paced(4):
+    with holding(held):
         shutil.copyfile(clip(seconds=12), watched / "film.mp4")
         row = until(lambda: next(iter(studio.client.send(calls.jobs())["jobs"]), None), "the file is queued")
         viewable(studio, row["id"])

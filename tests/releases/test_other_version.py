@@ -10,7 +10,8 @@ from databases import committed
 from e2e.terminal import Terminal
 from harness import PROGRAM, Answer, MakeSupervisor, Program
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION
-from tqstudio.protocol import calls
+from tqstudio.protocol import calls, launch
+from waiting import until
 
 from . import kept_home, next_version
 from .next_version import NEXT
@@ -104,10 +105,14 @@ def test_the_terminal_ui_says_so(version: str, tqstudio: Program) -> None:
     before = _files(tqstudio.home.root.parent)
     with Terminal(PROGRAM, tqstudio.environment, columns=240) as terminal:
         terminal.shows("The supervisor cannot start", "DATABASE_VERSION", f"has schema {version}", HINT)
+        log = launch.start_log(tqstudio.home)
+        log.unlink()
         terminal.press("S")
+        until(lambda: log.exists() and "DATABASE_VERSION" in log.read_text(), "it is refused again")
         terminal.shows("The supervisor cannot start", "DATABASE_VERSION")
         terminal.press("q")
-        assert terminal.ended() == 0
+        assert terminal.ended() == 5
+    assert SENTENCES[version] in " ".join(terminal.text().split())
     _is_as_it_was(tqstudio, before)
 
 

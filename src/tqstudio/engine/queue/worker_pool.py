@@ -127,7 +127,8 @@ class WorkerPool:
 
     def announced(self, name: str) -> bool:
         """Whether the worker got its token by hand and is started outside the pool."""
-        return not self.has(name) and self._worker_tokens.knows(name)
+        # A removed slot has its task until its process has ended.
+        return name not in {*self._slots, *self._tasks} and self._worker_tokens.knows(name)
 
     def note_of(self, name: str) -> str | None:
         """Returns why a worker is not running; None if it runs or is unknown to the pool."""
