@@ -25,6 +25,7 @@ def tqstudio(tmp_path: Path) -> Iterator[Program]:
     program("down")
 
 
+@pytest.mark.slow
 def test_the_film_has_what_menus_of_players_show(tmp_path: Path) -> None:
     film = sample_clips.create_film(tmp_path, locate(None).path)
     found = probe(os.fsencode(film))

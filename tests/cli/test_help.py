@@ -1,14 +1,13 @@
-"""Help pages as a shell shows them: one process for each page and width."""
+"""Help pages of every command, at two widths."""
 
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from harness import Answer, Program
+from harness import Answer, Program, ProgramInside
 from tqstudio.cli.command_tree import COMMANDS, root_command
 from tqstudio.cli.terminal import help_pages
 
@@ -19,11 +18,10 @@ PAGES = [(), *((name,) for name in COMMANDS)] + [
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, tuple[str, ...]], Answer]:
-    program = Program(tmp_path_factory.mktemp("help") / "home")
-    asked = [(columns, page) for columns in (60, 80) for page in PAGES]
-    with ThreadPoolExecutor(2) as pool:
-        answers = pool.map(lambda each: program(*each[1], "-h", COLUMNS=str(each[0])), asked)
-        return dict(zip(asked, answers, strict=True))
+    program = ProgramInside(tmp_path_factory.mktemp("help") / "home")
+    return {
+        (columns, page): program(*page, "-h", COLUMNS=str(columns)) for columns in (60, 80) for page in PAGES
+    }
 
 
 def _command(page: tuple[str, ...]) -> Any:

@@ -43,6 +43,7 @@ def test_a_home_on_nfs_is_refused(tmp_path: Path) -> None:
     assert (found["level"], found["hint"]) == ("fail", HINT)
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_link_to_it_is_refused_too(tmp_path: Path) -> None:
     nas = tmp_path / "nas"
@@ -54,6 +55,7 @@ def test_a_link_to_it_is_refused_too(tmp_path: Path) -> None:
     assert list(nas.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_root
 def test_outputs_and_the_home_of_a_queue_on_postgresql_may_be_there(tmp_path: Path) -> None:
     nas = tmp_path / "nas"

@@ -73,6 +73,7 @@ def test_names_are_in_it_if_asked_for(shell: Program) -> None:
     assert "a-password" not in answer.out
 
 
+@pytest.mark.slow
 def test_logs_are_left_out_where_the_database_cannot_name_the_films(shell: Program, tmp_path: Path) -> None:
     copy = Program(tmp_path / "home", **QUICKER)
     shutil.copytree(shell.home.logs, copy.home.logs)

@@ -146,6 +146,7 @@ def _codecs(master: Any, name: str) -> str:
     return str(entry.stream_info.codecs.split(",")[0])
 
 
+@pytest.mark.slow
 def test_a_byte_that_changed_within_a_picture(verify: Verify, ladder: Path) -> None:
     (segment,) = ladder.glob("v*/120p/seg_00001.m4s")
     content = bytearray(segment.read_bytes())

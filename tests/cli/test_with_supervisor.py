@@ -1215,6 +1215,7 @@ def test_the_demo_publishes_its_clips_and_stops(fresh: Program) -> None:
     assert again.out.splitlines()[-3:] == done.out.splitlines()[-3:]
 
 
+@pytest.mark.slow
 def test_what_a_command_did_is_undone(fresh: Program, tmp_path: Path) -> None:
     assert fresh("undo").out == "nothing left to undo\n"
     paths = [tmp_path / f"clip-{number}.mp4" for number in range(2)]

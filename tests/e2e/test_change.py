@@ -20,6 +20,7 @@ from .terminal import Terminal
 Copy = Callable[..., Path]
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_is_encoded_as_it_was_changed_to(shared: Studio, clip: MakeClip, copy: Copy) -> None:
     [result] = shared.offer(copy(clip(seconds=4), "held.mp4"), hold=True)
     job = result["job"]

@@ -81,6 +81,7 @@ def test_plan_and_job_agree_and_the_largest_quality_is_the_source(
     assert reason.startswith(f"encoded: {why}")
 
 
+@pytest.mark.slow
 def test_a_quality_made_again_is_cut_as_the_ladder_that_it_joins(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -208,6 +208,7 @@ def test_a_second_supervisor_is_refused(shared: Studio) -> None:
     assert studio.status()["supervisor"]["pid"] == pid, "the first keeps running"
 
 
+@pytest.mark.slow
 def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None:
     studio = shared
     watch = studio.watch()

@@ -299,6 +299,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_what_a_drop_folder_does_when_a_video_is_done_waits_for_the_whole(
     studio: Studio, clip: MakeClip, tmp_path: Path, held: Path
 ) -> None:
@@ -317,6 +318,7 @@ def test_what_a_drop_folder_does_when_a_video_is_done_waits_for_the_whole(
     until(lambda: (done_dir / "film.mp4").exists(), "the source is moved")
 
 
+@pytest.mark.slow
 def test_a_ladder_that_plays_is_replaced_at_once(studio: Studio, film: Path) -> None:
     """A retranscode and changed settings publish no first quality: less would play than before."""
     studio.write_profile("first", f'extends = "tiny"\nfirst = "{FIRST}"\n')

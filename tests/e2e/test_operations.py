@@ -202,6 +202,7 @@ def test_priority_decides_what_is_next(shared: Studio, clip: MakeClip, copy) -> 
     assert claimed == [second, third, first]
 
 
+@pytest.mark.slow
 def test_a_paused_queue_changes_no_job(shared: Studio, clip: MakeClip, copy, long: Path) -> None:
     with shared.paced(2):
         running = shared.add(long)

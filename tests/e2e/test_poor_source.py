@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import av
+import pytest
 
 from .conftest import MakeStudio
 
@@ -17,6 +18,7 @@ def _bytes_of_pictures(path: Path) -> int:
         return sum(packet.size for packet in container.demux(video=0))
 
 
+@pytest.mark.slow
 def test_plan_and_job_agree_and_nothing_is_larger_than_the_source(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

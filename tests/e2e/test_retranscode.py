@@ -152,6 +152,7 @@ def test_one_that_fails_leaves_the_old_playing(shared: Studio, ready: int, playe
     assert player.generations == {"v1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [12])
 @pytest.mark.fault("A retranscode is cancelled", "The old ladder keeps playing", area="publishing")
 def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int, player: Player) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from harness import PROGRAM
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
@@ -91,6 +93,7 @@ def test_a_preview_names_what_cannot_be_read(studio: Studio, tmp_path: Path) -> 
     assert (gone["videos"], gone["problem"]["code"]) == (0, "SOURCE_MISSING")
 
 
+@pytest.mark.slow
 def test_the_worker_of_a_running_job_is_removed(
     make_studio: MakeStudio, clip: MakeClip, copy: Callable[..., Path]
 ) -> None:

@@ -178,6 +178,7 @@ def test_an_encoder_that_fails_twice_alike_is_not_tried_again(brittle: Studio, c
     assert studio.done(job)["attempts"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.fault("A required quality fails", "The job fails", area="resume")
 def test_one_quality_that_fails_fails_the_job(brittle: Studio, clip: MakeClip, copy) -> None:
     failed = brittle.wait(brittle.add(copy(clip(), "one-fails.mp4")), "failed")

@@ -46,7 +46,9 @@ def expected_names(short_side: int) -> tuple[str, ...]:
     )
 
 
-@pytest.mark.parametrize("portrait", [False, True], ids=["landscape", "portrait"])
+@pytest.mark.parametrize(
+    "portrait", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["landscape", "portrait"]
+)
 def test_every_height_from_144_to_4320(portrait: bool) -> None:
     for height in range(144, 4321):
         width = height * 16 // 9

@@ -207,6 +207,7 @@ def test_no_packet_is_encoded_again(shared: Studio, film: Path, tmp_path: Path) 
     assert str(mp4) in shown.out
 
 
+@pytest.mark.slow
 def test_a_file_that_is_asked_for_later_costs_no_encode(
     shared: Studio, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -240,6 +241,7 @@ def test_a_file_that_is_asked_for_later_costs_no_encode(
     require_verified(shared, result["job"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made_of", "files", "reason"),
     [

@@ -66,6 +66,7 @@ def test_files_of_other_people_stay(planted: Path, name: str) -> None:
     assert (planted / "master.m3u8").read_text().startswith("#EXTM3U")
 
 
+@pytest.mark.slow
 def test_a_new_version_keeps_it_and_deletion_takes_it_along(film: Film, tmp_path: Path) -> None:
     studio = film.studio
     source = Path(shutil.copyfile(film.source, tmp_path / "again.mkv"))

@@ -20,6 +20,7 @@ from waiting import until
 from .conftest import Browser, Film, port_of, printed_address
 
 
+@pytest.mark.slow
 def test_a_running_page_is_used_again_until_it_is_closed(film: Film) -> None:
     studio = film.studio
     first, second = (port_of(printed_address(studio)) for _ in range(2))

@@ -180,6 +180,7 @@ def test_it_makes_a_ladder_and_keeps_nothing(studio: Studio, far: Far, clip: Mak
     assert not studio.stored_segments(job["video"])
 
 
+@pytest.mark.slow
 def test_its_first_quality_is_published_when_it_has_arrived(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
@@ -291,6 +292,7 @@ def test_a_killed_one_loses_nothing_that_it_has_sent(
     assert done["attempts_log"][-1]["resumed_from"] > 0
 
 
+@pytest.mark.slow
 def test_one_that_is_removed_gives_its_job_back_at_once(
     studio: Studio, far: Far, clip: MakeClip, copy: Any
 ) -> None:
