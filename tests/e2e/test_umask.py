@@ -12,7 +12,7 @@ from .conftest import MakeClip, MakeStudio
 @pytest.mark.parametrize(
     ("shared", "umask", "file", "folder"),
     [
-        (True, "002", 0o664, 0o775),
+        pytest.param(True, "002", 0o664, 0o775, marks=pytest.mark.slow),
         pytest.param(False, "002", 0o644, 0o755, marks=pytest.mark.slow),
         pytest.param(False, "027", 0o640, 0o750, marks=pytest.mark.slow),
     ],

@@ -82,7 +82,13 @@ async def _end(real: Real, job: int) -> None:
     await real.act("delete", job)
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state",
+    [
+        state if state in ("pending", "running", "done") else pytest.param(state, marks=pytest.mark.slow)
+        for state in STATES
+    ],
+)
 async def test_a_key_acts_or_says_why_not(
     state: str,
     live: LiveSupervisor,  # noqa: F811

@@ -138,6 +138,26 @@ def test_a_slot_that_is_killed_is_started_again(studio: Studio, machine: MakeFar
     until_ended(pids)
 
 
+@pytest.mark.slow
+def test_a_killed_slot_leaves_no_zombies(studio: Studio, machine: MakeFar, clip: MakeClip, copy: Any) -> None:
+    """Also as the first process of a container, where it inherits the ffmpeg of a dead worker."""
+    rack = machine("rack")
+    start(rack, slots=2)
+    until_idle(studio, "rack", "rack_2")
+    with studio.paced(2):
+        job = studio.add(copy(clip(seconds=12), "long.mp4"))
+        studio.running(job, segments=1)
+        workers = [psutil.Process(pid) for pid in slots_of(rack)]
+        encoders = [child for worker in workers for child in worker.children(recursive=True)]
+        for worker in workers:
+            worker.kill()
+    assert encoders
+    until(
+        lambda: not any(psutil.pid_exists(each.pid) for each in encoders), "they have ended, and are reaped"
+    )
+    studio.done(job)
+
+
 @pytest.mark.more
 def test_it_ends_when_all_slots_are_refused(studio: Studio, machine: MakeFar) -> None:
     rack = machine("rack")

@@ -19,6 +19,8 @@ REFUSED = 4
 """Exit status of a worker whose token is refused."""
 _FINAL = (2, REFUSED)
 """Statuses with which a restart would end again: wrong usage or settings, and refused."""
+_REAP_S = 5.0
+"""Interval of looks for what a dead worker has left."""
 
 _log = structlog.get_logger()
 
@@ -36,7 +38,10 @@ class _Slots:
     async def run(self, commands: Mapping[str, Sequence[str]]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        children.become_subreaper()
+        reaping = asyncio.create_task(self._reap())
         statuses = await asyncio.gather(*(self._keep(*each) for each in commands.items()))
+        reaping.cancel()
         return 0 if self._stopping.is_set() else max(statuses)
 
     def _stop(self) -> None:
@@ -44,6 +49,11 @@ class _Slots:
         self._stopping.set()
         for child in self._running:
             child.signal(signal.SIGTERM)
+
+    async def _reap(self) -> None:
+        """Leave no zombies of a killed worker's ffmpeg, also as a container's first process."""
+        while not await wait_until_set(self._stopping, _REAP_S):
+            children.reap_orphans()
 
     async def _keep(self, name: str, command: Sequence[str]) -> int:
         """Restart a worker whenever it ends; returns its status when it is stopped or was refused."""
