@@ -47,8 +47,10 @@ def main() -> int:
         if _PLAYER not in zipfile.ZipFile(wheel).namelist():
             return _refuse(["the wheel lacks hls.js: unset TQSTUDIO_WITHOUT_PLAYER"])
         _describe(built, version)
+        tag = ["tag", "--annotate", f"v{version}", "--message", f"tqstudio {version}", commit]
+        if subprocess.run(["git", *tag], cwd=ROOT).returncode:
+            return _refuse(["the commit cannot be tagged: see above"])
         shutil.copytree(built, ROOT / "dist")
-    _git("tag", "--annotate", f"v{version}", "--message", f"tqstudio {version}", commit)
     print(f"dist has tqstudio {version}, tagged v{version}. To publish it: git push origin v{version}")
     return 0
 

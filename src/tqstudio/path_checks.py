@@ -48,6 +48,7 @@ _HINTS = {
     ErrorCode.OUT_OF_MEMORY: "end other programs, then try again",
     ErrorCode.PERMISSION: "give this user access to it and its parent folders, or choose another path",
 }
+_OF_PATHS = dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "check the path")
 
 
 def mode(path: AnyPath) -> int | None:
@@ -85,7 +86,7 @@ def refused(path: AnyPath, error: OSError, what: str = "accessed") -> TqError:
     """Convert a refused access to a path to an error; PERMISSION where it is the path that is wrong."""
     code = CODES.get(error.errno or 0, ErrorCode.PERMISSION)
     message = f"{display(os.fsencode(path))} cannot be {what}: {error.strerror or error}"
-    return TqError(code, message, _HINTS.get(code, ""))
+    return TqError(code, message, _OF_PATHS.get(error.errno or 0) or _HINTS.get(code, ""))
 
 
 def others_may_write(found: os.stat_result) -> bool:

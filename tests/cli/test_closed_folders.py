@@ -54,6 +54,12 @@ def test_a_path_below(words: tuple[str, ...], path: str, closed: Path, tmp_path:
     assert not home.exists()
 
 
+def test_a_socket_below(closed: Path) -> None:
+    """Not: its supervisor belongs to another user."""
+    answer = _shell(closed / "in")("job", "list")
+    _refused(answer, closed / "in" / "supervisor.sock")
+
+
 def test_a_closed_folder_in_an_output_does_not_end_its_verification(closed: Path, tmp_path: Path) -> None:
     """Such as lost+found."""
     (tmp_path / "film").mkdir()

@@ -45,6 +45,15 @@ def arrive(folder: Path, name: str) -> None:
     (folder / f"{name}.part").rename(folder / name)
 
 
+def test_the_whole_machine_is_refused(up: Program, tmp_path: Path) -> None:
+    (tmp_path / "root").symlink_to("/")
+    for path in ("/", str(tmp_path / "root")):
+        refused = up("folder", "add", path, "-o", str(tmp_path / "out"), "--json")
+        assert refused.json()["error"]["code"] == "REFUSED"
+        assert refused.json()["error"]["message"] == "/ has all files of this machine"
+    assert up("folder", "list", "--json").json()["folders"] == []
+
+
 def test_hours_are_set_listed_and_taken_back(up: Program, drop: Path) -> None:
     added = up("folder", "add", str(drop), "--hours", "mon-fri 22:00-06:00; sat,sun", "--json")
     assert (added.code, added.json()["hours"]) == (0, "mon-fri 22:00-06:00; sat,sun")

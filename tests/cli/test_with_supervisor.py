@@ -349,7 +349,7 @@ def test_a_signal_leaves_the_rest_queued(up: Program, clips: Path, tmp_path: Pat
         process.send_signal(number)
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
-    assert b"1 of 1 video left in the queue" in err
+    assert b"1 of 1 video left in the queue, which the supervisor encodes; run it again to wait" in err
     assert json.loads(out.splitlines()[-1])["videos"][0]["status"] == "in_progress"
     (job,) = up("job", "list", "-s", "in_progress", "--json").json()["jobs"]
     _only(up("job", "cancel", str(job["id"]), "--json"))
@@ -475,7 +475,7 @@ def test_a_supervisor_stays_if_it_is_asked_to_during_the_run(
         _wait_for_jobs(fresh, "in_progress", 1)
         assert "already running" in fresh("up", "--detach").out
         output = _is_left(process, "ctrl-c")
-    assert b") keeps running: it was asked to stay; " in output
+    assert b") keeps running: the terminal UI or `tqstudio up` asked for it; " in output
     assert fresh("job", "list", "-s", "in_progress").out.startswith("ID")
     assert fresh("down").code == 0
 
@@ -526,9 +526,11 @@ def test_what_is_noted_with_a_job_is_shown(up: Program, held: int, tmp_path: Pat
 def test_adding_again_holds_a_job_that_waits(up: Program, held: int, tmp_path: Path) -> None:
     assert up("queue", "pause").code == 0
     assert up("job", "resume", str(held)).code == 0
+    assert "  waits      the queue is paused\n" in up("job", "show", str(held)).out
     answer = up("add", str(tmp_path / "held.mp4"), "-o", str(tmp_path / "out"), "--hold")
     assert "; held" in answer.out
     assert _status_of(up, held) == "paused"
+    assert "  waits " not in up("job", "show", str(held)).out
     assert up("queue", "resume").code == 0
 
 

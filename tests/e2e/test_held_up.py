@@ -30,7 +30,10 @@ def test_no_worker_switched_on_is_reported_like_a_shut_gate(
     assert _reasons(studio) == {}
     job = studio.add(copy(clip(), "waits.mp4"))
     assert "worker enable" in _reasons(studio)["workers"]
-    studio.client.send(calls.worker_action(names[0], "enable"))
+    for name in names:
+        studio.client.send(calls.remove_worker(name))
+    assert _reasons(studio)["workers"] == "add one with: tqstudio worker add"
+    studio.client.send(calls.add_worker())
     assert "workers" not in _reasons(studio)
     studio.wait(job, "done")
 

@@ -12,8 +12,11 @@ import pytest
 
 from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
+from tqstudio.engine.files import durable
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import NotOurs, hold
+from tqstudio.engine.intake import ignore_files
+from tqstudio.engine.media.source import sidecars
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.errors import ErrorCode, TqError
@@ -127,8 +130,6 @@ def test_a_file_in_the_place_of_a_new_one_is_replaced_and_not_written_to(
     tmp_path: Path, secret: Path
 ) -> None:
     """Also in a folder of ours: a link there is an accident, or was made while its mode was wrong."""
-    from tqstudio.engine.files import durable
-
     link = tmp_path / "link"
     link.symlink_to(secret)
     durable.write(link, b"new")
@@ -138,6 +139,24 @@ def test_a_file_in_the_place_of_a_new_one_is_replaced_and_not_written_to(
     hard.hardlink_to(secret)
     durable.write(hard, b"new")
     assert secret.read_text() == SECRET
+
+
+def _sidecar(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        sidecars._read(folder, os.fsencode(path.name))
+    finally:
+        os.close(folder)
+
+
+@pytest.mark.parametrize("read", [durable.read, lambda path: ignore_files._read(os.fsencode(path)), _sidecar])
+def test_a_folder_in_the_place_of_a_file_costs_no_descriptor(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_held_folder_stays_the_same_whatever_is_put_in_its_place(public: Path, secret: Path) -> None:

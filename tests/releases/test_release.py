@@ -19,6 +19,7 @@ from tqstudio import __version__
 
 ROOT = module_names.ROOT
 HAS_PLAYER = (ROOT / "src/tqstudio/wings/page/static/hls.js").exists() and shutil.which("npm") is not None
+_NEEDS_PLAYER = pytest.mark.skipif(not HAS_PLAYER, reason="needs npm and its registry")
 
 
 class Checkout:
@@ -101,6 +102,11 @@ def _failing(checkout: Checkout) -> None:
     checkout.commit()
 
 
+def _unsigned(checkout: Checkout) -> None:
+    checkout.git("config", "tag.gpgSign", "true")
+    checkout.git("config", "gpg.program", "false")
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -110,6 +116,7 @@ def _failing(checkout: Checkout) -> None:
         (_tagged, f"v{__version__} exists"),
         (_without_home, f"home-{__version__}.tar.xz is missing"),
         (_failing, "continuous integration fails"),
+        pytest.param(_unsigned, "the commit cannot be tagged", marks=[pytest.mark.slow, _NEEDS_PLAYER]),
     ],
 )
 def test_what_is_not_ready_is_refused(
@@ -126,7 +133,7 @@ def test_what_is_not_ready_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_PLAYER, reason="needs npm and its registry")
+@_NEEDS_PLAYER
 def test_a_release_has_files_hashes_a_bill_of_materials_and_a_tag(checkout: Checkout) -> None:
     code, said = checkout.release()
     assert code == 0, said

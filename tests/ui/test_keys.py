@@ -23,7 +23,7 @@ from tqstudio.ui.screens.job.log import LogScreen
 
 from .conftest import MakeApp, loaded, messages, screen_text, until
 from .fake_supervisor import FakeSupervisor
-from .samples import many_jobs, profile
+from .samples import job_row, many_jobs, profile
 from .test_actions import footer, go_to
 from .test_dialogs import help_of
 from .test_queue import current
@@ -392,6 +392,14 @@ async def test_a_job_without_a_result_says_why(make_app: MakeApp) -> None:
         await pilot.press("o")
         await until(pilot, lambda: "job 319 is running, so there is no result to open yet" in messages(app))
         assert "o open" not in footer(app)
+
+
+async def test_a_failed_job_will_have_no_result(make_app: MakeApp, fake: FakeSupervisor) -> None:
+    fake.jobs = [job_row(1, "film.mkv", "failed")]
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: "job 1 is failed, so there is no result to open –" in messages(app))
 
 
 @pytest.mark.parametrize("name", ["a b'c.mp4", '$(touch pwned)".mp4', "-n\n;touch pwned", "caf\udce9.mp4"])

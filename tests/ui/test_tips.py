@@ -36,6 +36,12 @@ async def test_each_leaves_when_it_was_tried(make_app: MakeApp) -> None:
         await until(pilot, lambda: app.screen is app.painter.full_screens()[0] and not tips(app))
 
 
+async def test_they_begin_in_the_queue(make_app: MakeApp, tmp_path: Path) -> None:
+    (tmp_path / "ui.json").write_text('{"view": "folders"}')
+    async with make_app(tips=TIPS).run_test(size=(80, 24)) as pilot:
+        assert (await loaded(pilot))._view == "queue"
+
+
 async def test_escape_closes_the_line(make_app: MakeApp) -> None:
     async with make_app(tips=TIPS).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

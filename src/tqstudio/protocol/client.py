@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 from tqstudio.protocol.calls import Call, StreamEvent
@@ -147,6 +148,7 @@ class _UnixConnection(HTTPConnection):
             sock.connect(str(self._path))
         except PermissionError:
             sock.close()
+            path_checks.mode(self._path)  # raises where a folder above it may not be searched
             raise TqError(
                 ErrorCode.PERMISSION,
                 f"the supervisor at {self._path} belongs to another user",

@@ -119,7 +119,7 @@ class StudioApp(App[None]):
         self.context = Context(model, feed, signs, vivid, vivid, home, remembered, keys, read_only)
         self.painter.context = self.context
         self.set_class(self.context.glyphs is ASCII, "ascii")
-        wanted = view or remembered.get("view")
+        wanted = view or ("queue" if tips else remembered.get("view"))
         self._view = wanted if wanted in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._key_at = 0.0

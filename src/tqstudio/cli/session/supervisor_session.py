@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = 200
 _NEEDS: Mapping[KeepAliveReason, str] = {
-    "stay": "it was asked to stay",
+    "stay": "the terminal UI or `tqstudio up` asked for it",
     "commands": "another command uses it",
     "jobs": "other jobs are open",
     "uploads": "ladders are being copied to their buckets",

@@ -316,6 +316,13 @@ def _check(path: bytes, output: bytes) -> None:
             f"{shown} is on a virtual file system of the kernel, which stores no files",
             "choose a folder on a disk",
         )
+    if os.path.realpath(path) == b"/":
+        # With all of a machine's videos queued, `--after-done delete` would even delete them.
+        raise TqError(
+            ErrorCode.REFUSED,
+            "/ has all files of this machine",
+            "choose the folder that videos are dropped into",
+        )
     if not os.access(path, os.R_OK | os.X_OK):
         raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read")
     if os.path.realpath(path) == os.path.realpath(output):

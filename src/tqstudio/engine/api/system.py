@@ -168,6 +168,7 @@ async def _no_worker(
         return []
     quarantined = [w["name"] for w in views if w["quarantine"]]
     names = [w["name"] for w in views]
+    first = next(iter(quarantined or names), None)
     off = await services.db.read(workers.last_off)
     return [
         {
@@ -178,7 +179,9 @@ async def _no_worker(
             else "no worker is enabled",
             "since": iso(services.started_at if off is None else off) or "",
             "until": None,
-            "hint": f"enable one with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
+            "hint": f"enable one with: tqstudio worker enable {first}"
+            if first is not None
+            else "add one with: tqstudio worker add",
         }
     ]
 

@@ -41,11 +41,15 @@ def read(path: Path) -> bytes:
     Raises:
         OSError: of the file system; EINVAL if it is not a regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    # With `os.fdopen` the descriptor of a folder, which it refuses, would stay open.
+    with open(path, "rb", opener=_reading) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read()
+
+
+def _reading(path: str, _: int) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def sync(path: Path) -> None:

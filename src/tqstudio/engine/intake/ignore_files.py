@@ -99,7 +99,8 @@ class Ignored:
 
 
 def _read(path: bytes) -> bytes:
-    with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
+    # With `os.fdopen` the descriptor of a folder, which it refuses, would stay open.
+    with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, _FLAGS)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         content = file.read(MAX_BYTES + 1)

@@ -131,15 +131,22 @@ def _work(at: SupervisorSession, files: list[bytes], fields: dict[str, Any], as_
         except TqError as error:
             return report_without_supervisor(error, videos, started, as_json=as_json)
         if interrupted:
-            _report_remaining(videos, len(files))
+            _report_remaining(videos, len(files), continues=not at.started)
         return report(videos, started, interrupted=interrupted, as_json=as_json)
 
 
-def _report_remaining(videos: list[Video], files: int) -> None:
+def _report_remaining(videos: list[Video], files: int, *, continues: bool = False) -> None:
+    """Print what is left; `continues`: a supervisor that was there before works on it."""
     left = sum(video.waited_for for video in videos)
     unqueued = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
     of = fmt.counted(files, "video")
-    printing.err(f"stopped: {left} of {of} left in the queue{unqueued}; run it again to continue")
+    queue = f"{left} of {of} left in the queue"
+    if continues:
+        printing.err(
+            f"stopped waiting: {queue}, which the supervisor encodes{unqueued}; run it again to wait"
+        )
+    else:
+        printing.err(f"stopped: {queue}{unqueued}; run it again to continue")
 
 
 def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:

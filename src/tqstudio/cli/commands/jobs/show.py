@@ -23,7 +23,9 @@ from tqstudio.words import sentences
 from tqstudio.words.symbols import job_word
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import AttemptView, JobDetail, JobRow, RenditionView
+    from collections.abc import Sequence
+
+    from tqstudio.protocol.answers import AttemptView, GateView, JobDetail, JobRow, RenditionView
 
 PAGE = 200
 FOLLOW_S = 0.5
@@ -173,14 +175,15 @@ def show(ids: JobIds, as_json: JsonFlag = False) -> int:
     if as_json:
         printing.out_json(details[0] if len(details) == 1 else {"jobs": details})
         return 0
+    gates = at.send(calls.status())["gates"] if any(job["status"] == "pending" for job in details) else []
     for number, detail in enumerate(details):
         if number:
             printing.out()
-        _print(detail)
+        _print(detail, gates)
     return 0
 
 
-def _print(job: JobDetail) -> None:
+def _print(job: JobDetail, gates: Sequence[GateView]) -> None:
     video = job["video_view"]
     state = printing.painted(f"{printing.job_sign(job)} {job['word']}", job["status"])
     title = printing.bold(f"job {job['id']}")
@@ -200,6 +203,7 @@ def _print(job: JobDetail) -> None:
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),
         ("ended", printing.clock(job["completed_at"])),
+        *(("waits", sentences.gate_words(gate)) for gate in gates if job["word"] in ("pending", "changed")),
         ("next try", f"in {fmt.short_duration(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
         ("restarts", sentences.autorestart_words(job["autorestart"], datetime.now(UTC).astimezone())),
         ("progress", _progress(job)),

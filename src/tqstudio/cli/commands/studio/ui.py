@@ -36,12 +36,7 @@ def open_screen() -> int:
         TqError: BAD_REQUEST without a terminal, before anything is started; or the reason why no supervisor
             could be started, if the user quit because of it.
     """
-    if not has_terminal():
-        raise TqError(
-            ErrorCode.BAD_REQUEST,
-            "the terminal UI needs a terminal, which stdin, stdout or stderr is not",
-            "use the commands instead, such as tqstudio status; see: tqstudio --help",
-        )
+    _require_terminal()
     from tqstudio.protocol import launch, remote
 
     home = current_home()
@@ -56,6 +51,15 @@ def open_screen() -> int:
         if error.code is not ErrorCode.SUPERVISOR_NOT_RESPONDING:
             raise  # the UI shows one that does not answer
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
+
+
+def _require_terminal() -> None:
+    if not has_terminal():
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "the terminal UI needs a terminal, which stdin, stdout or stderr is not",
+            "use the commands instead, such as tqstudio status; see: tqstudio --help",
+        )
 
 
 def keys(as_json: JsonFlag = False) -> int:
@@ -133,4 +137,5 @@ def wall() -> int:
     Running jobs are bands, each segment in the colour of the machine that made it. It starts no supervisor,
     and waits for one.
     """
+    _require_terminal()
     return show(current_home(), read_only_view="wall")

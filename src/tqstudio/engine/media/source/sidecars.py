@@ -168,15 +168,15 @@ def _is_language(words: list[str]) -> bool:
 
 def _read(folder: int, name: bytes) -> bytes:
     try:
-        descriptor = os.open(name, _FLAGS, dir_fd=folder)
+        # With `os.fdopen` the descriptor of a folder, which it refuses, would stay open.
+        with open(name, "rb", opener=lambda each, _: os.open(each, _FLAGS, dir_fd=folder)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            content = file.read(LARGEST + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:
             error.strerror = "it is a symbolic link"
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise OSError(errno.EFBIG, f"it has more than {LARGEST} bytes")
     return content

@@ -215,9 +215,10 @@ def unreadable(path: bytes, error: OSError) -> TqError:
     """Convert the OSError of a failed open, stat or read of a source to a TqError."""
     name = display(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
+        hint = "put the file back, then retry; or check the path"
         if os.path.islink(path):
-            return TqError(ErrorCode.SOURCE_MISSING, f"{name} is a link to a file that does not exist")
-        return TqError(ErrorCode.SOURCE_MISSING, f"{name} does not exist")
+            return TqError(ErrorCode.SOURCE_MISSING, f"{name} is a link to a file that does not exist", hint)
+        return TqError(ErrorCode.SOURCE_MISSING, f"{name} does not exist", hint)
     if isinstance(error, PermissionError):
         return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
     message = f"{name} cannot be read: {error.strerror or error}"

@@ -30,7 +30,8 @@ def no_result(row: JobRow | None) -> str:
     """Why a job has nothing to open; empty if it has."""
     if row is None:
         return "no job is selected"
-    return "" if is_playable(row) else f"job {row['id']} is {row['word']}, so there is no result to open yet"
+    yet = "" if row["status"] in ("failed", "cancelled") else " yet"
+    return "" if is_playable(row) else f"job {row['id']} is {row['word']}, so there is no result to open{yet}"
 
 
 async def master_of(context: Context, row: JobRow | None) -> str:
@@ -40,7 +41,7 @@ async def master_of(context: Context, row: JobRow | None) -> str:
         TqError: REFUSED if it has none.
     """
     if row is None or no_result(row):
-        raise TqError(ErrorCode.REFUSED, no_result(row), f"{context.sign('open')} shows how far it is")
+        raise TqError(ErrorCode.REFUSED, no_result(row), f"{context.sign('open')} shows its state")
     generation = (await context.feed.send(calls.video(row["video"])))["generation"]
     if generation is None:
         what = f"the ladder of job {row['id']} was deleted"
