@@ -802,6 +802,8 @@ def test_queue_retry(up: Program, tmp_path: Path) -> None:
     answers = [up("add", *some, "-o", out, "--json").json() for some in (paths[:2], paths[2:])]
     ids = [[result["job"] for result in answer["results"]] for answer in answers]
     until(lambda: all(_status_of(up, job) == "failed" for job in [*ids[0], *ids[1]]))
+    assert "→ tqstudio job list --status failed\n" in up("status").out
+    assert "NO_MEDIA" in up("job", "list", "--status", "failed").out
 
     def retries(job: int) -> int:
         return [event["trigger"] for event in _shown(up, job)["events"]].count("retry")

@@ -72,6 +72,8 @@ def _print(view: StatusView) -> None:
     if view["speed"]:
         queue += f"   {fmt.speed(view['speed'])} real time"
     printing.out(queue)
+    if view["jobs"].get("failed"):
+        printing.out(f"            {printing.ARROW} tqstudio job list --status failed")
     if view["eta"] is not None:
         printing.out(f"            about {fmt.with_range(view['eta'])} left")
     error = view["eta_error"]
