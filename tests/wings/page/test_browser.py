@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,9 @@ from waiting import until
 from .conftest import LENGTH_S, Film, printed_address
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
+
+LATER_SEGMENTS = re.compile("seg_0000[2-9]")
 
 pytestmark = [pytest.mark.players, pytest.mark.xdist_group("page")]
 
@@ -132,9 +136,35 @@ def test_what_runs_is_shown_live(film: Film, tab: Page, clip: MakeClip) -> None:
     film.studio.done(job)
     until(lambda: tab.locator(".running").is_hidden(), "it is done")
     number = film.studio.job(job)["video_view"]["id"]
-    until(lambda: tab.locator(f"a[href='#/video/{number}']").count(), "it is in the library")
+    until(lambda: tab.locator(f"a[href='#/video/{number}'] .length").count(), "it is in the library")
     tab.get_by_label("Search the library").fill("nothing like it")
     until(lambda: not tab.locator(".card").count(), "nothing is found")
+
+
+def test_the_reason_of_a_failed_film_is_shown_whole(film: Film, tab: Page) -> None:
+    source = film.source.with_name("letter.mp4")
+    source.write_text("a letter")
+    number = film.studio.wait(film.studio.add(source), "failed")["video_view"]["id"]
+    tab.goto(printed_address(film.studio))
+    tab.locator(f"a.card[href='#/video/{number}']").click()
+    message = tab.locator("main > .message")
+    message.wait_for()
+    assert message.inner_text().startswith("It has no ladder: letter.mp4 is neither video nor sound")
+
+
+def test_sound_alone_has_neither_pictures_nor_a_size(film: Film, tab: Page, ffmpeg: str) -> None:
+    source = film.source.with_name("song.m4a")
+    command = [ffmpeg, "-v", "error", "-f", "lavfi", "-i", "sine=330:d=6", "-c:a", "aac", str(source)]
+    subprocess.run(command, check=True, timeout=60)
+    job = film.studio.done(film.studio.add(source))
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(printed_address(film.studio, str(job["id"])))
+    tab.locator("video").wait_for(state="attached")
+    until(lambda: video(tab, "currentTime") > 0.3, "it plays")
+    assert not [url for url in asked if "poster" in url or "storyboard" in url]
+    cells = tab.locator("table td").all_text_contents()
+    assert (cells[1], "und" in cells) == ("", False)
 
 
 def test_a_ladder_that_is_deleted_while_it_plays_says_so(film: Film, tab: Page) -> None:
@@ -149,6 +179,68 @@ def test_a_ladder_that_is_deleted_while_it_plays_says_so(film: Film, tab: Page) 
     finally:
         film.studio.client.send(calls.undelete_video(film.video))
     until(lambda: (film.folder / "master.m3u8").exists(), "it is back")
+
+
+def test_it_plays_on_when_the_supervisor_is_back(film: Film, tab: Page) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    tab.route(LATER_SEGMENTS, hold)
+    open_film(film, tab)
+    until(lambda: video(tab, "currentTime") > 3 and held, "what is there plays")
+    film.studio.terminate()
+    try:
+        for each in held:
+            each.continue_()
+        tab.unroute(LATER_SEGMENTS)
+        message = tab.locator(".stage .message")
+        until(lambda: "no supervisor answers" in message.inner_text(), "it says why it stands still")
+        tab.wait_for_timeout(25_000)  # by then hls.js has given up
+        assert "no supervisor answers" in message.inner_text()
+    finally:
+        film.studio.up()
+    until(lambda: video(tab, "ended"), "it plays to its end")
+    assert message.is_hidden()
+
+
+def test_a_view_of_a_video_is_shown_when_the_supervisor_is_back(film: Film, tab: Page) -> None:
+    tab.goto(printed_address(film.studio))
+    tab.locator(f"a.card[href='#/video/{film.video}']").wait_for()
+    film.studio.terminate()
+    try:
+        tab.evaluate(f"location.hash = '#/video/{film.video}'")
+        until(lambda: "no supervisor answers" in tab.locator("main > .message").inner_text(), "it says why")
+    finally:
+        film.studio.up()
+    until_playing(tab)
+
+
+def test_more_pages_stay_shown_and_are_of_now(film: Film, tab: Page) -> None:
+    found = {"": (90, 61), "/61": (60, 31), "/31": (30, None)}
+
+    def answer(route: Route) -> None:
+        first, before = found[route.request.url.partition("api/videos")[2]]
+        videos = [
+            {"id": number, "name": f"film {number}", "title": "", "status": "failed", "ladder": None}
+            for number in range(first, first - 30, -1)
+        ]
+        route.fulfill(json={"videos": videos, "before": before})
+
+    tab.route("**/api/videos*", answer)
+    tab.route("**/api/videos/*", answer)
+    tab.goto(printed_address(film.studio))
+    cards, more = tab.locator(".card"), tab.get_by_role("button", name="Show more")
+    for count in (30, 60, 90):
+        until(lambda count=count: cards.count() == count, f"{count} are shown")
+        if count < 90:
+            more.click()
+    until(more.is_hidden, "there are no more")
+    found["/31"] = (29, None)
+    tab.evaluate("events.dispatchEvent(new Event('changed'))")
+    until(lambda: not tab.get_by_text("film 30", exact=True).count(), "a video of the last page is gone")
+    assert (cards.count(), more.is_hidden()) == (90, True)
 
 
 def test_without_hls_js_the_page_says_what_is_missing(film: Film, tab: Page) -> None:
@@ -166,3 +258,15 @@ def test_the_embedded_page_on_any_web_server(film: Film, planted: Path, tab: Pag
         choose(tab, "Quality", "90p")
         until(lambda: video(tab, "videoHeight") == 90, "the smallest quality is shown")
         assert tab.locator(".chapters button").count() == 3
+
+
+def test_the_embedded_page_names_nothing_of_ours_where_it_cannot_play(
+    film: Film, planted: Path, tab: Page
+) -> None:
+    embedding.write(planted)
+    (planted / "master.m3u8").unlink()
+    with serving(film.studio.out) as address:
+        tab.goto(f"{address}/out/{planted.name}/index.html")
+        message = tab.locator(".stage .message")
+        until(message.is_visible, "it says that it does not play")
+        assert message.inner_text() == "The video cannot be loaded.Reload"

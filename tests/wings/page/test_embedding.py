@@ -66,6 +66,31 @@ def test_files_of_other_people_stay(planted: Path, name: str) -> None:
     assert (planted / "master.m3u8").read_text().startswith("#EXTM3U")
 
 
+@pytest.mark.parametrize("name", ["index.html", "player.js"])
+def test_nothing_is_written_where_one_of_several_is_refused(
+    film: Film, planted: Path, tmp_path: Path, name: str
+) -> None:
+    for each in "ab":
+        shutil.copytree(planted, tmp_path / each)
+    (tmp_path / "b" / name).mkdir()
+    answer = film.studio("embed", tmp_path)
+    assert answer.code == 4
+    assert f"{tmp_path}/b has another index.html or player.js" in answer.err
+    assert not (tmp_path / "a" / name).exists()
+
+
+def test_errors_name_the_folder_and_no_descriptor(film: Film, planted: Path, tmp_path: Path) -> None:
+    ladder = tmp_path / "a"
+    shutil.copytree(planted, ladder)
+    (ladder / ".player.js-next").mkdir()
+    answer = film.studio("embed", tmp_path)
+    assert f"{ladder} cannot be written to: " in answer.err
+    (ladder / ".owner").unlink()
+    (ladder / ".owner").mkdir()
+    answer = film.studio("embed", tmp_path)
+    assert f"{ladder}/.owner cannot be read: " in answer.err
+
+
 @pytest.mark.slow
 def test_a_new_version_keeps_it_and_deletion_takes_it_along(film: Film, tmp_path: Path) -> None:
     studio = film.studio

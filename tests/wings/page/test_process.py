@@ -35,6 +35,20 @@ def test_a_running_page_is_used_again_until_it_is_closed(film: Film) -> None:
     assert port_of(printed_address(studio, "--port", str(first))) == first
 
 
+def test_closing_voids_the_codes_and_takes_no_job(film: Film) -> None:
+    studio, folder = film.studio, process.folder_of(film.studio.home)
+    page = process.start(studio.home)
+    codes = [process.new_code(studio.home, suffix) for suffix in process.LIFETIMES_S]
+    refused = studio("open", "7", "--close", "--json").last_line()["error"]
+    assert (refused["code"], process.find(studio.home)) == ("BAD_REQUEST", page)
+    assert studio("open", "--close").out == "closed\n"
+    assert [each.name for each in folder.iterdir()] == ["lock"]
+    process.new_code(studio.home, ".url")
+    assert studio("open", "--close").out == "no page was open\n"
+    assert [each.name for each in folder.iterdir()] == ["lock"]
+    assert not any(process.redeem(studio.home, code) for code in codes)
+
+
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.create()

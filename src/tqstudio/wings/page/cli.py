@@ -52,6 +52,8 @@ def open_page(
 
     home = current_home()
     if close:
+        if job is not None:
+            raise TqError(ErrorCode.BAD_REQUEST, "--close ends the one page of all jobs", "leave out the ID")
         closed = process.close(home)
         return printing.answer({"closed": closed}, "closed" if closed else "no page was open", as_json)
     at = session(quiet=as_json)

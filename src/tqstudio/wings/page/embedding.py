@@ -5,6 +5,7 @@ The page finds everything by the master playlist, so a later version of the ladd
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,13 +37,20 @@ def write(output: Path) -> list[Path]:
         TqError: SOURCE_MISSING, there is no ladder; REFUSED, another page is there; PERMISSION, DISK_LOW …
     """
     files = {PAGE_NAME: _page(), SCRIPT_NAME: _script()}
+    at: Path | None = None
     try:
         found = [*_ladders(output, _DEPTH)]
-        for ladder in found:
-            with dir_fd.hold(ladder) as folder:
-                _write(ladder, folder, files)
+        for at in found:
+            with dir_fd.hold(at) as folder:
+                _check(at, folder)
+        for at in found:
+            with dir_fd.hold(at) as folder:
+                _write(folder, files)
+    except FileNotFoundError:
+        found = []
     except OSError as error:
-        raise refused(error.filename or output, error, "written to") from None
+        # Below a ladder that is held, the error names a descriptor.
+        raise refused(at or error.filename or output, error, "written to" if at else "read") from None
     if not found:
         raise TqError(
             ErrorCode.SOURCE_MISSING,
@@ -53,26 +61,41 @@ def write(output: Path) -> list[Path]:
 
 
 def _ladders(folder: Path, depth: int) -> Iterator[Path]:
-    if owner_of(folder) is not None:
-        yield folder
-    elif depth:
-        with os.scandir(folder) as entries:
-            below = sorted(e.path for e in entries if e.name[0] != "." and e.is_dir(follow_symlinks=False))
-        for each in below:
-            yield from _ladders(Path(each), depth - 1)
+    """Find ladders; folders below that may not be read are left out."""
+    try:
+        if owner_of(folder) is not None:
+            yield folder
+        elif depth:
+            with os.scandir(folder) as entries:
+                below = sorted(
+                    e.path for e in entries if e.name[0] != "." and e.is_dir(follow_symlinks=False)
+                )
+            for each in below:
+                yield from _ladders(Path(each), depth - 1)
+    except PermissionError:
+        if depth == _DEPTH:
+            raise
 
 
-def _write(ladder: Path, folder: Path, files: dict[str, bytes]) -> None:
+def _check(ladder: Path, folder: Path) -> None:
+    """Refuse a ladder beside which another page lies."""
     try:
         is_ours = durable.read(folder / PAGE_NAME).startswith(_MARK)
     except FileNotFoundError:
         is_ours = not os.path.lexists(folder / SCRIPT_NAME)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EISDIR, errno.ELOOP):
+            raise
+        is_ours = False  # a folder or a link
     if not is_ours:
         raise TqError(
             ErrorCode.REFUSED,
             f"{display(os.fsencode(ladder))} has another {PAGE_NAME} or {SCRIPT_NAME}",
             "move it away, and try again",
         )
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         durable.write(folder / f".{name}-next", content)
         os.replace(folder / f".{name}-next", folder / name)

@@ -31,6 +31,8 @@ _OWNER = re.compile(rb"[0-9a-f-]+ ([0-9]+)\s*")
 def owner_of(folder: Path) -> int | None:
     """Return the number of the video whose published ladder is in an open folder; None without one.
 
+    The file names the studio that published it too, which is not compared: no call gives the id of ours.
+
     Raises:
         OSError: of the file system.
     """
@@ -48,7 +50,7 @@ def open_file(output: Path, slug: str, video: int, name: str) -> tuple[int, os.s
         name: its path below the ladder's folder, of a name from TYPES.
 
     Raises:
-        OSError: there is no such regular file, something on the way is a link, or the ladder is another's.
+        OSError: there is no such regular file, something on the way is a link, or it is another video's.
     """
     *folders, last = parts = name.split("/")
     if not all(map(_NAME.fullmatch, parts)) or os.path.splitext(last)[1] not in TYPES:

@@ -134,7 +134,9 @@ def _wait_until_up(home: Home, process: subprocess.Popen[bytes], page: Page) -> 
 
 
 def close(home: Home) -> bool:
-    """End the process of the page, and wait for its end; returns whether there was one."""
+    """End the process of the page, wait for its end, and void all codes; returns whether there was one."""
+    for name in (home.root / "page").glob("*.*"):
+        _is_valid(name, use=True)
     page = find(home)
     if page is None:
         return False

@@ -62,10 +62,7 @@ _HEADERS = {
 }
 _OF_JOBS = (*("id", "video", "name", "status", "word", "step", "progress", "speed", "eta_s"), "renditions")
 _OF_VIDEOS = ("id", "name", "title", "status", "viewable", "job")
-_OF_RENDITIONS = (
-    *("name", "kind", "width", "height", "codecs", "duration_s", "average_bps", "size"),
-    "language",
-)
+_OF_RENDITIONS = ("name", "kind", "width", "height", "codecs", "duration_s", "average_bps", "size")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
@@ -124,6 +121,8 @@ class Pages:
                 target = f"/{self._prefix}/" + (f"#/video/{video[0]}" if _numbers(video[:1]) else "")
                 text = f'<meta http-equiv="refresh" content="0;url={escape(target)}">'
                 return Response(text, media_type=_KINDS[".html"])
+            case ["open", *_]:
+                return Response("This address works once, within ten minutes: run tqstudio open again", 404)
             case [prefix, *rest] if compare_digest(prefix.encode("latin-1"), self._prefix.encode()):
                 self.asked_at = time.monotonic()
                 return await self._inside(request, rest, opened)

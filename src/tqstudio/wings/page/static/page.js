@@ -2,15 +2,24 @@
 "use strict";
 
 const view = document.getElementById("view"), search = document.getElementById("search"), notice = document.getElementById("notice");
-let videos = [], before = null, jobs = [], end = () => {}, shown = null;
+let videos = [], before = null, pages = 1, jobs = [], end = () => {}, shown = null;
 
 const warn = (text = "") => { notice.textContent = text; notice.hidden = !text; };
+const SENTENCES = {
+  404: "This ladder was deleted or replaced, or its disk is not there.",
+  0: "The page does not answer: it was closed, or was not used for a while. Open it again: tqstudio open",
+  none: "This browser plays HLS only with hls.js, which this installation lacks: install Node.js, then run make, or install the wheel.",
+  native: "hls.js is missing, so qualities cannot be chosen: install Node.js, then run make, or install the wheel.",
+};
+const reason = (what, body) => {
+  let said = {};
+  try { said = JSON.parse(body); } catch { /* of a server that gives no reason */ }
+  return [said.message, said.hint].filter(Boolean).join(" – ") || (SENTENCES[what] ?? SENTENCES[0]);
+};
 const ask = async (path) => {
-  const answer = await fetch(`api/${path}`).catch(() => null);
-  if (!answer) throw new Error("The page was closed, or was not used for a while. Open it again: tqstudio open");
-  const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(found.message ? `${found.message}${found.hint ? ` – ${found.hint}` : ""}` : "This video is not there any more.");
-  return found;
+  const answer = await fetch(`api/${path}`).catch(() => ({ status: 0, text: () => "" })), body = await answer.text();
+  if (!answer.ok) throw new Error(reason(answer.status, body));
+  return JSON.parse(body);
 };
 
 const pictures = (each) => each.ladder?.renditions.filter((r) => r.kind === "video") ?? [];
@@ -24,10 +33,9 @@ function card(each) {
   const frame = el("div", { class: "frame" });
   if (each.ladder?.poster) frame.append(el("img", { src: poster(each), loading: "lazy", alt: "", onerror: (event) => event.target.remove() }));
   frame.append(each.ladder ? el("span", { class: "length" }, clock(length(each))) : el("p", {}, each.error ?? ""));
-  const about = el("div", { class: "about" }, el("h3", {}, each.title || each.name),
+  const about = el("div", { class: "about" }, el("h3", { title: each.title || each.name }, each.title || each.name),
     el("p", {}, heights(each), state(each) ? el("span", { class: `state ${each.status}` }, state(each)) : ""));
-  return each.ladder ? el("a", { class: "card", href: `#/video/${each.id}` }, frame, about)
-    : el("div", { class: "card empty" }, frame, about);
+  return el("a", { class: "card", href: `#/video/${each.id}` }, frame, about);
 }
 
 function running(job) {
@@ -58,25 +66,21 @@ function drawLibrary() {
   const none = videos.length || before ? "Nothing found." : "No videos yet. Drop one into a watched folder, or: tqstudio add film.mp4";
   document.getElementById("none").textContent = found.length ? "" : none;
   document.getElementById("more").hidden = before === null;
-  if (words.length && before !== null) more();
 }
 
-async function more() {
-  const asked = before, page = await ask(`videos${asked ? `/${asked}` : ""}`).catch((error) => warn(error.message));
-  if (!page || asked !== before) return;
-  const known = new Set(videos.map((each) => each.id));
-  videos.push(...page.videos.filter((each) => !known.has(each.id)));
-  before = page.before;
-  drawLibrary();
+// Shows so many pages as were shown, and as many more as it is asked for.
+function more(count) {
+  pages += count;
+  return reload();
 }
 
 async function reload() {
   try {
-    const [page, found] = await Promise.all([ask("videos"), ask("jobs")]);
-    const last = page.before ?? 0;
-    videos = [...page.videos, ...videos.filter((each) => each.id < last)];
-    if (before === null || videos.length === page.videos.length) before = page.before;
-    jobs = found;
+    const found = [await ask("videos")];
+    while (found.length < pages && found.at(-1).before) found.push(await ask(`videos/${found.at(-1).before}`));
+    jobs = await ask("jobs");
+    videos = found.flatMap((page) => page.videos);
+    before = found.at(-1).before;
     warn();
   } catch (error) { warn(error.message); }
   drawJobs();
@@ -87,7 +91,7 @@ function library() {
   view.replaceChildren(
     el("section", { class: "running", hidden: true }, el("h2", {}, "Now running"), el("ul", { id: "jobs" })),
     el("section", {}, el("h2", {}, "Library"), el("div", { id: "grid" }), el("p", { id: "none", class: "dim" }),
-      el("button", { id: "more", type: "button", hidden: true, onclick: more }, "Show more")));
+      el("button", { id: "more", type: "button", hidden: true, onclick: () => more(1) }, "Show more")));
   document.title = "tqstudio";
   drawJobs();
   return reload();
@@ -104,17 +108,16 @@ function copying(name, text) {
 const quoted = (path) => (/^[\w/.-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
 async function one(id) {
-  view.replaceChildren(el("p", { class: "dim" }, "…"));
   const each = await ask(`video/${id}`).catch((error) => ({ trouble: error.message }));
-  if (shown !== `#/video/${id}`) return;
+  if (shown !== `#/video/${id}` || view.querySelector(".player")) return;
   const title = each.title || each.name || "Video";
   document.title = `${title} – tqstudio`;
-  const trouble = each.trouble ?? (!each.ladder ? "It has no ladder, or it was deleted." : each.ladder.folder ? "" : "Its segments are in a bucket: play it from there.");
+  const trouble = each.trouble ?? (!each.ladder ? `It has no ladder${each.error ? `: ${each.error}` : ", or it was deleted."}` : each.ladder.folder ? "" : "Its segments are in a bucket: play it from there.");
   view.replaceChildren(el("nav", {}, el("a", { href: "#/" }, "← Library")), el("h1", {}, title));
   if (trouble) return void view.append(el("p", { class: "message" }, trouble));
   const base = `ladder/${id}/${crypto.getRandomValues(new Uint32Array(2)).join("")}/`;
-  end = play(view, base);
-  const rows = each.ladder.renditions.map((r) => el("tr", {}, ...[r.name, r.height ? `${r.width}×${r.height}` : (r.language ?? ""), r.codecs,
+  end = play(view, base, reason);
+  const rows = each.ladder.renditions.map((r) => el("tr", {}, ...[r.name, r.height ? `${r.width}×${r.height}` : "", r.codecs,
     `${Math.round(r.average_bps / 1000)} kb/s`, size(r.size)].map((text) => el("td", {}, text))));
   const heads = ["Rendition", "Size", "Codec", "Rate", "Bytes"].map((text) => el("th", { scope: "col" }, text));
   const name = each.ladder.folder.split("/").pop();
@@ -133,11 +136,12 @@ function route() {
   shown = location.hash;
   const found = /^#\/video\/(\d+)$/.exec(shown);
   search.hidden = Boolean(found);
+  view.replaceChildren(el("p", { class: "dim" }, "…"));
   return found ? one(found[1]) : library();
 }
 
 let waiting = null;
-const changed = () => { waiting ??= setTimeout(() => { waiting = null; if (document.getElementById("grid")) reload(); }, 500); };
+const changed = () => { waiting ??= setTimeout(() => { waiting = null; if (document.getElementById("grid")) reload(); else one(shown.split("/").pop()); }, 500); };
 const events = new EventSource("api/events");
 events.addEventListener("changed", changed);
 events.addEventListener("progress", ({ data }) => {
@@ -145,6 +149,9 @@ events.addEventListener("progress", ({ data }) => {
   drawJobs();
 });
 events.onopen = changed;
-search.oninput = drawLibrary;
+search.oninput = () => {
+  if (before !== null && pages < Infinity) more(Infinity); // the search is among all
+  drawLibrary();
+};
 addEventListener("hashchange", route);
 route();

@@ -36,16 +36,13 @@ const draw = (button, icon, label) => {
   button.setAttribute("aria-label", label);
 };
 
-const SENTENCES = {
-  404: "This ladder was deleted or replaced, or its disk is not there.",
-  503: "Ten players are open already, or the disk does not answer.",
-  0: "The page does not answer: it was closed, or was not used for a while. Open it again: tqstudio open",
-  none: "This browser plays HLS only with hls.js, which this installation lacks: install Node.js, then run make, or install the wheel.",
-  native: "hls.js is missing, so qualities cannot be chosen: install Node.js, then run make, or install the wheel.",
-};
+const AGAIN_MS = 4000;
+// What visitors of an embedded page read; only its operator can mend it.
+const PLAIN = { native: "", none: "This browser cannot play the video." };
+const plainly = (what) => PLAIN[what] ?? "The video cannot be loaded.";
 
-// Plays the ladder at `base`, which ends with a slash; returns what ends it.
-function play(root, base) {
+// Plays the ladder at `base`, which ends with a slash; returns what ends it. `reason` gives the sentence of a status and its body.
+function play(root, base, reason = plainly) {
   const video = el("video", { playsInline: true, preload: "auto" });
   const message = el("p", { class: "message", role: "alert", hidden: true });
   const seek = el("input", { type: "range", min: 0, max: 1, step: "any", value: 0, "aria-label": "Position" });
@@ -64,7 +61,7 @@ function play(root, base) {
     el("div", { class: "bar" }, toggle, mute, volume, time, now, ...menus, full)));
   root.append(el("div", { class: "player" }, stage, chapters));
 
-  let list = [], tiles = [], hls = null, recovered = false;
+  let list = [], tiles = [], hls = null, recovered = false, waiting = null;
   const say = (text, again = false) => {
     message.replaceChildren(text, ...(again ? [el("button", { type: "button", onclick: () => location.reload() }, "Reload")] : []));
     message.hidden = !text;
@@ -76,7 +73,7 @@ function play(root, base) {
   };
   const fetched = async (name) => {
     const answer = await fetch(base + name);
-    if (!answer.ok) throw answer.status;
+    if (!answer.ok) throw new Error(answer.status);
     return answer.text();
   };
   const start = () => video.play().catch(() => {});
@@ -87,13 +84,14 @@ function play(root, base) {
   async function beside() {
     const master = await fetched("master.m3u8");
     const version = master.split("\n").find((line) => line && line[0] !== "#").split("/").slice(0, -2).join("/");
-    video.poster = `${base}${version}/poster.jpg`;
     const named = /DATA-ID="com\.apple\.hls\.chapters",URI="([^"]+)"/.exec(master);
     if (named) list = JSON.parse(await fetched(named[1]));
-    chapters.append(...list.map((each) => el("li", {}, el("button", { type: "button", onclick: () => { video.currentTime = each["start-time"]; start(); } },
+    chapters.replaceChildren(...list.map((each) => el("li", {}, el("button", { type: "button", onclick: () => { video.currentTime = each["start-time"]; start(); } },
       el("span", { class: "time" }, clock(each["start-time"])), titleOf(each)))));
     chapters.hidden = !list.length;
     place();
+    if (!master.includes("RESOLUTION=")) return; // sound alone
+    video.poster = `${base}${version}/poster.jpg`;
     const cues = await fetched(`${version}/storyboard.vtt`).catch(() => "");
     const seconds = (text) => text.split(":").reduce((sum, part) => 60 * sum + Number(part), 0);
     tiles = [...cues.matchAll(/([\d:.]+) --> .*\n(.+)#xywh=(\d+),(\d+),(\d+),(\d+)/g)].map(([, at, name, ...box]) =>
@@ -116,6 +114,8 @@ function play(root, base) {
       return each.height ? `${each.height}p${codec}${range}` : `${Math.round(each.bitrate / 1000)} kb/s`;
     };
     hls.on(Events.MANIFEST_PARSED, () => {
+      say("");
+      beside().catch(() => {});
       fill(quality, [[-1, auto()], ...hls.levels.map((each, at) => [at, levelName(each)]).reverse()], -1);
       start();
     });
@@ -126,21 +126,31 @@ function play(root, base) {
     hls.on(Events.SUBTITLE_TRACKS_UPDATED, () => tracks(subtitles, hls.subtitleTracks, hls.subtitleTrack, [[-1, "No subtitles"]]));
     hls.on(Events.SUBTITLE_TRACK_SWITCH, () => { subtitles.value = hls.subtitleTrack; });
     hls.on(Events.FRAG_BUFFERED, () => say(""));
-    hls.on(Events.ERROR, (_, { type, fatal, response, details }) => {
-      if (type === ErrorTypes.NETWORK_ERROR && (fatal || response?.code === 503)) say(SENTENCES[response?.code ?? 0] ?? SENTENCES[0], true);
-      else if (fatal && !recovered) { recovered = true; hls.recoverMediaError(); }
+    const again = () => {
+      if (!hls.levels.length) return hls.loadSource(`${base}master.m3u8`);
+      hls.loadLevel = Number(quality.value); // hls.js drops the choice at an error
+      return hls.startLoad();
+    };
+    hls.on(Events.ERROR, (_, { type, fatal, response, details, networkDetails }) => {
+      const status = response?.code ?? 0, body = networkDetails?.response;
+      if (type === ErrorTypes.NETWORK_ERROR && (fatal || status === 503)) {
+        say(reason(status, typeof body === "string" ? body : new TextDecoder().decode(body ?? undefined)), true);
+        clearTimeout(waiting);
+        if (fatal && status !== 404) waiting = setTimeout(again, AGAIN_MS);
+      } else if (fatal && !recovered) { recovered = true; hls.recoverMediaError(); }
       else if (fatal) say(`It cannot be played: ${details}`, true);
     });
     quality.onchange = () => { hls.currentLevel = Number(quality.value); quality.options[0].text = auto(); };
     sound.onchange = () => { hls.audioTrack = Number(sound.value); };
     subtitles.onchange = () => { hls.subtitleDisplay = true; hls.subtitleTrack = Number(subtitles.value); };
-    hls.loadSource(`${base}master.m3u8`);
+    again();
     hls.attachMedia(video);
   }
 
   function withoutHls() {
-    if (!video.canPlayType("application/vnd.apple.mpegurl")) return say(SENTENCES.none);
-    say(SENTENCES.native);
+    if (!video.canPlayType("application/vnd.apple.mpegurl")) return say(reason("none"));
+    say(reason("native"));
+    beside().catch(() => {});
     video.src = `${base}master.m3u8`;
     const texts = () => [...video.textTracks].filter((each) => each.kind !== "metadata");
     video.textTracks.onaddtrack = () => fill(subtitles, [[-1, "No subtitles"], ...texts().map((each, at) => [at, each.label])], -1);
@@ -148,7 +158,7 @@ function play(root, base) {
     const sounds = video.audioTracks;
     if (sounds) sounds.onaddtrack = () => fill(sound, [...sounds].map((each, at) => [at, each.label]), 0);
     sound.onchange = () => [...sounds].forEach((each, at) => { each.enabled = at === Number(sound.value); });
-    video.onerror = () => say(SENTENCES[404], true);
+    video.onerror = () => say(reason(404), true);
     return start();
   }
 
@@ -203,11 +213,11 @@ function play(root, base) {
   document.addEventListener("keydown", onKey);
   buttons();
   shown();
-  beside().catch((status) => say(SENTENCES[status] ?? SENTENCES[0], true));
   if (window.Hls?.isSupported()) withHls();
   else withoutHls();
   return () => {
     document.removeEventListener("keydown", onKey);
+    clearTimeout(waiting);
     hls?.destroy();
     video.removeAttribute("src");
     video.load();
