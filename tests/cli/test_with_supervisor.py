@@ -199,6 +199,7 @@ def test_the_second_of_two_foreground_starts_is_refused(fresh: Program) -> None:
     assert winner.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_cannot_start_says_why(fresh: Program) -> None:
     answer = fresh("up", "--detach", TQSTUDIO_LEASE_S="never")
     assert answer.code == 2
@@ -317,6 +318,7 @@ def test_process_refuses_workers_where_one_runs(up: Program, clips: Path) -> Non
     assert answer.err.startswith("error: REFUSED: ")
 
 
+@pytest.mark.slow
 def test_process_says_what_it_waits_for(up: Program, clips: Path, tmp_path: Path) -> None:
     for name in ("long", "short"):
         (tmp_path / f"{name}.mp4").write_bytes((clips / f"{name}.mp4").read_bytes())

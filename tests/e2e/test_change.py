@@ -66,6 +66,7 @@ def test_a_forecast_says_what_plan_says(shared: Studio, clip: MakeClip, copy: Co
     assert "space: at most " in said
 
 
+@pytest.mark.slow
 def test_a_change_is_typed(studio: Studio, held: Held, terminal: Terminal) -> None:
     jobs = held(2)
     terminal.shows("2 jobs", "clip-001.mp4")

@@ -105,6 +105,7 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
     assert triggers >= {"restart_requested", "restart", "aborted:shutdown", "complete"}
 
 
+@pytest.mark.slow
 def test_the_log_can_be_taken_along(shared: Studio, clip: MakeClip, copy) -> None:
     studio = shared
     job = studio.add(copy(clip(), "logged.mp4"))

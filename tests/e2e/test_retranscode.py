@@ -81,6 +81,7 @@ def player(shared: Studio, ready: int) -> Iterator[Player]:
     player.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [12])
 def test_all_of_it_again_while_it_plays(shared: Studio, ready: int, player: Player) -> None:
     old = published_marks(shared.job(ready))

@@ -32,6 +32,8 @@ from tqstudio.engine.media.source.probe import probe
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .test_resume import kill_behind, streams
 
+pytestmark = pytest.mark.slow
+
 RGB = tuple[float, float, float]
 SATURATED: tuple[RGB, ...] = (
     *((192, 0, 0), (0, 192, 0), (0, 0, 192), (255, 255, 255)),

@@ -305,6 +305,7 @@ def test_of_several_equal_qualities_the_first_with_enough_bits_is_the_copy(
     assert not ladder[0].limited
 
 
+@pytest.mark.slow
 def test_untagged_pictures_of_hd_get_the_tags_that_players_assume(
     source: MakeSource, encode: MakeEncode, fitting: Profile, tmp_path: Path
 ) -> None:
@@ -391,6 +392,7 @@ def test_a_copy_that_fails_is_encoded_on_the_same_grid(
     assert lengths[0] == lengths[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("obeys", [True, False])
 def test_a_gpu_encodes_beside_a_copy_if_it_sets_every_key_frame(
     source: MakeSource, encode: MakeEncode, fitting: Profile, ffmpeg: FFmpeg, tmp_path: Path, obeys: bool

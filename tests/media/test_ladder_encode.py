@@ -83,6 +83,7 @@ def test_every_frame_of_every_rendition(
     assert [path.name for path in made.side.poster.parent.iterdir()] == ["poster.jpg"]
 
 
+@pytest.mark.slow
 def test_variable_rate_becomes_constant(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
     source = clip(
         "vfr.mp4",
@@ -345,6 +346,7 @@ def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: Mak
     assert [state.check for state in video_of(second)] == [state.check for state in video_of(first)]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The source declares too long a duration and no frame is left",
     "The previous fragment proves the end",
@@ -574,6 +576,7 @@ def test_a_gpu_without_a_free_session_is_waited_for(
     assert pids_of(made) == ()
 
 
+@pytest.mark.slow
 def test_a_poster_is_worth_a_warning_only(
     clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:

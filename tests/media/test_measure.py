@@ -23,6 +23,8 @@ from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures
 from .test_range import hear, joined
 
+pytestmark = pytest.mark.slow
+
 EXACT = ("-muxdelay", "0", "-muxpreload", "0")
 """Options of a transport stream whose clock begins at zero."""
 

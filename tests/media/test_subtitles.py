@@ -235,6 +235,7 @@ def test_coordinates_of_a_disc_move_no_text(
     ]
 
 
+@pytest.mark.slow
 def test_no_line_of_odd_text_is_lost(
     ffmpeg: FFmpeg, encode: MakeEncode, one: Profile, tmp_path: Path
 ) -> None:

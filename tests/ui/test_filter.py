@@ -100,6 +100,7 @@ async def test_tab_takes_words_and_values(make_app: MakeApp, fake: FakeSuperviso
         await until(pilot, lambda: [row["id"] for row in app.context.model.jobs.rows] == [323])
 
 
+@pytest.mark.slow
 async def test_the_last_ten_filters_come_back(make_app: MakeApp, tmp_path: Path) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)

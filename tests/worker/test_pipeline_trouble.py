@@ -338,6 +338,7 @@ def bt709(ffmpeg: FFmpeg, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_gpu_that_hangs_is_given_up(bt709: Path, make_job: MakeJob, hanging_gpu: WorkerConfig) -> None:
     report = RecordingReport()
     assert isinstance(run(make_job(bt709), hanging_gpu, report), Done)

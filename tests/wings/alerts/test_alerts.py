@@ -217,6 +217,7 @@ def test_the_waits_between_tries_of_a_day() -> None:
     assert [_wait_s(tries) for tries in (0, 1, 2, 8, 9, 10, 10_000)] == [5, 10, 20, 1280, 2560, 3600, 3600]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The receiver of alerts accepts connections and answers nothing",
     "The sending process is killed after `alert_timeout_s`; no job waits",
@@ -238,6 +239,7 @@ def test_a_hanging_server_is_given_up(office: Office, receiver: Receiver) -> Non
     assert not [child for child in psutil.Process().children() if "deliver" in " ".join(child.cmdline())]
 
 
+@pytest.mark.slow
 def test_a_hanging_server_holds_up_no_other_channel(office: Office, receiver: Receiver) -> None:
     with serving() as other:
         receiver.free.clear()
@@ -487,6 +489,7 @@ def test_the_sending_process_has_no_secret_in_argv_or_environment(
 # What becomes an alert
 
 
+@pytest.mark.slow
 def test_what_is_suppressed_is_counted_in_the_next_one(office: Office, receiver: Receiver) -> None:
     alerts = office.alerts(alert_webhook=receiver.url, alert_kinds="failed")
 
@@ -512,6 +515,7 @@ def test_what_is_suppressed_is_counted_in_the_next_one(office: Office, receiver:
     assert receiver.received[-1].body["text"].endswith(" (and 12 more)")
 
 
+@pytest.mark.slow
 def test_a_video_that_fails_again(office: Office, receiver: Receiver) -> None:
     alerts = office.alerts(alert_webhook=receiver.url)
 

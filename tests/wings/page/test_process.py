@@ -68,6 +68,7 @@ def desktop(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
 
 
+@pytest.mark.slow
 def test_the_browser_is_led_by_a_file_so_that_no_command_line_has_the_code(
     film: Film, desktop: dict[str, str], tmp_path: Path
 ) -> None:
